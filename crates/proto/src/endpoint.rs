@@ -1,0 +1,240 @@
+//! The verbs by which every protocol is driven.
+//!
+//! A protocol is a [`Sender`] and a [`Receiver`]. Both are driven, never driving: input comes in
+//! by `on_*` with the time as an argument, output is polled, and [`next_wakeup`](Sender::next_wakeup)
+//! says when to come back and why. After any `on_*` the driver polls until nothing is left. Every
+//! verb names its flow: a sender has one, a receiver may have many.
+//!
+//! The core names blocks, the driver moves bytes. Packet numbers are counted where datagrams are
+//! sealed and nowhere else; the driver tells the core which numbers its blocks will get.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::accounting::{ReceiverAccounting, SenderAccounting};
+use crate::layout::{Block, Layout};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::Control;
+
+/// A flow: one object's way from one sender to one receiver. Random on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// The number of a datagram within its flow: new for every transmission, a repeat too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketNumber(pub u64);
+
+/// A data datagram that has arrived and is genuine, seen for the first time under its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its number.
+    pub number: PacketNumber,
+    /// The block that it carried.
+    pub block: Block,
+}
+
+/// A run of blocks of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// The first.
+    pub first: Block,
+    /// How many; at least 1.
+    pub count: u32,
+}
+
+/// How a control message travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// The session's ordered, reliable stream. The driver may send a copy ahead by datagram, so
+    /// every control message is idempotent and may come twice, early or out of order.
+    Reliable,
+    /// One sealed datagram that may be lost.
+    Datagram,
+}
+
+/// A control message on its way out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// The flow it belongs to.
+    pub flow: FlowId,
+    /// How it travels.
+    pub carrier: Carrier,
+    /// What it says.
+    pub control: Control,
+}
+
+/// Why the core wants to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The pacer releases the next burst.
+    Pacing,
+    /// A report is due, or its reordering grace ends.
+    Report,
+    /// The other side's answer is late; say it again.
+    Repeat,
+    /// A pulse is due.
+    Pulse,
+    /// Nothing has come back for too long (RFC 8085's circuit breaker).
+    Breaker,
+}
+
+/// When the core wants to be driven next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// At once: there is output to poll.
+    Now,
+    /// At this time, for this reason, if no input comes earlier.
+    At(Time, Why),
+    /// Only when input comes.
+    OnInput,
+}
+
+impl Wake {
+    /// The earlier of two wake-ups.
+    pub fn earlier(self, other: Wake) -> Wake {
+        match (self, other) {
+            (Wake::Now, _) | (_, Wake::Now) => Wake::Now,
+            (Wake::At(a, _), Wake::At(b, _)) => {
+                if b < a {
+                    other
+                } else {
+                    self
+                }
+            }
+            (Wake::OnInput, other) => other,
+            (first, Wake::OnInput) => first,
+        }
+    }
+}
+
+/// What the driver and its user may want to know; one vocabulary for progress, traces, monitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A round over a segment has been sent whole, or reported.
+    Round {
+        /// The segment.
+        segment: u32,
+        /// The round, from 1.
+        round: u32,
+        /// Blocks that the round had (sender) or that are missing after it (receiver).
+        blocks: u32,
+    },
+    /// Every block of the segment is known to have arrived.
+    SegmentDone {
+        /// The segment.
+        segment: u32,
+    },
+    /// Nothing of the object is missing.
+    Finished,
+    /// Nothing came back for this long; the sender has stopped (RFC 8085, section 3.1.10).
+    Silent(Span),
+    /// Something came back again after [`Event::Silent`]; sending goes on.
+    Resumed,
+}
+
+/// What a protocol is told at the start of a flow.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The flow.
+    pub flow: FlowId,
+    /// How the object is cut.
+    pub layout: Layout,
+    /// Bytes of a datagram's UDP payload that are not its block: header and tag.
+    pub overhead: Bytes,
+    /// The session's estimate of the round-trip time.
+    pub rtt: Span,
+    /// The rate that the user fixed, in bits a second of UDP payload. It never reacts to loss.
+    /// Without it the protocol finds its rate by itself.
+    pub rate: Option<Rate>,
+    /// How much may be sent for the first time before the receiver grants more.
+    pub grant: Bytes,
+    /// Times that a repair block of a small last round is sent (1 as in the papers).
+    pub tail_copies: u32,
+}
+
+/// The sending end of a protocol.
+pub trait Sender: Send {
+    /// A control message has come, by either carrier.
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control);
+
+    /// The time that [`Sender::next_wakeup`] named has come.
+    fn on_timeout(&mut self, now: Time);
+
+    /// The receiver has these blocks from elsewhere: they are not sent, or not again.
+    fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
+
+    /// Appends to `out` the blocks to send now, at most `max`. The first will get packet number
+    /// `next`, the others those that follow. Nothing appended: nothing is due now.
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>);
+
+    /// The next control message to send.
+    fn poll_control(&mut self, now: Time) -> Option<Outgoing>;
+
+    /// The next event to tell.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// When to come back. Valid after polling until nothing was left.
+    fn next_wakeup(&self) -> Wake;
+
+    /// Whether the receiver has said that nothing is missing.
+    fn is_finished(&self) -> bool;
+
+    /// Whether the flow waits for nothing but a higher grant.
+    fn is_blocked_by_grant(&self) -> bool;
+
+    /// The rate at which datagrams go out now, in bits a second of UDP payload.
+    fn rate(&self) -> Rate;
+
+    /// The smoothed round-trip time.
+    fn rtt(&self) -> Span;
+
+    /// The study's columns at the sending end.
+    fn accounting(&self) -> &SenderAccounting;
+}
+
+/// The receiving end of a protocol.
+pub trait Receiver: Send {
+    /// A batch of genuine data datagrams has come.
+    fn on_datagrams(&mut self, now: Time, flow: FlowId, arrivals: &[Arrival]);
+
+    /// A control message has come, by either carrier.
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control);
+
+    /// The time that [`Receiver::next_wakeup`] named has come.
+    fn on_timeout(&mut self, now: Time);
+
+    /// These blocks are there already (resumed, or implied by the object): count them as arrived.
+    fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
+
+    /// The receiving host can take this much in all since the start of the flow (bytes of blocks
+    /// sent for the first time), and drains at about this rate. Neither makes losses: the sender
+    /// waits.
+    fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
+
+    /// The next control message to send.
+    fn poll_control(&mut self, now: Time) -> Option<Outgoing>;
+
+    /// The next event to tell, with its flow.
+    fn poll_event(&mut self) -> Option<(FlowId, Event)>;
+
+    /// When to come back. Valid after polling until nothing was left.
+    fn next_wakeup(&self) -> Wake;
+
+    /// Whether every block of the flow's object has arrived.
+    fn is_finished(&self, flow: FlowId) -> bool;
+
+    /// The study's columns at the receiving end.
+    fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting>;
+
+    /// Adds a flow; a flow whose id is there already is left as it is.
+    fn add_flow(&mut self, now: Time, setup: &Setup);
+
+    /// Forgets a flow.
+    fn remove_flow(&mut self, flow: FlowId);
+}
+
+/// A sender made by the registry.
+pub type BoxedSender = Box<dyn Sender>;
+/// A receiver made by the registry.
+pub type BoxedReceiver = Box<dyn Receiver>;

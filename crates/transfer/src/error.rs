@@ -1,0 +1,63 @@
+//! Why a copy or a server ended, and what to do about it.
+
+use std::fmt;
+
+/// What kind of end it was; the command line maps each to an exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Not finished; the same command goes on where this one stopped.
+    Unfinished,
+    /// The command itself makes no sense.
+    Usage,
+    /// The other side cannot be reached, is not who it should be, or does not allow it.
+    Unreachable,
+    /// Trouble with files on this host.
+    LocalFile,
+    /// Trouble with files on the other host.
+    RemoteFile,
+    /// What arrived is not what was sent, again and again.
+    Verification,
+    /// No progress for too long.
+    Stalled,
+    /// Some files of a tree failed.
+    SomeFiles,
+    /// Interrupted by the user.
+    Interrupted,
+}
+
+/// An end that is no success: who, what, how much, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of end.
+    pub class: Class,
+    /// Who and what and how much, in one sentence without a full stop.
+    pub what: String,
+    /// What to do about it, if there is something.
+    pub advice: Option<String>,
+}
+
+impl Error {
+    /// An error without advice.
+    pub fn new(class: Class, what: impl Into<String>) -> Error {
+        Error { class, what: what.into(), advice: None }
+    }
+
+    /// The same error with advice.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Error {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

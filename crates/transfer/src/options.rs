@@ -1,0 +1,150 @@
+//! What a copy and a server are told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::location::Location;
+
+/// How data datagrams are sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cipher {
+    /// AES-128-GCM where the CPU has AES, else ChaCha20-Poly1305.
+    #[default]
+    Auto,
+    /// AES-128-GCM.
+    Aes128Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+    /// Data in the clear, for trusted fibre; both sides must ask for it.
+    None,
+}
+
+/// How the receiver moves payloads (RBUDP, Quanta section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Receive {
+    /// Look at each header, then move the payload.
+    #[default]
+    Naive,
+    /// Let the kernel scatter payloads to their predicted places; move only what was mispredicted.
+    Scatter,
+    /// Account for each datagram, never move a payload, write nothing: a measurement.
+    Fake,
+}
+
+/// Which files a tree copy takes; the first pattern that matches decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Leave out what matches this glob.
+    Exclude(String),
+    /// Take what matches this glob.
+    Include(String),
+}
+
+/// What carries the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// A protocol of the registry, over UDP.
+    Registry(&'static str),
+    /// Parallel TCP.
+    Tcp {
+        /// How many connections.
+        streams: u16,
+    },
+}
+
+/// Who this end is and whom it trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The folder of the identity key and of `known_servers`.
+    pub config_dir: PathBuf,
+    /// The only server id to accept, as `lh1:…`.
+    pub server_id: Option<String>,
+    /// Accept and remember an unknown server without asking.
+    pub accept_new: bool,
+}
+
+/// A copy.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// What to copy; several only into one folder. All local, or all remote.
+    pub sources: Vec<Location>,
+    /// Where to.
+    pub destination: Location,
+    /// Who we are and whom we trust.
+    pub trust: Trust,
+    /// Take folders with all that is in them.
+    pub recursive: bool,
+    /// Keep permissions and times.
+    pub preserve: bool,
+    /// Compare files that are there already by content, not by size and time.
+    pub checksum: bool,
+    /// Say what would be copied, copy nothing.
+    pub dry_run: bool,
+    /// Which files of a tree.
+    pub filters: Vec<Filter>,
+    /// What carries the data.
+    pub protocol: Protocol,
+    /// A fixed rate in bits a second of UDP payload.
+    pub rate: Option<Rate>,
+    /// An upper limit for the rate that is found (`--bwlimit`).
+    pub rate_limit: Option<Rate>,
+    /// How data is sealed.
+    pub cipher: Cipher,
+    /// How payloads are moved at the receiving end.
+    pub receive: Receive,
+    /// The size of a segment; zero for the whole object, nothing for the default.
+    pub segment: Option<Bytes>,
+    /// How much incomplete data may wait in memory.
+    pub memory: Bytes,
+    /// The UDP payload of a data datagram; nothing to probe the path for it.
+    pub datagram: Option<u16>,
+    /// How long a lost connection is taken up again.
+    pub retry_for: Duration,
+    /// How long without progress before the copy is given up.
+    pub stall: Duration,
+    /// The ssh command, as words (`-e`).
+    pub ssh_command: Vec<String>,
+    /// `longhaul` on the far side (`--remote-path`).
+    pub remote_path: String,
+    /// UDP ports that the far side of an ssh copy may open.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    /// The id, as `lh1:…`.
+    pub id: String,
+    /// May read.
+    pub read: bool,
+    /// May write.
+    pub write: bool,
+    /// Only below this folder of the root.
+    pub subfolder: Option<PathBuf>,
+}
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The control port (UDP and TCP).
+    pub listen: SocketAddr,
+    /// The UDP port of all data; nothing for the one after the control port.
+    pub data_port: Option<u16>,
+    /// All that is served lies below it.
+    pub root: PathBuf,
+    /// Nobody may write.
+    pub read_only: bool,
+    /// Who may do what.
+    pub allow: Vec<Allow>,
+    /// The folder of the identity key.
+    pub config_dir: PathBuf,
+    /// End after one transfer.
+    pub once: bool,
+    /// Allow data in the clear where the client asks for it.
+    pub allow_plain: bool,
+    /// How much incomplete data of all transfers may wait in memory.
+    pub memory: Bytes,
+}

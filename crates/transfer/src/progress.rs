@@ -1,0 +1,113 @@
+//! What a running copy tells its user, and asks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+/// How far a copy is; told about ten times a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Bytes of the object that are there, resumed ones included.
+    pub bytes: u64,
+    /// Bytes of the object in all.
+    pub total_bytes: u64,
+    /// Files that are there under their names.
+    pub files: u64,
+    /// Files in all.
+    pub total_files: u64,
+    /// Goodput over the last second.
+    pub rate_now: Rate,
+    /// Goodput since the start.
+    pub rate_average: Rate,
+    /// Time left at the present rate, if it can be told.
+    pub left: Option<Span>,
+    /// Data datagrams sent so far.
+    pub sent: u64,
+    /// Of these, blocks sent again.
+    pub retransmitted: u64,
+    /// Blocks found missing so far, once each.
+    pub blocks_lost: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+}
+
+/// Something to tell once, as it happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// A session stands: with whom, how (`quic`, `tls`, `ssh`), and the cipher of the data.
+    Connected {
+        /// The other side's id.
+        peer: String,
+        /// The other side's address.
+        address: String,
+        /// What carries the session.
+        carrier: &'static str,
+    },
+    /// Part of the object was there from an earlier run.
+    Resumed {
+        /// Bytes that need not be sent.
+        bytes: u64,
+    },
+    /// The connection was lost and is being taken up again.
+    Reconnecting {
+        /// Why it was lost.
+        reason: String,
+    },
+    /// UDP does not pass, or no longer; the data go another way now.
+    Fallback {
+        /// What carries the data now.
+        carrier: String,
+        /// What to open so that UDP passes.
+        advice: String,
+    },
+    /// A file was copied, or would be (dry run).
+    File {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A file was left out because it is there and equal.
+    Skipped {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A file of a tree failed; the others go on.
+    FileFailed {
+        /// Its path within the copy.
+        path: PathBuf,
+        /// What went wrong, and on which side.
+        reason: String,
+    },
+    /// Anything else that the user should read.
+    Warning(String),
+}
+
+/// The user's side of a running copy. Called from the copy's own threads.
+pub trait Observer: Send + Sync {
+    /// How far the copy is.
+    fn progress(&self, progress: &Progress);
+
+    /// Something happened.
+    fn notice(&self, notice: Notice);
+
+    /// A server that has never been seen presents `id`: is it the right one? Blocks until answered.
+    fn trust_new_server(&self, server: &str, id: &str) -> bool;
+}
+
+/// Ends a copy from outside. Clones share the wish.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Wishes the end; the copy stops within a tenth of a second, resumable.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end is wished.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

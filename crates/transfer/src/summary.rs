@@ -1,0 +1,96 @@
+//! What a finished copy says of itself.
+
+use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+/// What bounded a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundBy {
+    /// The path's capacity.
+    Path,
+    /// `--rate` or `--bwlimit`.
+    RateOption,
+    /// The sending host's CPU.
+    SenderCpu,
+    /// The receiving host's CPU.
+    ReceiverCpu,
+    /// Reading at the source.
+    SourceDisk,
+    /// Writing at the destination.
+    DestinationDisk,
+    /// The creation of many small files.
+    SmallFiles,
+    /// The other side's own limit (its memory budget, its rate).
+    PeerLimit,
+    /// Too short to tell, or nothing was sent.
+    Nothing,
+}
+
+impl BoundBy {
+    /// The name in `--json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            BoundBy::Path => "path",
+            BoundBy::RateOption => "rate",
+            BoundBy::SenderCpu => "sender-cpu",
+            BoundBy::ReceiverCpu => "receiver-cpu",
+            BoundBy::SourceDisk => "source-disk",
+            BoundBy::DestinationDisk => "destination-disk",
+            BoundBy::SmallFiles => "small-files",
+            BoundBy::PeerLimit => "peer-limit",
+            BoundBy::Nothing => "nothing",
+        }
+    }
+}
+
+/// The end of a copy.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Bytes of the object, holes and resumed parts included.
+    pub bytes: u64,
+    /// Regular files of the object.
+    pub files: u64,
+    /// From the call to the end.
+    pub elapsed: Span,
+    /// From the call to the first data datagram sent or received.
+    pub setup: Span,
+    /// Bytes of the object that this run moved, over its time.
+    pub goodput: Rate,
+    /// What carried the data, as in `--protocol`.
+    pub protocol: String,
+    /// The sending rate at the end, in bits a second of UDP payload.
+    pub rate: Rate,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Object bytes in a full data datagram.
+    pub payload_bytes: u32,
+    /// Blocks that this run had to move.
+    pub blocks: u64,
+    /// Data datagrams sent that never came.
+    pub path_lost: u64,
+    /// Datagrams that the receiver's kernel dropped for want of socket buffer.
+    pub socket_lost: u64,
+    /// The sender's columns.
+    pub sender: SenderAccounting,
+    /// The receiver's columns.
+    pub receiver: ReceiverAccounting,
+    /// (sent − blocks) / blocks.
+    pub waste: f64,
+    /// What bounded the copy.
+    pub bound_by: BoundBy,
+    /// Bytes that an earlier run had brought, or that were there and equal.
+    pub resumed_bytes: u64,
+    /// Files left out because they were there and equal.
+    pub skipped_files: u64,
+    /// Files of a tree that failed.
+    pub failed_files: u64,
+    /// Cipher of the data: `aes-128-gcm`, `chacha20-poly1305`, `none`, `tls`, `ssh`.
+    pub cipher: String,
+    /// BLAKE3 of the object (of one file: what `b3sum` prints), where all of it was hashed.
+    pub blake3: Option<String>,
+    /// Everything was hashed and compared at the receiving end.
+    pub verified: bool,
+    /// CPU time of this process.
+    pub cpu: Span,
+}
