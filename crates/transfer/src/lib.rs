@@ -3,6 +3,7 @@
 //! In reading order: [`location`] (what a copy names), [`options`], [`progress`], [`summary`],
 //! [`error`].
 
+pub mod control;
 pub mod error;
 pub mod location;
 pub mod options;

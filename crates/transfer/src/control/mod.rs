@@ -1,0 +1,87 @@
+//! What the two ends of a transfer say to each other on the control stream.
+//!
+//! The client opens with a [`Request`]; from then on the roles are symmetric: a *sending end*
+//! (which has the source) and a *receiving end* (which has the destination). Messages are
+//! protobuf, so that old and new versions can talk; whatever needs checking against the object
+//! is checked where it is used, before anything is allocated.
+//!
+//! | from | message | when |
+//! | --- | --- | --- |
+//! | client | [`Request`] | first |
+//! | sending end | [`Offer`], then [`Pass`] | at once; a further pass when chunks must go again |
+//! | receiving end | [`Plan`] | when the manifest is known: what need not be sent |
+//! | sending end | [`Digests`] | with the data: what each chunk must hash to |
+//! | both | [`Relay`] | a protocol's control message |
+//! | both | [`Status`] | ten times a second: accounting, progress |
+//! | receiving end | [`PassEnd`] | all but these chunks are written |
+//! | receiving end | [`Outcome`] | everything stands under its final name |
+//! | both | [`Abort`] | it cannot go on |
+
+mod ranges;
+mod request;
+mod transfer;
+
+pub use ranges::{Ranges, RangesError};
+pub use request::{Direction, Pattern, Request};
+pub use transfer::{
+    Abort, Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Offer, Outcome, Pass,
+    PassEnd, Plan, Relay, Status,
+};
+
+/// One frame of the control stream.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Frame {
+    /// What it says; nothing if it comes from a newer version and is unknown here.
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    pub message: Option<Message>,
+}
+
+/// Every message of the control stream.
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(missing_docs, reason = "each variant is documented at its type")]
+pub enum Message {
+    #[prost(message, tag = "1")]
+    Request(Request),
+    #[prost(message, tag = "2")]
+    Offer(Offer),
+    #[prost(message, tag = "3")]
+    Pass(Pass),
+    #[prost(message, tag = "4")]
+    Plan(Plan),
+    #[prost(message, tag = "5")]
+    Digests(Digests),
+    #[prost(message, tag = "6")]
+    Relay(Relay),
+    #[prost(message, tag = "7")]
+    Status(Status),
+    #[prost(message, tag = "8")]
+    PassEnd(PassEnd),
+    #[prost(message, tag = "9")]
+    Outcome(Outcome),
+    #[prost(message, tag = "10")]
+    Abort(Abort),
+    #[prost(message, tag = "11")]
+    EntryFailed(EntryFailed),
+    #[prost(message, tag = "12")]
+    Compared(Compared),
+    #[prost(message, tag = "13")]
+    Attach(Attach),
+    #[prost(message, tag = "14")]
+    ChunkPiece(ChunkPiece),
+    #[prost(message, tag = "15")]
+    Ping(Ping),
+}
+
+/// Is the other end alive? Answered by the same message with `answer` set.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ping {
+    /// This is the answer.
+    #[prost(bool, tag = "1")]
+    pub answer: bool,
+}
+
+impl From<Message> for Frame {
+    fn from(message: Message) -> Frame {
+        Frame { message: Some(message) }
+    }
+}

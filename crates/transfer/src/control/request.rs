@@ -1,0 +1,83 @@
+//! The client's wish: the first message of a transfer.
+
+/// Which way the object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum Direction {
+    /// From the client to the server.
+    Push = 0,
+    /// From the server to the client.
+    Pull = 1,
+}
+
+/// What the client wants.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Request {
+    /// Which way.
+    #[prost(enumeration = "Direction", tag = "1")]
+    pub direction: i32,
+    /// The destination (push, one path) or the sources (pull), relative to the server's root;
+    /// over ssh relative to the home folder, or absolute.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub paths: Vec<Vec<u8>>,
+    /// Names this transfer in key derivation and in [`super::Attach`]; random.
+    #[prost(fixed64, tag = "3")]
+    pub transfer: u64,
+    /// The flow id of the first pass; random. The client chose it so that both ends can use it
+    /// before anything else has been said.
+    #[prost(fixed32, tag = "4")]
+    pub flow: u32,
+    /// Take folders with all that is in them.
+    #[prost(bool, tag = "5")]
+    pub recursive: bool,
+    /// Keep permissions and times.
+    #[prost(bool, tag = "6")]
+    pub preserve: bool,
+    /// Compare files that are there by content.
+    #[prost(bool, tag = "7")]
+    pub checksum: bool,
+    /// Plan, but move and write nothing.
+    #[prost(bool, tag = "8")]
+    pub dry_run: bool,
+    /// Filters for a pull, in order.
+    #[prost(message, repeated, tag = "9")]
+    pub filters: Vec<Pattern>,
+    /// The protocol by its registry name; empty where the data go by stream.
+    #[prost(string, tag = "10")]
+    pub protocol: String,
+    /// The data cipher, by name; never `auto`.
+    #[prost(string, tag = "11")]
+    pub cipher: String,
+    /// How a server that receives moves payloads: `naive`, `scatter`, `fake`.
+    #[prost(string, tag = "12")]
+    pub receive: String,
+    /// The fixed rate of a pull, in bits a second; zero: find it.
+    #[prost(uint64, tag = "13")]
+    pub rate_bps: u64,
+    /// The limit for a found rate, in bits a second; zero: none.
+    #[prost(uint64, tag = "14")]
+    pub rate_limit_bps: u64,
+    /// Segment size of a pull in bytes; absent: the default; zero: the whole object.
+    #[prost(uint64, optional, tag = "15")]
+    pub segment: Option<u64>,
+    /// UDP payload of a full data datagram that the path is known to pass.
+    #[prost(uint32, tag = "16")]
+    pub datagram: u32,
+    /// The session's round-trip time as the client measured it, in nanoseconds.
+    #[prost(uint64, tag = "17")]
+    pub rtt_nanos: u64,
+    /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
+    #[prost(uint32, tag = "18")]
+    pub streams: u32,
+}
+
+/// One filter of a tree copy.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Pattern {
+    /// Take what matches, rather than leave it out.
+    #[prost(bool, tag = "1")]
+    pub include: bool,
+    /// The glob.
+    #[prost(string, tag = "2")]
+    pub glob: String,
+}

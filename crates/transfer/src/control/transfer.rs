@@ -1,0 +1,268 @@
+//! The messages of a transfer under way.
+
+use super::Ranges;
+
+/// What the sending end has. Either the manifest itself or where it is found.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Offer {
+    /// The encoded manifest, where it is small.
+    #[prost(bytes = "vec", tag = "1")]
+    pub manifest: Vec<u8>,
+    /// Otherwise its length: it is the beginning of the object, from its first byte.
+    #[prost(uint64, tag = "2")]
+    pub manifest_len: u64,
+    /// BLAKE3 of the encoded manifest.
+    #[prost(bytes = "vec", tag = "3")]
+    pub manifest_digest: Vec<u8>,
+    /// Length of the whole virtual object, manifest included.
+    #[prost(uint64, tag = "4")]
+    pub object_len: u64,
+}
+
+/// One flow's run over what is still missing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Pass {
+    /// Its number, from 0.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// The flow.
+    #[prost(fixed32, tag = "2")]
+    pub flow: u32,
+    /// Block size in bytes.
+    #[prost(uint32, tag = "3")]
+    pub block: u32,
+    /// Segment size in bytes; zero: the whole object.
+    #[prost(uint64, tag = "4")]
+    pub segment: u64,
+    /// The sending end's estimate of the round-trip time, in nanoseconds.
+    #[prost(uint64, tag = "5")]
+    pub rtt_nanos: u64,
+    /// Registry name of the protocol; empty: the chunks come by stream.
+    #[prost(string, tag = "6")]
+    pub protocol: String,
+}
+
+/// What need not be sent, and what must be compared first.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Plan {
+    /// Chunks of the virtual object that are there.
+    #[prost(message, optional, tag = "1")]
+    pub have: Option<Ranges>,
+    /// Entries whose chunks must be compared before it is known what is missing.
+    #[prost(message, repeated, tag = "2")]
+    pub compare: Vec<Compare>,
+    /// Entries left out because they are there and equal, by index.
+    #[prost(message, optional, tag = "3")]
+    pub skipped: Option<Ranges>,
+    /// Bytes that need not be sent.
+    #[prost(uint64, tag = "4")]
+    pub resumed_bytes: u64,
+    /// More slices of the same plan follow.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+}
+
+/// Chunks of a partial file whose worth only the source can tell.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Compare {
+    /// The entry, by index in the manifest.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// Chunks, counted within the file.
+    #[prost(uint64, repeated, tag = "2")]
+    pub chunks: Vec<u64>,
+    /// 32 bytes for each of them: what the chunk at the destination hashes to.
+    #[prost(bytes = "vec", tag = "3")]
+    pub values: Vec<u8>,
+}
+
+/// The answer to [`Compare`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Compared {
+    /// The entry.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// Those of the chunks, counted within the file, that are the same at the source.
+    #[prost(uint64, repeated, tag = "2")]
+    pub same: Vec<u64>,
+    /// The last answer of a plan.
+    #[prost(bool, tag = "3")]
+    pub last: bool,
+}
+
+/// What chunks must hash to.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Digests {
+    /// The chunks of the virtual object.
+    #[prost(uint64, repeated, tag = "1")]
+    pub chunks: Vec<u64>,
+    /// 32 bytes for each.
+    #[prost(bytes = "vec", tag = "2")]
+    pub values: Vec<u8>,
+}
+
+/// A protocol's control message, as the core encoded it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Relay {
+    /// The flow.
+    #[prost(fixed32, tag = "1")]
+    pub flow: u32,
+    /// The encoded message.
+    #[prost(bytes = "vec", tag = "2")]
+    pub control: Vec<u8>,
+}
+
+/// How far an end is; cumulative over the transfer.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Status {
+    /// Datagrams sent (sending end).
+    #[prost(uint64, tag = "1")]
+    pub sent: u64,
+    /// Blocks sent for the first time (sending end).
+    #[prost(uint64, tag = "2")]
+    pub first: u64,
+    /// Blocks sent again (sending end).
+    #[prost(uint64, tag = "3")]
+    pub retransmitted: u64,
+    /// Losses as reported to the sending end, or by the receiving end.
+    #[prost(uint64, tag = "4")]
+    pub reported_lost: u64,
+    /// Rounds of the segment that needed most (sending end).
+    #[prost(uint32, tag = "5")]
+    pub rounds: u32,
+    /// Sending rate in bits a second (sending end).
+    #[prost(uint64, tag = "6")]
+    pub rate_bps: u64,
+    /// Smoothed round-trip time in nanoseconds (sending end).
+    #[prost(uint64, tag = "7")]
+    pub rtt_nanos: u64,
+    /// Bytes of the object that are written (receiving end).
+    #[prost(uint64, tag = "8")]
+    pub written: u64,
+    /// Files that stand under their names (receiving end).
+    #[prost(uint64, tag = "9")]
+    pub files: u64,
+    /// Datagrams received, a duplicate too (receiving end).
+    #[prost(uint64, tag = "10")]
+    pub received: u64,
+    /// Blocks that came for the first time (receiving end).
+    #[prost(uint64, tag = "11")]
+    pub distinct: u64,
+    /// Blocks that were there already (receiving end).
+    #[prost(uint64, tag = "12")]
+    pub duplicates: u64,
+    /// Blocks found missing, once each (receiving end).
+    #[prost(uint64, tag = "13")]
+    pub blocks_lost: u64,
+    /// Datagrams that the kernel dropped for want of buffer (receiving end).
+    #[prost(uint64, tag = "14")]
+    pub socket_lost: u64,
+    /// One more than the highest packet number received, summed over passes (receiving end).
+    #[prost(uint64, tag = "15")]
+    pub highest: u64,
+    /// Where this end's time went, in nanoseconds: waiting for the pacer.
+    #[prost(uint64, tag = "16")]
+    pub paced_nanos: u64,
+    /// Waiting for the receiver's grant.
+    #[prost(uint64, tag = "17")]
+    pub granted_nanos: u64,
+    /// Reading at the source, or writing at the destination.
+    #[prost(uint64, tag = "18")]
+    pub disk_nanos: u64,
+    /// Working on datagrams.
+    #[prost(uint64, tag = "19")]
+    pub busy_nanos: u64,
+    /// The blocks of the pass that were to be moved (sending end).
+    #[prost(uint64, tag = "20")]
+    pub blocks: u64,
+}
+
+/// All chunks of the pass but these are written.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PassEnd {
+    /// The pass.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Chunks whose digest was wrong; they must come again.
+    #[prost(message, optional, tag = "2")]
+    pub failed: Option<Ranges>,
+}
+
+/// The receiving end's last word: what stands under its final name.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Outcome {
+    /// Files that this run brought.
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    /// Files left out because they were there and equal.
+    #[prost(uint64, tag = "2")]
+    pub skipped: u64,
+    /// Entries that failed at the receiving end: path and reason.
+    #[prost(message, repeated, tag = "3")]
+    pub failed: Vec<EntryFailed>,
+    /// BLAKE3 of the object, where all of it was hashed.
+    #[prost(bytes = "vec", tag = "4")]
+    pub digest: Vec<u8>,
+    /// The receiving end's final accounting.
+    #[prost(message, optional, tag = "5")]
+    pub status: Option<Status>,
+    /// How many entries failed, also where `failed` was cut short.
+    #[prost(uint64, tag = "6")]
+    pub failed_count: u64,
+}
+
+/// An entry that the sending end could not read, or the receiving end could not write.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EntryFailed {
+    /// The entry, by index in the manifest.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// Its path.
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: Vec<u8>,
+    /// Why.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+    /// It is the file's own trouble at the source, not at the destination.
+    #[prost(bool, tag = "4")]
+    pub at_source: bool,
+}
+
+/// The end that says this cannot go on.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Abort {
+    /// What kind of end, seen from the end that says it: see [`crate::error::Class`].
+    #[prost(uint32, tag = "1")]
+    pub class: u32,
+    /// Who and what and how much.
+    #[prost(string, tag = "2")]
+    pub what: String,
+    /// What to do about it; may be empty.
+    #[prost(string, tag = "3")]
+    pub advice: String,
+}
+
+/// The first message of a further stream that carries chunks of a transfer.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Attach {
+    /// The transfer, as its request named it.
+    #[prost(fixed64, tag = "1")]
+    pub transfer: u64,
+}
+
+/// A piece of a chunk on a stream; a chunk's pieces follow each other.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ChunkPiece {
+    /// The chunk of the virtual object.
+    #[prost(uint64, tag = "1")]
+    pub chunk: u64,
+    /// Where in the chunk the piece begins.
+    #[prost(uint32, tag = "2")]
+    pub offset: u32,
+    /// The bytes.
+    #[prost(bytes = "vec", tag = "3")]
+    pub bytes: Vec<u8>,
+    /// The chunk is whole with this piece.
+    #[prost(bool, tag = "4")]
+    pub last: bool,
+}
