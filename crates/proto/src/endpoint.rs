@@ -1,9 +1,9 @@
 //! The verbs by which every protocol is driven.
 //!
 //! A protocol is a [`Sender`] and a [`Receiver`]. Both are driven, never driving: input comes in
-//! by `on_*` with the time as an argument, output is polled, and [`next_wakeup`](Sender::next_wakeup)
-//! says when to come back and why. After any `on_*` the driver polls until nothing is left. Every
-//! verb names its flow: a sender has one, a receiver may have many.
+//! by `on_*` with the time as an argument, output is polled, and `next_wakeup` says when to come
+//! back and why. After any `on_*` the driver polls until nothing is left. Every verb names its
+//! flow: a sender has one, a receiver may have many.
 //!
 //! The core names blocks, the driver moves bytes. Packet numbers are counted where datagrams are
 //! sealed and nowhere else; the driver tells the core which numbers its blocks will get.
@@ -147,9 +147,12 @@ pub struct Setup {
     /// The rate that the user fixed, in bits a second of UDP payload. It never reacts to loss.
     /// Without it the protocol finds its rate by itself.
     pub rate: Option<Rate>,
+    /// The most that a protocol which finds its rate by itself may send; also in bits a second of
+    /// UDP payload. A fixed rate does not look at it.
+    pub rate_limit: Option<Rate>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
-    /// Times that a repair block of a small last round is sent (1 as in the papers).
+    /// Times that a repair block of a small last round is sent at most (1 as in the papers).
     pub tail_copies: u32,
 }
 
@@ -211,6 +214,10 @@ pub trait Receiver: Send {
     /// sent for the first time), and drains at about this rate. Neither makes losses: the sender
     /// waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
+
+    /// The kernel has dropped this many of the flow's datagrams in the receiving socket since the
+    /// start: a loss of the host, not of the path.
+    fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
     /// The next control message to send.
     fn poll_control(&mut self, now: Time) -> Option<Outgoing>;

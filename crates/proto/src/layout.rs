@@ -134,11 +134,11 @@ impl Layout {
 
     /// How many blocks `segment` has; none beyond the object.
     pub fn blocks_in(&self, segment: u32) -> u32 {
-        if segment + 1 < self.segments {
-            return self.blocks_per_segment;
-        }
         if segment >= self.segments {
             return 0;
+        }
+        if segment < self.segments - 1 {
+            return self.blocks_per_segment;
         }
         let rest = self.object - u64::from(segment) * self.segment;
         let (full, tail) = (rest / self.chunk, rest % self.chunk);
@@ -188,7 +188,8 @@ impl Layout {
         let within = u64::from(block.index % self.blocks_per_chunk) * u64::from(self.block);
         let start = u64::from(block.segment) * self.segment + chunk * self.chunk;
         let offset = start + within;
-        let end = (offset + u64::from(self.block)).min(start + self.chunk).min(self.object);
+        let end = offset.saturating_add(u64::from(self.block));
+        let end = end.min(start + self.chunk).min(self.object);
         Extent { offset, len: end.saturating_sub(offset) as u32 }
     }
 }
@@ -212,6 +213,42 @@ mod tests {
         let layout = layout(0, 0, 1 << 20, 1440);
         assert_eq!((layout.blocks(), layout.segments(), layout.chunks()), (0, 0, 0));
         assert_eq!(layout.block(0), None);
+    }
+
+    #[test]
+    fn beyond_the_object_there_are_no_blocks() {
+        let layout = layout(10_000, 2_000, 1_000, 100);
+        for segment in [5, 6, u32::MAX - 1, u32::MAX] {
+            assert_eq!(layout.blocks_in(segment), 0, "segment {segment}");
+        }
+        for chunk in [10, 11, u64::from(u32::MAX), u64::MAX] {
+            assert_eq!(layout.blocks_of_chunk(chunk).1, 0, "chunk {chunk}");
+        }
+    }
+
+    #[test]
+    fn numbers_at_the_extremes_are_no_blocks() {
+        let many = layout(u64::from(u32::MAX) << 32, 1 << 32, 1 << 20, 1 << 10);
+        let large = layout(u64::MAX, u64::MAX / 3, u64::MAX / 3, u32::MAX - 1);
+        let small = layout(10_000, 2_000, 1_000, 100);
+        for layout in [small, layout(1, 0, 1 << 20, 1440), many, large] {
+            let beyond = layout.blocks();
+            assert!(layout.block(beyond - 1).is_some());
+            for number in [beyond, u64::from(u32::MAX) * 4096, u64::MAX - 1, u64::MAX] {
+                let block = layout.block(number);
+                assert_eq!(block.is_some(), number < beyond, "block {number} of {layout:?}");
+            }
+            let per = u64::from(layout.blocks_in(0));
+            for segment in [u32::MAX - 1, u32::MAX] {
+                let number = u64::from(segment) * per;
+                assert_eq!(layout.block(number).is_some(), number < beyond);
+            }
+            let last = layout.block(beyond - 1).unwrap();
+            let extent = layout.extent(last);
+            assert_eq!(extent.offset + u64::from(extent.len), layout.object().get());
+            assert_eq!(layout.blocks_of_chunk(layout.chunks()).1, 0);
+            assert_eq!(layout.blocks_of_chunk(u64::MAX).1, 0);
+        }
     }
 
     #[test]

@@ -4,8 +4,62 @@
 //! handed; the crate is `no_std` so that the compiler keeps it so. One core runs in unit tests,
 //! the simulator, the emulator and production.
 //!
-//! In reading order: [`time`], [`units`], [`layout`], [`endpoint`] (the verbs), [`accounting`],
-//! [`wire`].
+//! In reading order:
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios.
+//! - [`layout`]: an object's cut into segments, chunks and blocks.
+//! - [`endpoint`]: the verbs by which every protocol is driven. [`accounting`]: what both ends
+//!   count. [`wire`]: header and control messages.
+//! - [`tally`], [`ranges`]: which blocks have arrived, which are to be left out.
+//! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
+//! - [`registry`]: every protocol, a row each; then its folder: [`rbudp`].
+//! - [`model`]: RBUDP's equations.
+//!
+//! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
+//!
+//! ```
+//! use longhaul_proto::endpoint::{Arrival, FlowId, PacketNumber, Setup, Wake};
+//! use longhaul_proto::layout::Layout;
+//! use longhaul_proto::registry;
+//! use longhaul_proto::time::{Span, Time};
+//! use longhaul_proto::units::{Bytes, Rate};
+//!
+//! let setup = Setup {
+//!     flow: FlowId(1),
+//!     layout: Layout::whole(Bytes::new(1_000_000), 1440).expect("sizes that fit"),
+//!     overhead: Bytes::new(32),
+//!     rtt: Span::from_millis(1),
+//!     rate: Some(Rate::from_mbps(100)),
+//!     rate_limit: None,
+//!     grant: Bytes::MAX,
+//!     tail_copies: 1,
+//! };
+//! let row = &registry::all()[0];
+//! let (mut sender, mut receiver) = ((row.sender)(&setup), (row.receiver)());
+//! let (mut now, mut next, mut blocks) = (Time::ZERO, 0, Vec::new());
+//! receiver.add_flow(now, &setup);
+//! while !sender.is_finished() {
+//!     sender.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
+//!     let numbered = blocks.iter().zip(next..);
+//!     let arrival = |(&block, number)| Arrival { number: PacketNumber(number), block };
+//!     let arrivals: Vec<Arrival> = numbered.map(arrival).collect();
+//!     next += blocks.len() as u64;
+//!     blocks.clear();
+//!     receiver.on_datagrams(now, setup.flow, &arrivals);
+//!     while let Some(outgoing) = sender.poll_control(now) {
+//!         receiver.on_control(now, outgoing.flow, &outgoing.control);
+//!     }
+//!     while let Some(outgoing) = receiver.poll_control(now) {
+//!         sender.on_control(now, outgoing.flow, &outgoing.control);
+//!     }
+//!     if let Wake::At(at, _) = sender.next_wakeup().earlier(receiver.next_wakeup()) {
+//!         now = now.max(at);
+//!         sender.on_timeout(now);
+//!         receiver.on_timeout(now);
+//!     }
+//! }
+//! assert!(receiver.is_finished(setup.flow));
+//! assert_eq!(sender.accounting().sent, setup.layout.blocks());
+//! ```
 #![no_std]
 
 extern crate alloc;
@@ -15,6 +69,16 @@ extern crate std;
 pub mod accounting;
 pub mod endpoint;
 pub mod layout;
+pub mod model;
+pub mod pace;
+pub mod pulse;
+pub mod ranges;
+pub mod rate;
+pub mod rbudp;
+pub mod registry;
+pub mod rtt;
+pub mod sent;
+pub mod tally;
 pub mod time;
 pub mod units;
 pub mod wire;

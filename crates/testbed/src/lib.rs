@@ -1,1 +1,12 @@
-//! x
+//! Paths to try a protocol on: links as values, and an emulator of a wide-area path.
+//!
+//! - [`link`]: what a path does to packets (rate, queue, delay, jitter, loss, …) as plain values,
+//!   time and size in, arrival or drop out; no clock, no socket, one seed.
+//! - [`emu`]: hosts in network namespaces with the same link code between them in real time, so
+//!   that any program that speaks IP runs across the path unchanged (Linux only).
+//! - [`random`]: the small seeded generator under both.
+
+#[cfg(target_os = "linux")]
+pub mod emu;
+pub mod link;
+pub mod random;

@@ -1,5 +1,15 @@
-//! What the core says on the wire: the header of a data datagram and the control messages.
+//! What the core says on the wire: the [`header`] of a data datagram and the [`control`] messages.
+//!
+//! Two levels: bytes are looked at once and become a value that is valid by construction, or an
+//! error. Nothing is allocated before its length is known to be sane.
 
-/// A protocol's control message.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Control {}
+pub mod control;
+pub mod header;
+mod messages;
+
+pub use control::{Control, Done, Echo, Pulse, Report, Train, WireError};
+pub use header::{Header, Kind};
+
+/// The longest control message that is ever made, in bytes: it fits one sealed datagram on any
+/// path.
+pub const MAX_CONTROL: usize = 1200;

@@ -1,0 +1,232 @@
+//! Pacing: a token bucket in bytes that releases bursts bounded by time and does not drift.
+//!
+//! Two schedules run side by side. The *long* one keeps the mean rate exactly, and remembers for
+//! a short while what a driver that woke late could not send. The *short* one bounds what leaves
+//! at once, and so how fast such a delay is made up for. A flow that has nothing to send calls
+//! [`Pacer::idle`]: then nothing is remembered but one burst.
+
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+
+/// What a burst lasts at the rate: short for a queue on the path, long for a system call.
+const BURST: Span = Span::from_micros(250);
+/// The most datagrams that the kernel takes in one segmented send.
+const MAX_BURST: u64 = 44;
+/// How much lateness of the driver is made up for.
+const CREDIT: Span = Span::from_millis(2);
+/// Lateness is made up for at this much above the rate, in percent.
+const CATCH_UP: u64 = 125;
+
+const PICOS: u128 = 1_000_000_000_000;
+
+/// Releases datagrams at a rate.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    rate: Rate,
+    datagram: Bytes,
+    burst: u64,
+    /// When the bucket of the mean rate is full again, in picoseconds.
+    long: u128,
+    /// The same for the bucket of the catch-up rate.
+    short: u128,
+}
+
+impl Pacer {
+    /// A pacer for datagrams of at most `datagram` bytes of UDP payload at `rate`.
+    pub fn new(rate: Rate, datagram: Bytes) -> Pacer {
+        let burst = burst_of(rate, datagram);
+        Pacer { rate, datagram, burst, long: 0, short: 0 }
+    }
+
+    /// The rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The most datagrams that leave at once.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// Changes the rate from `now` on.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) {
+        if rate == self.rate {
+            return;
+        }
+        // What was sent at the old rate is owed at the old rate: no more than one burst's time.
+        let now = picos(now);
+        let before = self.cost(self.burst);
+        self.long = self.long.min(now + before);
+        self.short = self.short.min(now + before);
+        self.rate = rate;
+        self.burst = burst_of(rate, self.datagram);
+    }
+
+    /// How many datagrams of full size may leave now.
+    pub fn allowance(&self, now: Time) -> u64 {
+        if self.rate == Rate::ZERO {
+            return 0;
+        }
+        let now = picos(now);
+        let long = self.long.max(now.saturating_sub(picos_of(CREDIT)));
+        let room = |full: u128, burst: u128, cost: u128| {
+            (now + burst).saturating_sub(full).checked_div(cost).unwrap_or(u128::MAX)
+        };
+        let (one, all) = (self.cost(1), self.cost(self.burst));
+        let by_long = room(long, all, one);
+        let (one, all) = (one * 100 / u128::from(CATCH_UP), all * 100 / u128::from(CATCH_UP));
+        let by_short = room(self.short.max(now), all, one);
+        by_long.min(by_short).min(u128::from(self.burst)) as u64
+    }
+
+    /// Accounts for `sent` bytes of UDP payload that leave now.
+    pub fn spend(&mut self, now: Time, sent: Bytes) {
+        let now = picos(now);
+        let cost = self.cost_of(sent);
+        self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
+        self.short = self.short.max(now) + cost * 100 / u128::from(CATCH_UP);
+    }
+
+    /// There was nothing to send: time that passes is lost.
+    pub fn idle(&mut self, now: Time) {
+        self.long = self.long.max(picos(now));
+    }
+
+    /// When at least half a burst may leave; a driver that comes then has the other half to be
+    /// late by.
+    pub fn next(&self) -> Time {
+        if self.rate == Rate::ZERO {
+            return Time::NEVER;
+        }
+        let spare = self.cost(self.burst - (self.burst / 2).max(1));
+        let long = self.long.saturating_sub(spare);
+        let short = self.short.saturating_sub(spare * 100 / u128::from(CATCH_UP));
+        let nanos = long.max(short).div_ceil(1000);
+        u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
+    }
+
+    fn cost(&self, datagrams: u64) -> u128 {
+        self.cost_of(self.datagram) * u128::from(datagrams)
+    }
+
+    /// Picoseconds that `bytes` take at the rate; longer than any run at standstill.
+    fn cost_of(&self, bytes: Bytes) -> u128 {
+        let bits = u128::from(bytes.get()) * 8;
+        (bits * PICOS).checked_div(u128::from(self.rate.as_bps())).unwrap_or(u128::from(u64::MAX))
+    }
+}
+
+fn burst_of(rate: Rate, datagram: Bytes) -> u64 {
+    (rate.over(BURST).get() / datagram.get().max(1)).clamp(1, MAX_BURST)
+}
+
+fn picos(time: Time) -> u128 {
+    u128::from(time.as_nanos()) * 1000
+}
+
+fn picos_of(span: Span) -> u128 {
+    u128::from(span.as_nanos()) * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const DATAGRAM: Bytes = Bytes::new(1472);
+
+    /// Sends for a second, each wake-up late by what `late` says; gives what left when.
+    fn drive(rate: Rate, mut late: impl FnMut() -> Span) -> Vec<(Time, u64)> {
+        let mut pacer = Pacer::new(rate, DATAGRAM);
+        let (mut now, mut sent) = (Time::ZERO, Vec::new());
+        while now < Time::from_nanos(1_000_000_000) {
+            let count = pacer.allowance(now);
+            if count > 0 {
+                pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
+                sent.push((now, count));
+            }
+            let next = pacer.next();
+            assert!(next > now || pacer.allowance(now) > 0, "a wake-up in the past at {now:?}");
+            now = next.max(now) + late();
+        }
+        sent
+    }
+
+    fn total(sent: &[(Time, u64)]) -> u64 {
+        sent.iter().map(|(_, count)| count).sum()
+    }
+
+    #[test]
+    fn the_mean_rate_is_exact_from_slow_to_fast() {
+        for mbps in [10, 100, 611, 1_000, 10_000] {
+            let rate = Rate::from_mbps(mbps);
+            let expected = rate.over(Span::from_secs(1)).get() / DATAGRAM.get();
+            let sent = total(&drive(rate, || Span::ZERO));
+            assert!(sent.abs_diff(expected) <= MAX_BURST + 1, "{mbps}: {sent} of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_wakes_late_loses_nothing() {
+        for mbps in [10, 1_000, 4_000] {
+            let rate = Rate::from_mbps(mbps);
+            let mut turn = 0u64;
+            let sent = total(&drive(rate, || {
+                turn += 1;
+                Span::from_micros(if turn.is_multiple_of(50) { 500 } else { 3 })
+            }));
+            let expected = rate.over(Span::from_secs(1)).get() / DATAGRAM.get();
+            assert!(sent.abs_diff(expected) <= expected / 100 + 50, "{mbps}: {sent} of {expected}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_bounded_by_time_and_by_count() {
+        let burst = |mbps| Pacer::new(Rate::from_mbps(mbps), DATAGRAM).burst();
+        assert_eq!((burst(10), burst(1_000), burst(10_000)), (1, 21, 44));
+    }
+
+    #[test]
+    fn a_long_idle_time_gives_no_more_than_one_burst() {
+        let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
+        let late = Time::ZERO + Span::from_secs(9);
+        pacer.idle(late);
+        let burst = pacer.allowance(late);
+        assert_eq!(burst, pacer.burst());
+        pacer.spend(late, Bytes::new(burst * DATAGRAM.get()));
+        assert_eq!(pacer.allowance(late), 0);
+        let within = late + BURST;
+        assert!(pacer.allowance(within) <= burst);
+    }
+
+    #[test]
+    fn a_rate_of_zero_releases_nothing() {
+        let mut pacer = Pacer::new(Rate::from_mbps(100), DATAGRAM);
+        pacer.set_rate(Time::ZERO, Rate::ZERO);
+        assert_eq!((pacer.allowance(Time::ZERO), pacer.next()), (0, Time::NEVER));
+        pacer.set_rate(Time::ZERO, Rate::from_mbps(100));
+        assert!(pacer.next() < Time::from_nanos(1_000_000));
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_carries_more_than_the_rate_and_a_burst(
+            mbps in 5u64..12_000, lateness in prop::collection::vec(0u64..400, 1..20),
+        ) {
+            let rate = Rate::from_mbps(mbps);
+            let mut turn = 0;
+            let sent = drive(rate, || {
+                turn += 1;
+                Span::from_micros(lateness[turn % lateness.len()])
+            });
+            let fastest = rate.scale(CATCH_UP as f64 / 100.0);
+            let burst = Pacer::new(rate, DATAGRAM).burst();
+            for window in sent.windows(8) {
+                let span = window[7].0.since(window[0].0);
+                let room = fastest.over(span).get() / DATAGRAM.get() + burst + 1;
+                prop_assert!(total(&window[..7]) <= room);
+            }
+        }
+    }
+}

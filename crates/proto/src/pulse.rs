@@ -1,0 +1,291 @@
+//! When the receiver speaks of how a flow fares, and what it measures for that.
+//!
+//! While data come, a pulse goes every quarter of a round trip (5 to 100 ms); while the flow is
+//! open at all, every 250 ms: silence means that the path is cut (RFC 8085, section 3.1.10).
+//!
+//! The datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] make a packet train: a
+//! sender that wants to measure sends them at once, and the receiver times them always.
+
+use crate::accounting::ReceiverAccounting;
+use crate::endpoint::{Arrival, PacketNumber, Setup};
+use crate::rate::datagram;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Echo, Pulse, Train};
+
+/// Packet trains begin at multiples of this number.
+pub const TRAIN_EVERY: u64 = 1024;
+/// Datagrams of a packet train.
+pub const TRAIN_LEN: u64 = 32;
+
+/// How many datagrams from `next` on may leave before the place where a train may begin: a burst
+/// that ran over it would leave no whole train.
+pub fn until_train(next: PacketNumber) -> u64 {
+    TRAIN_EVERY - next.0 % TRAIN_EVERY
+}
+
+/// Pulses are no closer than this, except that the first train's end is told at once.
+const MIN_INTERVAL: Span = Span::from_millis(5);
+const MAX_INTERVAL: Span = Span::from_millis(100);
+/// Without data or news, pulses still come this often.
+const IDLE_INTERVAL: Span = Span::from_millis(250);
+
+/// One flow's pulses.
+#[derive(Clone, Debug)]
+pub struct Pulses {
+    started: Time,
+    interval: Span,
+    last: Option<Time>,
+    sequence: u64,
+    /// Something has come or changed since the last pulse.
+    news: bool,
+    /// The flow's first train has ended since the last pulse: the sender waits for that.
+    urgent: bool,
+    newest: Option<(PacketNumber, Time)>,
+    meter: TrainMeter,
+    grant: Bytes,
+    drain: Option<Rate>,
+    socket_lost: u64,
+}
+
+impl Pulses {
+    /// The pulses of a flow that the receiver knows since `now`.
+    pub fn new(now: Time, setup: &Setup) -> Pulses {
+        Pulses {
+            started: now,
+            interval: (setup.rtt / 4).clamp(MIN_INTERVAL, MAX_INTERVAL),
+            last: None,
+            sequence: 0,
+            news: false,
+            urgent: false,
+            newest: None,
+            meter: TrainMeter::new(datagram(setup)),
+            grant: setup.grant,
+            drain: None,
+            socket_lost: 0,
+        }
+    }
+
+    /// A batch has come, of blocks that the object has.
+    pub fn on_arrivals<'a>(&mut self, now: Time, arrivals: impl IntoIterator<Item = &'a Arrival>) {
+        for arrival in arrivals {
+            self.news = true;
+            if self.newest.is_none_or(|(newest, _)| arrival.number > newest) {
+                self.newest = Some((arrival.number, now));
+            }
+            let first = self.meter.ended.is_none();
+            self.urgent |= self.meter.arrive(now, arrival.number) && first;
+        }
+    }
+
+    /// What the host can take and drains. A grant never shrinks.
+    pub fn set_grant(&mut self, grant: Bytes, drain: Option<Rate>) {
+        self.news |= grant > self.grant;
+        self.grant = self.grant.max(grant);
+        self.drain = drain.filter(|rate| *rate > Rate::ZERO);
+    }
+
+    /// What the host's socket has dropped. A count never shrinks.
+    pub fn set_socket_lost(&mut self, lost: u64) {
+        self.news |= lost > self.socket_lost;
+        self.socket_lost = self.socket_lost.max(lost);
+    }
+
+    /// When the next pulse is due.
+    pub fn due(&self) -> Time {
+        match self.last {
+            None if self.news => self.started,
+            Some(last) if self.urgent => last,
+            Some(last) if self.news => last + self.interval,
+            last => last.unwrap_or(self.started) + IDLE_INTERVAL,
+        }
+    }
+
+    /// The pulse that goes now.
+    pub fn make(&mut self, now: Time, accounting: &ReceiverAccounting) -> Pulse {
+        self.sequence += 1;
+        self.last = Some(now);
+        self.news = false;
+        self.urgent = false;
+        Pulse {
+            sequence: self.sequence,
+            clock: now.since(self.started),
+            highest: accounting.highest,
+            received: accounting.received,
+            distinct: accounting.distinct,
+            grant: self.grant,
+            drain: self.drain,
+            echo: self.newest.map(|(number, at)| Echo { number, age: now.since(at) }),
+            train: self.meter.ended,
+            socket_lost: self.socket_lost,
+        }
+    }
+}
+
+/// Times the arrivals of packet trains.
+#[derive(Clone, Copy, Debug)]
+struct TrainMeter {
+    datagram: Bytes,
+    current: Option<Passing>,
+    ended: Option<Train>,
+}
+
+/// A train under way.
+#[derive(Clone, Copy, Debug)]
+struct Passing {
+    start: u64,
+    first: Time,
+    last: Time,
+    /// Datagrams after the first instant, and how many instants they came in.
+    after: u64,
+    steps: u32,
+}
+
+impl TrainMeter {
+    fn new(datagram: Bytes) -> TrainMeter {
+        TrainMeter { datagram, current: None, ended: None }
+    }
+
+    /// A datagram has come; tells whether that ended a train.
+    fn arrive(&mut self, now: Time, number: PacketNumber) -> bool {
+        let place = number.0 % TRAIN_EVERY;
+        let start = number.0 - place;
+        let past = self.current.is_some_and(|train| number.0 >= train.start + TRAIN_LEN);
+        let mut ended = past && self.end();
+        if place >= TRAIN_LEN {
+            return ended;
+        }
+        let fresh = Passing { start, first: now, last: now, after: 0, steps: 0 };
+        let train = self.current.get_or_insert(fresh);
+        if train.start == start {
+            train.after += u64::from(now > train.first);
+            train.steps += u32::from(now > train.last);
+            train.last = now;
+            // The last of the train ends it: nothing may follow.
+            ended |= place == TRAIN_LEN - 1 && self.end();
+        }
+        ended
+    }
+
+    fn end(&mut self) -> bool {
+        let Some(train) = self.current.take() else { return false };
+        // All in one batch: too fast for this clock to tell.
+        if train.last == train.first {
+            return false;
+        }
+        self.ended = Some(Train {
+            first: PacketNumber(train.start),
+            bytes: Bytes::new(train.after * self.datagram.get()),
+            span: train.last.since(train.first),
+            steps: train.steps,
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::{Block, Layout};
+    use alloc::vec::Vec;
+
+    fn setup() -> Setup {
+        Setup {
+            flow: FlowId(1),
+            layout: Layout::whole(Bytes::new(1_440_000), 1440).unwrap(),
+            overhead: Bytes::new(32),
+            rtt: Span::from_millis(80),
+            rate: None,
+            rate_limit: None,
+            grant: Bytes::new(1000),
+            tail_copies: 1,
+        }
+    }
+
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    fn arrivals(numbers: core::ops::Range<u64>) -> Vec<Arrival> {
+        let block = Block { segment: 0, index: 0 };
+        numbers.map(|number| Arrival { number: PacketNumber(number), block }).collect()
+    }
+
+    fn make(pulses: &mut Pulses, now: Time) -> Pulse {
+        pulses.make(now, &ReceiverAccounting { highest: 1 << 20, ..Default::default() })
+    }
+
+    #[test]
+    fn pulses_come_often_with_data_and_seldom_without() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        assert_eq!(pulses.due(), at(250_000));
+        pulses.on_arrivals(at(1_000), &arrivals(100..101));
+        assert!(pulses.due() <= at(1_000));
+        let pulse = make(&mut pulses, at(1_500));
+        let age = Span::from_micros(500);
+        assert_eq!(pulse.echo, Some(Echo { number: PacketNumber(100), age }));
+        assert_eq!(pulses.due(), at(251_500));
+        pulses.on_arrivals(at(2_000), &arrivals(101..102));
+        assert_eq!(pulses.due(), at(21_500));
+    }
+
+    #[test]
+    fn a_grant_is_news_and_never_shrinks() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        make(&mut pulses, at(0));
+        pulses.set_grant(Bytes::new(500), Some(Rate::ZERO));
+        assert_eq!(pulses.due(), at(250_000));
+        pulses.set_grant(Bytes::new(2000), None);
+        assert_eq!(pulses.due(), at(20_000));
+        pulses.set_socket_lost(5);
+        pulses.set_socket_lost(4);
+        let pulse = make(&mut pulses, at(20_000));
+        assert_eq!((pulse.grant, pulse.drain, pulse.socket_lost), (Bytes::new(2000), None, 5));
+    }
+
+    #[test]
+    fn the_first_train_is_timed_and_told_at_once() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        for number in 0..TRAIN_LEN {
+            pulses.on_arrivals(at(1_000 + number * 12), &arrivals(number..number + 1));
+            if number == 0 {
+                make(&mut pulses, at(1_000));
+            }
+        }
+        assert_eq!(pulses.due(), at(1_000));
+        let train = make(&mut pulses, at(1_400)).train.unwrap();
+        assert_eq!(train.first, PacketNumber(0));
+        assert_eq!(train.bytes, Bytes::new(31 * 1472));
+        assert_eq!((train.span, train.steps), (Span::from_micros(31 * 12), 31));
+        // Later trains are timed as well, but can wait.
+        pulses.on_arrivals(at(2_000), &arrivals(TRAIN_EVERY..TRAIN_EVERY + 1));
+        pulses.on_arrivals(at(2_100), &arrivals(TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
+        assert_eq!(pulses.due(), at(21_400));
+        let train = make(&mut pulses, at(21_400)).train.unwrap();
+        assert_eq!((train.first, train.span), (PacketNumber(1024), Span::from_micros(100)));
+    }
+
+    #[test]
+    fn a_train_whose_end_is_lost_ends_with_what_follows() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        pulses.on_arrivals(at(0), &arrivals(0..10));
+        pulses.on_arrivals(at(100), &arrivals(10..20));
+        pulses.on_arrivals(at(900), &arrivals(40..41));
+        let train = make(&mut pulses, at(900)).train.unwrap();
+        assert_eq!((train.bytes, train.span), (Bytes::new(14_720), Span::from_micros(100)));
+    }
+
+    #[test]
+    fn no_burst_runs_over_the_place_of_a_train() {
+        let until = |next| until_train(PacketNumber(next));
+        assert_eq!((until(0), until(1000), until(TRAIN_EVERY)), (1024, 24, 1024));
+    }
+
+    #[test]
+    fn a_train_that_came_in_one_instant_is_not_told() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        pulses.on_arrivals(at(5), &arrivals(0..TRAIN_LEN));
+        assert_eq!(make(&mut pulses, at(5)).train, None);
+    }
+}

@@ -1,0 +1,130 @@
+//! A set of numbers kept as sorted, disjoint runs: skips, loss lists, what a report covered.
+
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+
+/// A set of `u64`, small as long as its members come in runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    /// Start of each run, to its end; runs neither overlap nor touch.
+    runs: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl RangeSet {
+    /// The empty set.
+    pub const fn new() -> RangeSet {
+        RangeSet { runs: BTreeMap::new(), count: 0 }
+    }
+
+    /// Adds `range`; tells how many of its numbers are new.
+    pub fn insert(&mut self, range: Range<u64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        let before = self.count;
+        // From the last run that starts at or before the end, backwards while they touch.
+        while let Some((&run_start, &run_end)) = self.runs.range(..=end).next_back() {
+            if run_end < start {
+                break;
+            }
+            start = start.min(run_start);
+            end = end.max(run_end);
+            self.runs.remove(&run_start);
+            self.count -= run_end - run_start;
+        }
+        self.runs.insert(start, end);
+        self.count += end - start;
+        self.count - before
+    }
+
+    /// Whether `number` is in the set.
+    pub fn contains(&self, number: u64) -> bool {
+        self.run_at(number).is_some()
+    }
+
+    /// Whether all of `range` is in the set.
+    pub fn covers(&self, range: Range<u64>) -> bool {
+        range.is_empty() || self.run_at(range.start).is_some_and(|run| run.end >= range.end)
+    }
+
+    /// The run that holds `number`.
+    pub fn run_at(&self, number: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.runs.range(..=number).next_back()?;
+        (number < end).then_some(start..end)
+    }
+
+    /// The first run of `range` that is not in the set, if any of it is not.
+    pub fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let start = self.run_at(range.start).map_or(range.start, |run| run.end);
+        if start >= range.end {
+            return None;
+        }
+        let next = self.runs.range(start..).next().map_or(range.end, |(&next, _)| next);
+        Some(start..next.min(range.end))
+    }
+
+    /// What of `range` is in the set, in order.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.run_at(range.start).map_or(range.start, |run| run.start);
+        self.runs
+            .range(first..range.end.max(first))
+            .map(move |(&start, &end)| start.max(range.start)..end.min(range.end))
+    }
+
+    /// How many numbers the set has.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether the set has no number.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The runs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.runs.iter().map(|(&start, &end)| start..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_range_set_answers_as_a_plain_set_does(
+            ranges in prop::collection::vec((0u64..200, 0u64..20), 0..40),
+            from in 0u64..220, len in 0u64..60,
+        ) {
+            let (mut set, mut model) = (RangeSet::new(), BTreeSet::new());
+            for (start, len) in ranges {
+                let before = model.len();
+                model.extend(start..start + len);
+                prop_assert_eq!(set.insert(start..start + len), (model.len() - before) as u64);
+            }
+            prop_assert_eq!(set.count(), model.len() as u64);
+            prop_assert_eq!(set.is_empty(), model.is_empty());
+            prop_assert!((0..230).all(|n| set.contains(n) == model.contains(&n)));
+            let listed: Vec<u64> = set.iter().flatten().collect();
+            prop_assert_eq!(listed, model.iter().copied().collect::<Vec<_>>());
+            let window = from..from + len;
+            let inside: Vec<u64> = set.within(window.clone()).flatten().collect();
+            let expected: Vec<u64> = window.clone().filter(|n| model.contains(n)).collect();
+            prop_assert_eq!(inside, expected);
+            prop_assert_eq!(set.covers(window.clone()), window.clone().all(|n| model.contains(&n)));
+            let gap = window.clone().find(|n| !model.contains(n)).map(|start| {
+                let end = (start..window.end).find(|n| model.contains(n)).unwrap_or(window.end);
+                start..end
+            });
+            prop_assert_eq!(set.first_gap(window), gap);
+            let runs: Vec<_> = set.iter().collect();
+            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The rate that the user gave: it never reacts, to loss least of all.
+
+use super::{Feedback, RateController};
+use crate::endpoint::PacketNumber;
+use crate::time::Time;
+use crate::units::Rate;
+
+/// A rate that stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed {
+    rate: Rate,
+}
+
+impl Fixed {
+    /// Always `rate`.
+    pub fn new(rate: Rate) -> Fixed {
+        Fixed { rate }
+    }
+}
+
+impl RateController for Fixed {
+    fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    fn train(&mut self, _: Time, _: PacketNumber) -> u64 {
+        0
+    }
+
+    fn on_sent(&mut self, _: Time, _: PacketNumber, _: u64) {}
+
+    fn on_feedback(&mut self, _: Time, _: &Feedback<'_>) {}
+}

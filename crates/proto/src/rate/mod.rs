@@ -1,0 +1,58 @@
+//! Rate controllers: feedback in, a rate out.
+//!
+//! - [`fixed`]: the rate that the user gave; it never reacts.
+//! - [`train`]: finds the rate by packet trains and by what is delivered.
+
+pub mod fixed;
+pub mod train;
+
+#[cfg(test)]
+mod tests;
+
+use crate::endpoint::{PacketNumber, Setup};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::Pulse;
+
+use alloc::boxed::Box;
+
+/// What a controller learns, each time that the receiver's pulse comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    /// What the receiver says.
+    pub pulse: &'a Pulse,
+    /// The smallest round-trip time seen.
+    pub min_rtt: Span,
+    /// The smoothed round-trip time.
+    pub rtt: Span,
+    /// The round-trip time of the pulse's echo, if it has one that we still know.
+    pub sample: Option<Span>,
+}
+
+/// Decides how fast datagrams go out.
+pub trait RateController: Send {
+    /// The rate to send at from now on, in bits a second of UDP payload.
+    fn rate(&self) -> Rate;
+
+    /// How many datagrams, the first with number `next`, may leave at once whatever the pace.
+    fn train(&mut self, now: Time, next: PacketNumber) -> u64;
+
+    /// So many datagrams, the first with number `first`, have left.
+    fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
+
+    /// The receiver's pulse has come.
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
+}
+
+/// The controller that a flow's setup asks for.
+pub fn controller(setup: &Setup) -> Box<dyn RateController> {
+    match setup.rate {
+        Some(rate) => Box::new(fixed::Fixed::new(rate)),
+        None => Box::new(train::Trains::new(datagram(setup), setup.rate_limit)),
+    }
+}
+
+/// A full datagram's UDP payload.
+pub fn datagram(setup: &Setup) -> Bytes {
+    Bytes::new(u64::from(setup.layout.block_size())) + setup.overhead
+}

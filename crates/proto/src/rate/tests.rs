@@ -1,0 +1,306 @@
+//! Controllers against a small model of a bottleneck, in virtual time.
+
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use super::fixed::Fixed;
+use super::train::Trains;
+use super::{Feedback, RateController};
+use crate::accounting::ReceiverAccounting;
+use crate::endpoint::{Arrival, FlowId, PacketNumber, Setup};
+use crate::layout::{Block, Layout};
+use crate::pace::Pacer;
+use crate::pulse::{Pulses, until_train};
+use crate::sent::SentLog;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Pulse, Train};
+
+const DATAGRAM: Bytes = Bytes::new(1472);
+
+/// One bottleneck with a drop-tail queue, loss behind it, and a clean way back.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    capacity: Rate,
+    rtt: Span,
+    queue: Bytes,
+    loss: f64,
+    /// The receiving host looks at its socket this often.
+    look: Span,
+}
+
+struct Run {
+    /// What arrived after the start-up, as a share of what can at the path's first capacity.
+    goodput: f64,
+    /// Share of what was sent after the start-up that the queue dropped.
+    dropped: f64,
+    /// The rate after each pulse.
+    rates: Vec<(Time, Rate)>,
+    /// Datagrams sent during the start-up, and what of them the queue dropped.
+    sent_at_start: u64,
+    dropped_at_start: u64,
+    /// Datagrams sent before the first report.
+    sent_before_report: u64,
+}
+
+struct Model {
+    path: Path,
+    now: Time,
+    free: Time,
+    arrivals: VecDeque<(Time, u64)>,
+    pulses: VecDeque<(Time, Pulse)>,
+    receiver: Pulses,
+    accounting: ReceiverAccounting,
+    chance: u64,
+    drops: u64,
+}
+
+impl Model {
+    fn new(path: Path, seed: u64) -> Model {
+        let layout = Layout::whole(Bytes::new(1 << 40), 1440).unwrap();
+        let setup = Setup {
+            flow: FlowId(1),
+            layout,
+            overhead: Bytes::new(32),
+            rtt: path.rtt,
+            rate: None,
+            rate_limit: None,
+            grant: Bytes::MAX,
+            tail_copies: 1,
+        };
+        Model {
+            path,
+            now: Time::ZERO,
+            free: Time::ZERO,
+            arrivals: VecDeque::new(),
+            pulses: VecDeque::new(),
+            receiver: Pulses::new(Time::ZERO, &setup),
+            accounting: ReceiverAccounting::default(),
+            chance: seed * 2 + 1,
+            drops: 0,
+        }
+    }
+
+    fn hits(&mut self, probability: f64) -> bool {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        ((self.chance >> 11) as f64 / (1u64 << 53) as f64) < probability
+    }
+
+    fn send(&mut self, number: u64) {
+        if self.path.capacity.over(self.free.since(self.now)) + DATAGRAM > self.path.queue {
+            self.drops += 1;
+            return;
+        }
+        self.free = self.free.max(self.now) + DATAGRAM / self.path.capacity;
+        if !self.hits(self.path.loss) {
+            let at = (self.free + self.path.rtt / 2).as_nanos();
+            let seen = at.next_multiple_of(self.path.look.as_nanos());
+            self.arrivals.push_back((Time::from_nanos(seen), number));
+        }
+    }
+
+    /// Hands over what has arrived, and makes the pulse that is due.
+    fn receive(&mut self) {
+        while let Some(&(at, number)) = self.arrivals.front()
+            && at <= self.now
+        {
+            self.arrivals.pop_front();
+            let block = Block { segment: 0, index: number as u32 };
+            self.receiver.on_arrivals(at, &[Arrival { number: PacketNumber(number), block }]);
+            self.accounting.received += 1;
+            self.accounting.distinct += 1;
+            self.accounting.highest = number + 1;
+        }
+        if self.receiver.due() <= self.now {
+            let pulse = self.receiver.make(self.now, &self.accounting);
+            self.pulses.push_back((self.now + self.path.rtt / 2, pulse));
+        }
+    }
+}
+
+fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup: Span) -> Run {
+    let mut model = Model::new(path, seed);
+    let mut trains = Trains::new(DATAGRAM, None);
+    let mut pacer = Pacer::new(trains.rate(), DATAGRAM);
+    let (mut log, mut next, mut min_rtt) = (SentLog::default(), 0u64, path.rtt * 100);
+    let mut rates = Vec::new();
+    let mut at_start: Option<(u64, u64, u64)> = None;
+    let mut before_report = None;
+    while model.now < Time::ZERO + lasts {
+        if let Some((_, capacity)) = later.filter(|(at, _)| *at <= model.now) {
+            model.path.capacity = capacity;
+        }
+        model.receive();
+        while let Some((at, pulse)) = model.pulses.front().copied()
+            && at <= model.now
+        {
+            model.pulses.pop_front();
+            before_report.get_or_insert(next);
+            let sample = pulse.echo.and_then(|echo| log.sample(model.now, echo));
+            min_rtt = sample.map_or(min_rtt, |sample| sample.min(min_rtt));
+            let rtt = sample.unwrap_or(min_rtt);
+            trains.on_feedback(model.now, &Feedback { pulse: &pulse, min_rtt, rtt, sample });
+            rates.push((model.now, trains.rate()));
+        }
+        pacer.set_rate(model.now, trains.rate());
+        let first = PacketNumber(next);
+        let room = trains.train(model.now, first).max(pacer.allowance(model.now));
+        let room = room.min(until_train(first));
+        for _ in 0..room {
+            model.send(next);
+            next += 1;
+        }
+        if room > 0 {
+            pacer.spend(model.now, Bytes::new(room * DATAGRAM.get()));
+            log.record(model.now, first, room, min_rtt.min(path.rtt));
+            trains.on_sent(model.now, first, room);
+        }
+        if model.now >= Time::ZERO + startup && at_start.is_none() {
+            at_start = Some((next, model.accounting.received, model.drops));
+        }
+        let arrival = model.arrivals.front().map_or(Time::NEVER, |(at, _)| *at);
+        let pulse = model.pulses.front().map_or(Time::NEVER, |(at, _)| *at);
+        let due = model.receiver.due();
+        model.now = pacer.next().min(arrival).min(pulse).min(due).max(model.now);
+    }
+    let (sent, received, drops) = at_start.unwrap();
+    let span = lasts - startup;
+    let goodput = Bytes::new((model.accounting.received - received) * DATAGRAM.get()) / span;
+    Run {
+        goodput: goodput.as_bps() as f64 / (path.capacity.as_bps() as f64 * (1.0 - path.loss)),
+        dropped: (model.drops - drops) as f64 / (next - sent) as f64,
+        rates,
+        sent_at_start: sent,
+        dropped_at_start: drops,
+        sent_before_report: before_report.unwrap(),
+    }
+}
+
+fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
+    let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
+    let queue = capacity.over(rtt).get() as f64 * bdps;
+    // A port that holds less than ten packets is broken.
+    let queue = Bytes::new((queue as u64).max(10 * 1472));
+    Path { capacity, rtt, queue, loss, look: Span::from_nanos(1) }
+}
+
+/// Ten round trips and 200 ms, and on a slow path the time that 2,000 datagrams take: loss is a
+/// count of datagrams.
+fn startup(path: Path) -> Span {
+    let enough = Bytes::new(2_000 * DATAGRAM.get()) / path.capacity;
+    (path.rtt * 10 + Span::from_millis(200)).max(enough)
+}
+
+fn settle(path: Path, seed: u64) -> Run {
+    let startup = startup(path);
+    run(path, None, seed, startup * 3, startup)
+}
+
+#[test]
+fn the_rate_is_found_from_slow_to_fast_on_short_and_long_paths() {
+    let (mut goodput, mut dropped, mut runs) = (0.0, 0.0, 0.0);
+    for mbps in [10, 100, 1_000, 10_000] {
+        for rtt in [50, 1_000, 20_000, 100_000, 300_000] {
+            for (bdps, loss) in [(0.02, 0.0), (0.2, 0.01), (0.2, 0.12), (1.0, 0.0), (1.0, 0.12)] {
+                if mbps == 10_000 && rtt > 20_000 {
+                    continue;
+                }
+                let path = path(mbps, rtt, bdps, loss);
+                let run = settle(path, 1);
+                assert!(run.goodput >= 0.85, "{path:?}: {}", run.goodput);
+                assert!(run.dropped <= 0.06, "{path:?}: {}", run.dropped);
+                (goodput, dropped, runs) =
+                    (goodput + run.goodput, dropped + run.dropped, runs + 1.0);
+            }
+        }
+    }
+    assert!(goodput / runs > 0.96 && dropped / runs < 0.012, "{goodput} {dropped} of {runs}");
+}
+
+#[test]
+fn a_host_that_looks_seldom_does_not_mislead() {
+    for (mbps, rtt) in [(100, 200), (1_000, 200), (1_000, 100_000), (10_000, 20_000)] {
+        for look in [50, 300, 1_000] {
+            for bdps in [0.1, 1.0] {
+                let mut path = path(mbps, rtt, bdps, 0.0);
+                path.look = Span::from_micros(look);
+                path.queue = path.queue.max(Bytes::new(60_000));
+                let run = settle(path, 1);
+                assert!(run.goodput >= 0.9, "{path:?}: {}", run.goodput);
+                assert!(run.dropped <= 0.06, "{path:?}: {}", run.dropped);
+                let share = run.dropped_at_start as f64 / run.sent_at_start as f64;
+                assert!(share < 0.08, "{path:?}: {share} at the start");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_start_drops_is_bounded() {
+    for rtt in [1_000, 100_000] {
+        for bdps in [0.02, 0.2, 1.0] {
+            let path = path(1_000, rtt, bdps, 0.0);
+            let run = settle(path, 2);
+            let bdp = path.capacity.over(path.rtt).get() / DATAGRAM.get();
+            let bound = bdp / 4 + run.sent_at_start / 50;
+            assert!(run.dropped_at_start < bound, "{path:?}: {}", run.dropped_at_start);
+            assert!(run.sent_before_report < 200, "{path:?}: {}", run.sent_before_report);
+        }
+    }
+}
+
+#[test]
+fn random_loss_does_not_bring_the_rate_down() {
+    for seed in 1..20 {
+        let path = path(100, 20_000, 0.5, 0.12);
+        let run = settle(path, seed);
+        assert!(run.goodput > 0.85, "seed {seed}: {}", run.goodput);
+        let least = run.rates.iter().filter(|(at, _)| *at > Time::ZERO + startup(path));
+        let least = least.map(|(_, rate)| rate.as_bps()).min();
+        assert!(least > Some(70_000_000), "seed {seed}: {least:?}");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_slower_or_faster_is_followed() {
+    for (before, after) in [(100, 40), (40, 100), (300, 900)] {
+        for seed in 1..10 {
+            let path = path(before, 20_000, 0.5, 0.01);
+            let (change, lasts) = (Span::from_secs(1), Span::from_secs(8));
+            let later = Some((Time::ZERO + change, Rate::from_mbps(after)));
+            let run = run(path, later, seed, lasts, Span::from_secs(5));
+            let share = run.goodput * before as f64 / after as f64;
+            assert!(share > 0.85, "{before} to {after}, seed {seed}: {share}");
+            assert!(run.dropped < 0.05, "{before} to {after}, seed {seed}: {}", run.dropped);
+        }
+    }
+}
+
+#[test]
+fn the_limit_and_the_drain_cap_the_rate() {
+    let mut trains = Trains::new(DATAGRAM, Some(Rate::from_mbps(5)));
+    assert_eq!(trains.rate(), Rate::from_mbps(5));
+    trains.train(Time::ZERO, PacketNumber(0));
+    trains.on_sent(Time::ZERO, PacketNumber(0), 32);
+    let train =
+        Train { first: PacketNumber(0), bytes: DATAGRAM, span: Span::from_micros(10), steps: 9 };
+    let mut pulse = Pulse { highest: 32, received: 32, train: Some(train), ..Pulse::default() };
+    let (min_rtt, rtt) = (Span::from_millis(10), Span::from_millis(10));
+    trains.on_feedback(Time::ZERO, &Feedback { pulse: &pulse, min_rtt, rtt, sample: None });
+    assert_eq!(trains.rate(), Rate::from_mbps(5));
+    pulse.drain = Some(Rate::from_mbps(2));
+    trains.on_feedback(Time::ZERO, &Feedback { pulse: &pulse, min_rtt, rtt, sample: None });
+    assert_eq!(trains.rate(), Rate::from_bps(2_200_000));
+}
+
+#[test]
+fn a_fixed_rate_never_reacts() {
+    let mut fixed = Fixed::new(Rate::from_mbps(940));
+    let pulse = Pulse { highest: 1_000_000, received: 10, ..Pulse::default() };
+    let (min_rtt, rtt) = (Span::from_millis(1), Span::from_secs(1));
+    fixed.on_feedback(Time::ZERO, &Feedback { pulse: &pulse, min_rtt, rtt, sample: Some(rtt) });
+    assert_eq!(fixed.rate(), Rate::from_mbps(940));
+    assert_eq!(fixed.train(Time::ZERO, PacketNumber(0)), 0);
+}

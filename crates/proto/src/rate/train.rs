@@ -1,0 +1,340 @@
+//! Finds the rate without being told: by packet trains and by what is delivered.
+//!
+//! 1. **Start.** The first datagrams leave as a train; the bottleneck draws it apart, and the
+//!    receiver times it. Until that report comes only a bounded trickle follows.
+//! 2. **Epochs.** A rate is held until the receiver has told of enough datagrams that were sent at
+//!    it: so each epoch is one question to the path, and takes a round trip and a half.
+//! 3. **Up.** A clean epoch raises the rate: towards what the last train showed, else a little.
+//!    Where the path has shown its ceiling the rate stays near it for some epochs; then a train
+//!    asks again.
+//! 4. **Down.** More loss than the path's own, or a queue that grows, is an overload: the rate goes
+//!    to what was delivered. The next epoch is the check: loss of our own making is gone and as
+//!    much arrives as before; loss that the path makes anyway stays, and less arrives. Then the
+//!    rate goes back to where it was, and the loss counts as the path's own. Where there is such
+//!    loss, a short dip repeats this check from time to time.
+//!
+//! The receiver's own drain caps the rate, and so does the user's limit.
+
+use super::{Feedback, RateController};
+use crate::endpoint::PacketNumber;
+use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+
+/// The rate after the first train, and how many datagrams that may be before it slows down more.
+const TRICKLE: Rate = Rate::from_mbps(8);
+const TRICKLE_LEN: u64 = 128;
+/// A train that came in one instant was faster than this can tell.
+const INSTANT: Span = Span::from_micros(500);
+/// A train that came in fewer steps is not timed well: the host looked too seldom.
+const MIN_STEPS: u32 = 6;
+/// No rate is lower or higher than these, whatever a report says.
+const MIN_RATE: f64 = 100e3;
+const MAX_RATE: f64 = 1e12;
+/// An epoch measures at least so many datagrams over at least this time.
+const MIN_EPOCH_LEN: u64 = 64;
+const MIN_EPOCH: Span = Span::from_millis(20);
+/// Loss beyond the path's own, with its noise, that is an overload.
+const EXCESS: f64 = 0.02;
+/// A queue shorter than this is none: hosts that were asleep make as much.
+const MIN_QUEUE: Span = Span::from_millis(10);
+/// How far below a known ceiling the rate goes.
+const BELOW: f64 = 0.97;
+/// For how many epochs a ceiling is believed, and after how many the path's own loss is checked.
+const BELIEF: u32 = 16;
+
+/// A rate found by trains and epochs.
+pub struct Trains {
+    datagram: Bytes,
+    limit: f64,
+    rate: f64,
+    drain: f64,
+    /// One more than the highest packet number sent.
+    sent: u64,
+    /// The first number of the last train that left at once.
+    train: Option<u64>,
+    /// What the last train showed, if it could be timed well.
+    shown: Option<f64>,
+    /// No train has been timed well, and no overload has shown a ceiling: the rate grows fast.
+    blind: bool,
+    /// The path's own loss ratio, and how many datagrams it was seen over.
+    loss: f64,
+    seen: f64,
+    mode: Mode,
+    epoch: Epoch,
+    ceiling: Option<Ceiling>,
+    /// Epochs since the path's own loss was last checked.
+    unchecked: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    /// The first train's report has not come.
+    Start,
+    /// Epochs raise the rate.
+    Up,
+    /// The rate was lowered: does the loss fall with it?
+    Check(Measure),
+}
+
+/// Datagrams sent at one rate.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// The first number sent at this rate.
+    from: u64,
+    start: Option<Snapshot>,
+}
+
+/// What a pulse said.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    clock: Span,
+    highest: u64,
+    received: u64,
+    rtt: Option<Span>,
+}
+
+/// What an epoch showed; rates in bits a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measure {
+    rate: f64,
+    /// Sent, as it came in, and delivered.
+    paced: f64,
+    delivered: f64,
+    loss: f64,
+    datagrams: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ceiling {
+    rate: f64,
+    epochs: u32,
+}
+
+impl Trains {
+    /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
+    pub fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
+        let limit = limit.map_or(f64::INFINITY, |rate| rate.as_bps() as f64);
+        Trains {
+            datagram,
+            limit,
+            rate: (TRICKLE.as_bps() as f64).min(limit),
+            drain: f64::INFINITY,
+            sent: 0,
+            train: None,
+            shown: None,
+            blind: true,
+            loss: 0.0,
+            seen: 0.0,
+            mode: Mode::Start,
+            epoch: Epoch { from: 0, start: None },
+            ceiling: None,
+            unchecked: 0,
+        }
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = rate.clamp(MIN_RATE, MAX_RATE);
+        self.epoch = Epoch { from: self.sent, start: None };
+    }
+
+    /// What the last train showed, if it is new, and whether that is to be believed.
+    fn note_train(&mut self, feedback: &Feedback<'_>) -> Option<f64> {
+        let train = feedback.pulse.train.filter(|train| Some(train.first.0) == self.train)?;
+        let rate = (train.bytes / train.span).as_bps() as f64;
+        if train.steps >= MIN_STEPS {
+            self.shown = Some(rate);
+            self.blind = false;
+        }
+        Some(rate)
+    }
+
+    /// The first report: the train's, or that it came too fast to be timed.
+    fn start(&mut self, feedback: &Feedback<'_>, shown: Option<f64>) {
+        let instant = Bytes::new(self.datagram.get() * TRAIN_LEN) / INSTANT;
+        let rate = match shown {
+            Some(shown) => shown * 0.9,
+            None if feedback.pulse.highest > TRAIN_LEN => instant.as_bps() as f64,
+            None => return,
+        };
+        self.mode = Mode::Up;
+        self.set_rate(rate);
+    }
+
+    /// What the epoch shows, once it is long enough.
+    fn measure(&mut self, feedback: &Feedback<'_>) -> Option<(Measure, bool)> {
+        let pulse = feedback.pulse;
+        let (clock, highest, received) = (pulse.clock, pulse.highest, pulse.received);
+        let end = Snapshot { clock, highest, received, rtt: feedback.sample };
+        if highest <= self.epoch.from {
+            return None;
+        }
+        let Some(start) = self.epoch.start else {
+            self.epoch.start = Some(end);
+            return None;
+        };
+        // A receiver that takes back what it said shows nothing.
+        let (span, sent) = (end.clock - start.clock, end.highest.saturating_sub(start.highest));
+        let came = end.received.saturating_sub(start.received).min(sent);
+        let loss = 1.0 - came as f64 / sent.max(1) as f64;
+        if span < MIN_EPOCH.max(feedback.min_rtt / 2) || sent < self.epoch_len(loss) {
+            return None;
+        }
+        let rate = |count: u64| (Bytes::new(count * self.datagram.get()) / span).as_bps() as f64;
+        let (paced, delivered, datagrams) = (rate(sent), rate(came), sent as f64);
+        let measure = Measure { rate: self.rate(), paced, delivered, loss, datagrams };
+        let queue = end.rtt.map_or(Span::ZERO, |rtt| rtt - feedback.min_rtt);
+        let growth = end.rtt.unwrap_or_default() - start.rtt.unwrap_or(Span::MAX);
+        let queued = queue > MIN_QUEUE.max(feedback.min_rtt / 4);
+        Some((measure, queued && growth > span / 200))
+    }
+
+    /// Datagrams that an epoch with this loss needs: it takes more to tell a share of a tenth from
+    /// another than to tell none, or half.
+    fn epoch_len(&self, loss: f64) -> u64 {
+        let decided = loss > self.loss + 0.25;
+        MIN_EPOCH_LEN + if decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
+    }
+
+    fn rate(&self) -> f64 {
+        self.rate.min(self.limit).min(self.drain)
+    }
+
+    /// Whether an epoch's loss is more than the path's own.
+    fn is_excess(&self, measure: &Measure) -> bool {
+        let own = self.loss.max(0.002);
+        let noise = libm::sqrt(own * (1.0 - own) / measure.datagrams);
+        measure.loss > self.loss + EXCESS + 2.5 * noise
+    }
+
+    /// Takes an epoch that did not overload the path into its own loss.
+    fn learn(&mut self, measure: &Measure) {
+        let weight = measure.datagrams / (self.seen + measure.datagrams);
+        self.loss += (measure.loss - self.loss) * weight;
+        self.seen = (self.seen + measure.datagrams).min(measure.datagrams * 8.0);
+    }
+
+    /// The capacity that shows in what was delivered.
+    fn capacity(&self, measure: &Measure) -> f64 {
+        (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
+    }
+
+    fn up(&mut self, measure: &Measure, queued: bool) {
+        if queued || self.is_excess(measure) {
+            self.mode = Mode::Check(*measure);
+            self.unchecked = 0;
+            let drained = if queued { 0.9 } else { BELOW };
+            self.set_rate(self.capacity(measure) * drained);
+            return;
+        }
+        // Above a ceiling, loss that creeps up is our own.
+        if self.ceiling.is_none_or(|ceiling| measure.rate <= ceiling.rate) {
+            self.learn(measure);
+        }
+        self.unchecked += 1;
+        if self.loss > 0.01 && self.unchecked >= BELIEF {
+            self.mode = Mode::Check(*measure);
+            self.unchecked = 0;
+            self.set_rate(measure.rate * 0.9);
+            return;
+        }
+        // A flow that does not use its rate, or whose datagrams already come in slower, learns
+        // nothing about a higher one.
+        let used = measure.paced > measure.rate * 0.9;
+        let rate = if used { self.higher(measure.rate) } else { self.rate };
+        self.set_rate(rate);
+    }
+
+    /// The rate after a clean epoch at `rate`.
+    fn higher(&mut self, rate: f64) -> f64 {
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.epochs -= 1;
+            let (top, epochs) = (ceiling.rate, ceiling.epochs);
+            if epochs == 0 {
+                self.ceiling = None;
+                self.shown = None;
+            }
+            return if rate < top * 0.93 { (rate * 1.1).min(top * BELOW) } else { rate * 1.01 };
+        }
+        let shown = self.shown.map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
+        match shown {
+            Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
+            Some(_) => rate * 1.04,
+            None if self.blind => rate * 1.5,
+            None => rate * 1.04,
+        }
+    }
+
+    /// Did the loss fall with the rate?
+    fn check(&mut self, before: &Measure, measure: &Measure, queued: bool) {
+        self.mode = Mode::Up;
+        let slowed = measure.rate / before.rate;
+        let fell = measure.delivered / before.delivered.max(1.0);
+        let (was, is) = (self.is_excess(before), self.is_excess(measure));
+        let less = fell < slowed * 0.9;
+        if !queued && !less && fell < (1.0 + slowed) / 2.0 && was == is {
+            // Less was sent, less arrived: the path loses that share at any rate.
+            self.seen = 0.0;
+            self.learn(before);
+            self.learn(measure);
+            self.set_rate(before.rate);
+        } else if queued || less || is {
+            // Still too fast, or the path has become slower meanwhile: that was no answer.
+            self.mode = Mode::Check(*measure);
+            self.set_rate(self.capacity(measure) * BELOW);
+        } else {
+            self.seen = 0.0;
+            self.learn(measure);
+            self.blind = false;
+            let top = self.capacity(before);
+            self.ceiling = Some(Ceiling { rate: top, epochs: BELIEF });
+            self.set_rate(top * BELOW);
+        }
+    }
+}
+
+impl RateController for Trains {
+    fn rate(&self) -> Rate {
+        let waits = self.mode == Mode::Start && self.sent > TRAIN_LEN + TRICKLE_LEN;
+        let rate = if waits { MIN_RATE } else { self.rate() };
+        Rate::from_bps_f64(rate)
+    }
+
+    fn train(&mut self, _: Time, next: PacketNumber) -> u64 {
+        let place = next.0 % TRAIN_EVERY;
+        if place >= TRAIN_LEN {
+            return 0;
+        }
+        let start = next.0 - place;
+        let wanted = match self.mode {
+            Mode::Start => start == 0,
+            Mode::Up => self.ceiling.is_none() && self.shown.is_none() && start > 0,
+            Mode::Check(_) => false,
+        };
+        // A train is whole, or none.
+        if wanted && place == 0 {
+            self.train = Some(start);
+        }
+        if self.train == Some(start) { TRAIN_LEN - place } else { 0 }
+    }
+
+    fn on_sent(&mut self, _: Time, first: PacketNumber, count: u64) {
+        self.sent = first.0 + count;
+    }
+
+    fn on_feedback(&mut self, _: Time, feedback: &Feedback<'_>) {
+        // A drain that was measured on what we sent must not hold us there.
+        self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
+        let shown = self.note_train(feedback);
+        if self.mode == Mode::Start {
+            self.start(feedback, shown);
+            return;
+        }
+        let Some((measure, queued)) = self.measure(feedback) else { return };
+        match self.mode {
+            Mode::Start => {}
+            Mode::Up => self.up(&measure, queued),
+            Mode::Check(before) => self.check(&before, &measure, queued),
+        }
+    }
+}

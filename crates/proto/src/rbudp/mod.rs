@@ -1,0 +1,67 @@
+//! Reliable Blast UDP: He, Alimohideen, Eliason, Krishnaprasad, Leigh, Yu, DeFanti, "Quanta: a
+//! toolkit for high performance data delivery over photonic networks", section 4.
+//!
+//! > In the first data transmission phase, RBUDP sends the entire payload at a user-specified
+//! > sending rate using UDP datagrams. … The receiver therefore must keep a tally of the packets
+//! > that are received in order to determine which packets must be retransmitted. At the end of
+//! > the bulk data transmission phase, the sender sends a DONE signal via TCP so that the receiver
+//! > knows that no more UDP packets will arrive. The receiver responds by sending an
+//! > Acknowledgment consisting of a bitmap tally of the received packets. The sender responds by
+//! > resending the missing packets, and the process repeats itself until no more packets need to
+//! > be retransmitted.
+//!
+//! Where we go beyond the paper, and why:
+//! - The paper's object is our segment. Several are in flight: while one waits for its report the
+//!   next is sent, and repairs of an earlier one go before first blocks of a later one. With one
+//!   segment for the whole object it is the paper's protocol.
+//! - "No more UDP packets will arrive" is not so: DONE overtakes data. It carries the highest
+//!   packet number of its round, and the receiver reports when that number has come, or after a
+//!   grace of max(RTT/4, 1 ms) in which nothing newer came.
+//! - The paper's section 3 speaks of a time-out: it is the way out when DONE or its report is
+//!   late; DONE is then said again.
+//! - A segment that becomes whole is reported at once, without DONE.
+//! - The receiver grants bytes of first sends. A sender that is out of grant within a segment asks
+//!   for a report on what it has sent (a partial DONE), so that holes are filled and memory on the
+//!   other side becomes free again. Repairs need no grant.
+//! - The blocks of a small last round may be sent more than once ([`Setup::tail_copies`]): each
+//!   round costs a round-trip time, a copy of a few blocks nothing.
+//!
+//! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds,
+//! `receiver` counts, `reports` says when and what is reported.
+//!
+//! [`Setup::tail_copies`]: crate::endpoint::Setup::tail_copies
+
+mod receiver;
+mod reports;
+mod segments;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use receiver::RbudpReceiver;
+pub use sender::RbudpSender;
+
+use alloc::boxed::Box;
+
+use crate::registry::{ProtocolOption, Row};
+
+/// RBUDP in the registry.
+pub const ROW: Row = Row {
+    name: "rbudp",
+    title: "Reliable Blast UDP",
+    paper: "He et al., Quanta: a toolkit for high performance data delivery over photonic \
+            networks, Future Generation Computer Systems 19 (2003), section 4",
+    summary: "Blasts the whole segment at the sending rate, then asks what is missing and blasts \
+              that, round after round until nothing is. The sender never waits inside a round, a \
+              report costs one round trip a round, and a rate that was given never reacts to \
+              loss. Made for paths whose capacity is known and mostly one's own; without a given \
+              rate it measures the path with packet trains.",
+    experiments: &["quanta-fig5", "quanta-fig6", "quanta-fig7", "quanta-streaming"],
+    options: &[ProtocolOption {
+        name: "tail-copies",
+        value: "1 to 8, default 2",
+        help: "times that each block of a small last round is sent (1: as in the paper)",
+    }],
+    sender: |setup| Box::new(RbudpSender::new(setup)),
+    receiver: || Box::new(RbudpReceiver::new()),
+};

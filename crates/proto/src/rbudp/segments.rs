@@ -1,0 +1,255 @@
+//! One segment at the sending end: what of it is sent, asked about and to be repaired.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::endpoint::PacketNumber;
+use crate::ranges::RangeSet;
+use crate::time::{Span, Time};
+use crate::wire::{Done, Report};
+
+/// Copies of a small last round that may still be sent, and how often such a round goes out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TailCopies {
+    /// Times that each block of the round goes out at most.
+    pub(super) times: u32,
+    /// Blocks that may still be sent beyond the first time.
+    pub(super) budget: u64,
+}
+
+impl TailCopies {
+    /// How many more times a round of `blocks` may go out. A round takes at most half of what is
+    /// left: the rounds that follow are smaller, and copies do more for them.
+    fn more(self, blocks: u64) -> u64 {
+        let most = u64::from(self.times.saturating_sub(1));
+        (self.budget / 2).checked_div(blocks).unwrap_or(0).min(most)
+    }
+}
+
+/// A question that the receiver has not answered in full.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) done: Done,
+    /// When it is asked again.
+    pub(super) again: Time,
+    wait: Span,
+    /// The blocks that answers have covered.
+    covered: RangeSet,
+}
+
+impl Asked {
+    fn is_answered(&self) -> bool {
+        self.covered.count() == u64::from(self.done.sent_to)
+    }
+}
+
+/// A segment that has been begun and is not known to be whole.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) blocks: u32,
+    /// The first block that has not been sent for the first time.
+    pub(super) cursor: u32,
+    /// The last question's number.
+    round: u32,
+    /// The highest packet number that carried one of its blocks.
+    highest: PacketNumber,
+    /// Datagrams sent since the last question.
+    since_done: u32,
+    /// What the last full answer covered: of it, nothing is missing but the repairs.
+    answered_to: u32,
+    asked: Option<Asked>,
+    repairs: VecDeque<Range<u32>>,
+    /// Rounds begun: 1, and one for each repair.
+    pub(super) rounds: u32,
+    in_repair: bool,
+    /// The round's repairs as long as they are few enough to be copied.
+    list: Vec<Range<u32>>,
+    listed: u64,
+    /// The round's copies are queued.
+    copied: bool,
+}
+
+/// What to do next for a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing but wait, or send.
+    Wait,
+    /// Say DONE.
+    Ask,
+    /// Nothing is missing.
+    Whole,
+}
+
+impl Segment {
+    pub(super) fn new(blocks: u32) -> Segment {
+        Segment {
+            blocks,
+            cursor: 0,
+            round: 0,
+            highest: PacketNumber(0),
+            since_done: 0,
+            answered_to: 0,
+            asked: None,
+            repairs: VecDeque::new(),
+            rounds: 1,
+            in_repair: false,
+            list: Vec::new(),
+            listed: 0,
+            copied: false,
+        }
+    }
+
+    pub(super) fn has_repairs(&self) -> bool {
+        !self.repairs.is_empty()
+    }
+
+    pub(super) fn asked(&self) -> Option<&Asked> {
+        self.asked.as_ref()
+    }
+
+    /// Datagrams of the round that the last DONE would end.
+    pub(super) fn round_len(&self) -> u32 {
+        self.since_done
+    }
+
+    /// The next run of at most `max` blocks to repair. `skipped` holds what the receiver has from
+    /// elsewhere, counted from `base`.
+    pub(super) fn next_repair(
+        &mut self,
+        max: u32,
+        base: u64,
+        skipped: &RangeSet,
+    ) -> Option<Range<u32>> {
+        while let Some(front) = self.repairs.front_mut() {
+            let range = base + u64::from(front.start)..base + u64::from(front.end);
+            let Some(gap) = skipped.first_gap(range) else {
+                self.repairs.pop_front();
+                continue;
+            };
+            // Within the segment again, so it fits.
+            let start = (gap.start - base) as u32;
+            let end = start + max.min((gap.end - gap.start) as u32);
+            front.start = end;
+            if front.start == front.end {
+                self.repairs.pop_front();
+            }
+            return Some(start..end);
+        }
+        None
+    }
+
+    /// A run of blocks has been handed out, the last of them under number `last`.
+    pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
+        let count = run.end - run.start;
+        self.highest = self.highest.max(last);
+        self.since_done = self.since_done.saturating_add(count);
+        if first_time {
+            self.cursor = run.end;
+        } else if !self.in_repair {
+            self.in_repair = true;
+            self.rounds += 1;
+        }
+    }
+
+    /// Remembers a repair of the round for copies, as long as there are few.
+    pub(super) fn list_repair(&mut self, run: Range<u32>, copies: TailCopies) {
+        if self.copied {
+            return;
+        }
+        self.listed += u64::from(run.end - run.start);
+        if copies.more(self.listed) > 0 {
+            self.list.push(run);
+        } else {
+            self.list = Vec::new();
+        }
+    }
+
+    /// Queues the round's list again, whole list after whole list, if it is small enough; gives
+    /// how many blocks that adds.
+    pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
+        let more = copies.more(self.listed);
+        if self.asked.is_some() || self.list.is_empty() || more == 0 {
+            return 0;
+        }
+        self.copied = true;
+        let list = core::mem::take(&mut self.list);
+        for _ in 0..more {
+            self.repairs.extend(list.iter().cloned());
+        }
+        self.listed * more
+    }
+
+    /// What is to be done when nothing of the segment may be sent right now. `rest_skipped` tells
+    /// of a block whether it and all after it are skipped, `blocked` that no first block may go.
+    pub(super) fn next(&self, blocked: bool, rest_skipped: impl Fn(u32) -> bool) -> Next {
+        if self.has_repairs() {
+            return Next::Wait;
+        }
+        let all_sent = self.cursor == self.blocks;
+        match &self.asked {
+            // A question about a part that nobody has begun to answer gives way to the last one.
+            Some(asked) => {
+                let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
+                if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }
+            }
+            None if self.since_done > 0 => {
+                if all_sent || blocked {
+                    Next::Ask
+                } else {
+                    Next::Wait
+                }
+            }
+            None if rest_skipped(self.answered_to) => Next::Whole,
+            None => Next::Wait,
+        }
+    }
+
+    /// Ends the round: the question to ask.
+    pub(super) fn ask(&mut self, now: Time, segment: u32, wait: Span) -> Done {
+        self.round = self.round.saturating_add(1);
+        self.since_done = 0;
+        self.in_repair = false;
+        self.list = Vec::new();
+        self.listed = 0;
+        self.copied = false;
+        let (round, sent_to, highest) = (self.round, self.cursor, self.highest);
+        let done = Done { segment, round, sent_to, highest };
+        self.asked = Some(Asked { done, again: now + wait, wait, covered: RangeSet::new() });
+        done
+    }
+
+    /// The answer is late: the question again, if one is open and due. Each time the wait doubles,
+    /// up to `most`.
+    pub(super) fn repeat(&mut self, now: Time, most: Span) -> Option<Done> {
+        let asked = self.asked.as_mut().filter(|asked| asked.again <= now)?;
+        asked.wait = (asked.wait * 2).min(most);
+        asked.again = now + asked.wait;
+        Some(asked.done)
+    }
+
+    /// Takes an answer in. One to an older question is of no use: what it misses has been repaired
+    /// since, or is asked about.
+    pub(super) fn on_report(&mut self, now: Time, report: &Report) {
+        let slice = report.slice();
+        let Some(asked) = &mut self.asked else { return };
+        if report.round() != asked.done.round || slice.end > asked.done.sent_to {
+            return;
+        }
+        let wide = |run: Range<u32>| u64::from(run.start)..u64::from(run.end);
+        for run in report.missing().iter().cloned().map(wide) {
+            let mut at = run.start;
+            while let Some(gap) = asked.covered.first_gap(at..run.end) {
+                at = gap.end;
+                self.repairs.push_back(gap.start as u32..gap.end as u32);
+            }
+        }
+        if asked.covered.insert(wide(slice)) > 0 {
+            asked.again = asked.again.max(now + asked.wait);
+        }
+        if asked.is_answered() {
+            self.answered_to = asked.done.sent_to;
+            self.asked = None;
+        }
+    }
+}

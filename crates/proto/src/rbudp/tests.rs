@@ -1,0 +1,463 @@
+//! What RBUDP's two ends do to each other, message by message.
+#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{RbudpReceiver, RbudpSender};
+use crate::endpoint::{
+    Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+};
+use crate::layout::{Block, Layout};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Control, Done, Pulse, Report};
+
+const FLOW: FlowId = FlowId(7);
+
+fn setup(blocks: u64, segment: u64) -> Setup {
+    Setup {
+        flow: FLOW,
+        layout: Layout::new(
+            Bytes::new(blocks * 1000),
+            Bytes::new(segment * 1000),
+            Bytes::new(1000),
+            1000,
+        )
+        .unwrap(),
+        overhead: Bytes::new(32),
+        rtt: Span::from_millis(100),
+        rate: Some(Rate::from_mbps(100)),
+        rate_limit: None,
+        grant: Bytes::MAX,
+        tail_copies: 1,
+    }
+}
+
+fn ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+/// A sender, and what it has sent under which number.
+struct Out {
+    sender: RbudpSender,
+    now: Time,
+    sent: Vec<Block>,
+}
+
+impl Out {
+    fn new(setup: &Setup) -> Out {
+        Out { sender: RbudpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
+    }
+
+    /// Runs until nothing more is paced out; gives the blocks sent meanwhile, by index.
+    fn run(&mut self) -> Vec<u32> {
+        let from = self.sent.len();
+        for _ in 0..100_000 {
+            let before = self.sent.len();
+            let next = PacketNumber(before as u64);
+            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
+            if self.sent.len() > before {
+                continue;
+            }
+            match self.sender.next_wakeup() {
+                Wake::At(at, Why::Pacing) => self.now = at,
+                _ => break,
+            }
+        }
+        self.sent[from..].iter().map(|block| block.index).collect()
+    }
+
+    fn dones(&mut self) -> Vec<Done> {
+        let mut dones = Vec::new();
+        while let Some(outgoing) = self.sender.poll_control(self.now) {
+            if let Control::Done(done) = outgoing.control {
+                dones.push(done);
+            }
+        }
+        dones
+    }
+
+    fn hear(&mut self, control: Control) {
+        self.now += Span::from_millis(100);
+        self.sender.on_control(self.now, FLOW, &control);
+    }
+
+    fn report(&mut self, round: u32, slice: u32, missing: &[core::ops::Range<u32>]) {
+        let missing = missing.iter().cloned();
+        self.hear(Control::Report(Report::fill(0, round, 0..slice, missing)));
+    }
+
+    fn grant(&mut self, sequence: u64, bytes: u64) {
+        let grant = Bytes::new(bytes);
+        self.hear(Control::Pulse(Pulse { sequence, grant, ..Pulse::default() }));
+    }
+}
+
+#[test]
+fn rounds_send_everything_then_what_is_missing() {
+    let mut out = Out::new(&setup(10, 0));
+    assert_eq!(out.run(), (0..10).collect::<Vec<_>>());
+    let highest = PacketNumber(9);
+    assert_eq!(out.dones(), [Done { segment: 0, round: 1, sent_to: 10, highest }]);
+    out.report(1, 10, &[2..4, 9..10]);
+    assert_eq!(out.run(), [2, 3, 9]);
+    let highest = PacketNumber(12);
+    assert_eq!(out.dones(), [Done { segment: 0, round: 2, sent_to: 10, highest }]);
+    // A report on the first round that comes again says nothing new.
+    out.report(1, 10, &[2..4]);
+    assert!(out.run().is_empty());
+    out.report(2, 10, &[]);
+    assert!(out.sender.is_finished());
+    assert_eq!(out.sender.accounting().rounds, 2);
+    assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
+}
+
+#[test]
+fn the_next_segment_follows_at_once_and_repairs_go_before_it() {
+    let mut out = Out::new(&setup(40, 10));
+    out.sender.poll_transmit(Time::ZERO, PacketNumber(0), 1, &mut out.sent);
+    while out.sent.len() < 25 {
+        out.now += Span::from_millis(1);
+        let next = PacketNumber(out.sent.len() as u64);
+        out.sender.poll_transmit(out.now, next, 1, &mut out.sent);
+    }
+    assert_eq!(out.dones().len(), 2);
+    out.report(1, 10, &[5..6]);
+    out.run();
+    assert_eq!(out.sent[25], Block { segment: 0, index: 5 });
+    assert_eq!(out.sent[26], Block { segment: 2, index: 5 });
+}
+
+#[test]
+fn a_sender_out_of_grant_asks_about_what_it_has_sent() {
+    let mut out = Out::new(&Setup { grant: Bytes::new(4_500), ..setup(10, 0) });
+    assert_eq!(out.run(), [0, 1, 2, 3]);
+    assert!(out.sender.is_blocked_by_grant());
+    assert_eq!(out.dones()[0].sent_to, 4);
+    // Repairs need no grant.
+    out.report(1, 4, &[1..2]);
+    assert_eq!(out.run(), [1]);
+    assert_eq!(out.dones()[0].sent_to, 4);
+    out.grant(1, 100_000);
+    assert_eq!(out.run(), (4..10).collect::<Vec<_>>());
+    // The last question replaces the one about a part.
+    assert_eq!(out.dones()[0].sent_to, 10);
+    out.report(3, 10, &[]);
+    assert!(out.sender.is_finished());
+}
+
+#[test]
+fn a_question_is_asked_again_ever_more_slowly_until_it_is_answered() {
+    let mut out = Out::new(&setup(10, 0));
+    out.run();
+    out.dones();
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let Wake::At(at, Why::Repeat) = out.sender.next_wakeup() else { panic!("no repeat") };
+        waits.push(at.since(out.now));
+        out.now = at;
+        out.sender.on_timeout(at);
+        assert_eq!(out.dones().len(), 1);
+    }
+    assert!(waits[0] >= Span::from_millis(200) && waits[1] == waits[0] * 2);
+    out.report(1, 10, &[]);
+    assert!(out.sender.is_finished());
+}
+
+#[test]
+fn silence_stops_the_flow_and_a_word_resumes_it() {
+    let mut out = Out::new(&Setup { rate: Some(Rate::from_bps(80_000)), ..setup(100, 0) });
+    // A block takes 103 ms here: the flow is still sending when the breaker opens.
+    while out.sender.poll_event().is_none() {
+        let next = PacketNumber(out.sent.len() as u64);
+        out.sender.poll_transmit(out.now, next, 16, &mut out.sent);
+        if let Wake::At(at, _) = out.sender.next_wakeup() {
+            out.now = at;
+        }
+        out.sender.on_timeout(out.now);
+        assert!(out.now < ms(60_000));
+    }
+    assert_eq!(out.now, ms(3_000));
+    let sent = out.sent.len();
+    assert!(out.run().is_empty() && sent < 40);
+    assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
+    out.grant(1, u64::MAX);
+    assert_eq!(out.sender.poll_event(), Some(Event::Resumed));
+    assert!(!out.run().is_empty());
+}
+
+#[test]
+fn the_tail_is_copied_list_after_list_within_its_budget() {
+    let mut out = Out::new(&Setup { tail_copies: 3, ..setup(2048, 0) });
+    assert_eq!(out.run().len(), 2048);
+    // 2048 / 256 = 8 extra blocks, of which a round takes half: five blocks are too many, three
+    // are sent twice, then two of the five that are left allow a lone block all three times.
+    out.report(1, 2048, &[0..1, 5..6, 9..10, 20..22]);
+    assert_eq!(out.run(), [0, 5, 9, 20, 21]);
+    out.report(2, 2048, &[0..1, 9..10, 20..21]);
+    assert_eq!(out.run(), [0, 9, 20, 0, 9, 20]);
+    out.report(3, 2048, &[9..10]);
+    assert_eq!(out.run(), [9, 9, 9]);
+    assert_eq!(out.sender.accounting().retransmitted, 5 + 6 + 3);
+}
+
+#[test]
+fn what_is_skipped_is_not_sent_and_not_repaired() {
+    let mut out = Out::new(&setup(20, 10));
+    let range = |segment, index, count| BlockRange { first: Block { segment, index }, count };
+    out.sender.skip(Time::ZERO, FLOW, range(0, 2, 6));
+    out.sender.skip(Time::ZERO, FLOW, range(1, 0, 10));
+    assert_eq!(out.run(), [0, 1, 8, 9]);
+    out.report(1, 10, &[0..2]);
+    out.sender.skip(out.now, FLOW, range(0, 0, 1));
+    assert_eq!(out.run(), [1]);
+    out.report(2, 10, &[1..2]);
+    out.sender.skip(out.now, FLOW, range(0, 1, 1));
+    assert!(out.run().is_empty());
+    assert!(out.sender.is_finished());
+}
+
+proptest! {
+    #[test]
+    fn what_is_skipped_after_it_was_sent_uses_up_no_grant(
+        budget in 1u64..12,
+        skips in prop::collection::vec((0u32..60, 1u32..20), 0..12),
+    ) {
+        let mut out = Out::new(&Setup { grant: Bytes::new(budget * 1000), ..setup(60, 0) });
+        let mut skipped = BTreeSet::new();
+        let mut drained = 0;
+        let mut skips = skips.into_iter();
+        for turn in 1..1_000 {
+            out.run();
+            let sent: BTreeSet<u32> = out.sent.iter().map(|block| block.index).collect();
+            let kept = sent.difference(&skipped).count() as u64;
+            prop_assert!(kept <= budget + drained, "{kept} blocks kept");
+            if out.sender.is_finished() {
+                return Ok(());
+            }
+            if let Some((index, count)) = skips.next() {
+                let first = Block { segment: 0, index };
+                out.sender.skip(out.now, FLOW, BlockRange { first, count });
+                skipped.extend(index..(index + count).min(60));
+                continue;
+            }
+            // The receiver drains what it still wants, and nothing else.
+            drained = kept;
+            out.grant(turn, (budget + drained) * 1000);
+            for done in out.dones() {
+                out.report(done.round, done.sent_to, &[]);
+            }
+        }
+        prop_assert!(false, "out of grant for ever");
+    }
+}
+
+/// A receiver, and the reports that it has made.
+struct In {
+    receiver: RbudpReceiver,
+}
+
+impl In {
+    fn new(setup: &Setup) -> In {
+        let mut receiver = RbudpReceiver::new();
+        receiver.add_flow(Time::ZERO, setup);
+        In { receiver }
+    }
+
+    fn arrive(&mut self, now: Time, blocks: &[(u64, u32)]) {
+        let arrival = |&(number, index): &(u64, u32)| Arrival {
+            number: PacketNumber(number),
+            block: Block { segment: 0, index },
+        };
+        let arrivals: Vec<Arrival> = blocks.iter().map(arrival).collect();
+        self.receiver.on_datagrams(now, FLOW, &arrivals);
+    }
+
+    fn done(&mut self, now: Time, round: u32, sent_to: u32, highest: u64) {
+        let highest = PacketNumber(highest);
+        let done = Done { segment: 0, round, sent_to, highest };
+        self.receiver.on_control(now, FLOW, &Control::Done(done));
+    }
+
+    fn reports(&mut self, now: Time) -> Vec<Report> {
+        let mut reports = Vec::new();
+        while let Some(outgoing) = self.receiver.poll_control(now) {
+            if let Control::Report(report) = outgoing.control {
+                reports.push(report);
+            }
+        }
+        reports
+    }
+}
+
+#[test]
+fn a_report_waits_for_the_rounds_last_datagram() {
+    let mut inn = In::new(&setup(4, 0));
+    inn.arrive(ms(0), &[(0, 0), (1, 1)]);
+    inn.done(ms(1), 1, 4, 3);
+    assert!(inn.reports(ms(1)).is_empty());
+    inn.arrive(ms(2), &[(3, 3)]);
+    let reports = inn.reports(ms(2));
+    assert_eq!(reports[0].missing(), [2..3]);
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().blocks_lost, 1);
+    inn.arrive(ms(3), &[(4, 2)]);
+    assert!(inn.reports(ms(3))[0].missing().is_empty());
+    assert!(inn.receiver.is_finished(FLOW));
+}
+
+#[test]
+fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
+    let mut inn = In::new(&setup(4, 0));
+    inn.arrive(ms(0), &[(0, 0)]);
+    inn.done(ms(1), 1, 4, 3);
+    assert!(inn.reports(ms(1)).is_empty());
+    // Data that still come push the grace out.
+    inn.arrive(ms(20), &[(1, 1)]);
+    inn.receiver.on_timeout(ms(26));
+    assert!(inn.reports(ms(26)).is_empty());
+    assert!(matches!(inn.receiver.next_wakeup(), Wake::At(..)));
+    inn.receiver.on_timeout(ms(45));
+    assert_eq!(inn.reports(ms(45))[0].missing(), [2..4]);
+}
+
+#[test]
+fn a_loss_is_counted_once_however_often_it_is_reported() {
+    let mut inn = In::new(&setup(4, 0));
+    inn.arrive(ms(0), &[(3, 3)]);
+    inn.done(ms(1), 1, 4, 3);
+    // A copy at once says nothing, a repeat after a round trip is answered.
+    inn.done(ms(1), 1, 4, 3);
+    assert_eq!(inn.reports(ms(1)).len(), 1);
+    inn.done(ms(2), 1, 4, 3);
+    assert!(inn.reports(ms(2)).is_empty());
+    inn.done(ms(300), 1, 4, 3);
+    assert_eq!(inn.reports(ms(300)).len(), 1);
+    let accounting = inn.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.blocks_lost, accounting.reported_lost), (3, 6));
+}
+
+#[test]
+fn an_older_question_that_comes_late_is_not_answered() {
+    let mut inn = In::new(&setup(4, 0));
+    inn.arrive(ms(0), &[(3, 3)]);
+    inn.done(ms(1), 2, 4, 3);
+    assert_eq!(inn.reports(ms(1))[0].round(), 2);
+    inn.done(ms(500), 1, 4, 3);
+    assert!(inn.reports(ms(500)).is_empty());
+}
+
+#[test]
+fn any_question_about_a_whole_segment_is_answered_with_whole() {
+    let mut inn = In::new(&setup(2, 0));
+    inn.arrive(ms(0), &[(0, 0), (1, 1)]);
+    assert_eq!(inn.reports(ms(0)).len(), 1);
+    inn.done(ms(1), 1, 2, 1);
+    inn.done(ms(1), 1, 2, 1);
+    let reports = inn.reports(ms(1));
+    assert_eq!((reports.len(), reports[0].missing().len()), (1, 0));
+}
+
+#[test]
+fn what_no_layout_has_is_refused() {
+    let mut inn = In::new(&setup(4, 0));
+    inn.done(ms(0), 1, 5, 3);
+    inn.done(ms(0), 1, 0, 3);
+    inn.arrive(ms(0), &[(0, 4)]);
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 3);
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().received, 0);
+    let mut out = Out::new(&setup(4, 0));
+    out.run();
+    out.report(1, 5, &[]);
+    assert_eq!(out.sender.accounting().refused, 1);
+    assert!(!out.sender.is_finished());
+}
+
+#[test]
+fn a_segment_of_two_million_blocks_is_reported_in_slices_and_repaired() {
+    const BLOCKS: u32 = 2_000_000;
+    let setup = Setup { rate: Some(Rate::from_mbps(100_000)), ..setup(u64::from(BLOCKS), 0) };
+    let (mut sender, mut inn) = (RbudpSender::new(&setup), In::new(&setup));
+    let (mut now, mut next, mut blocks, mut chance) = (Time::ZERO, 0u64, Vec::new(), 1u64);
+    let mut messages = 0u64;
+    while !sender.is_finished() {
+        sender.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
+        let numbered = blocks.drain(..).zip(next..);
+        let arrivals: Vec<Arrival> = numbered
+            .map(|(block, number)| Arrival { number: PacketNumber(number), block })
+            .collect();
+        next += arrivals.len() as u64;
+        let mut came = arrivals.clone();
+        came.retain(|_| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            chance >> 33 > (1 << 31) / 100
+        });
+        inn.receiver.on_datagrams(now, FLOW, &came);
+        while let Some(outgoing) = sender.poll_control(now) {
+            inn.receiver.on_control(now, FLOW, &outgoing.control);
+        }
+        while let Some(outgoing) = inn.receiver.poll_control(now) {
+            messages += u64::from(matches!(outgoing.control, Control::Report(_)));
+            sender.on_control(now, FLOW, &outgoing.control);
+        }
+        if arrivals.is_empty()
+            && let Wake::At(at, _) = sender.next_wakeup().earlier(inn.receiver.next_wakeup())
+        {
+            now = now.max(at);
+            sender.on_timeout(now);
+            inn.receiver.on_timeout(now);
+        }
+    }
+    let (sent, came) = (*sender.accounting(), *inn.receiver.accounting(FLOW).unwrap());
+    assert_eq!((sent.first, came.distinct), (u64::from(BLOCKS), u64::from(BLOCKS)));
+    assert_eq!((came.duplicates, sent.retransmitted), (0, came.path_lost()));
+    // About 20,000 lone blocks, two to three bytes each, 1,100 bytes a message.
+    assert!((30..60).contains(&messages), "{messages}");
+    assert!(came.blocks_lost >= 19_000 && came.blocks_lost <= 21_000);
+}
+
+#[test]
+fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
+    let mut out = Out::new(&Setup { rate: None, grant: Bytes::new(3_000), ..setup(500, 0) });
+    assert_eq!(out.run(), [0, 1, 2]);
+    let rate = out.sender.rate();
+    let lie = Pulse { sequence: 9, highest: 4, received: 4, grant: Bytes::MAX, ..Pulse::default() };
+    out.hear(Control::Pulse(lie));
+    assert_eq!(out.sender.accounting().refused, 1);
+    assert_eq!((out.run(), out.sender.rate()), (Vec::new(), rate));
+    out.hear(Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
+    assert!(!out.run().is_empty());
+}
+
+#[test]
+fn a_sender_that_fell_silent_and_finished_says_nothing_more() {
+    let mut out = Out::new(&setup(10, 0));
+    out.run();
+    out.now = ms(60_000);
+    out.sender.on_timeout(out.now);
+    let all = BlockRange { first: Block { segment: 0, index: 0 }, count: 10 };
+    out.sender.skip(out.now, FLOW, all);
+    assert!(out.sender.is_finished());
+    let before: Vec<Event> = core::iter::from_fn(|| out.sender.poll_event()).collect();
+    assert!(before.contains(&Event::Finished));
+    assert!(before.iter().any(|event| matches!(event, Event::Silent(_))));
+    out.report(1, 10, &[]);
+    assert_eq!(out.sender.poll_event(), None);
+}
+
+#[test]
+fn a_block_that_the_object_does_not_have_is_counted_and_not_told() {
+    let mut receiver = RbudpReceiver::new();
+    receiver.add_flow(Time::ZERO, &setup(10, 0));
+    let foreign = Block { segment: u32::MAX, index: 0 };
+    let arrival = |number, block| Arrival { number: PacketNumber(number), block };
+    let known = arrival(3, Block { segment: 0, index: 3 });
+    receiver.on_datagrams(ms(1), FLOW, &[known, arrival(9, foreign)]);
+    assert_eq!(receiver.accounting(FLOW).map(|counts| counts.refused), Some(1));
+    let Some(Control::Pulse(pulse)) = receiver.poll_control(ms(1)).map(|out| out.control) else {
+        panic!("a first arrival is told at once");
+    };
+    assert_eq!((pulse.highest, pulse.echo.map(|echo| echo.number)), (4, Some(PacketNumber(3))));
+}

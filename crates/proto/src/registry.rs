@@ -1,0 +1,66 @@
+//! Every protocol, one row each; flags, help, docs, experiments and tests read it from here.
+//!
+//! A row lives in its protocol's folder. A new protocol is one folder, and one line here.
+
+use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
+use crate::rbudp;
+
+/// A protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What `--protocol` calls it.
+    pub name: &'static str,
+    /// Its name in a sentence.
+    pub title: &'static str,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// What it does and where it fits, in a paragraph.
+    pub summary: &'static str,
+    /// The experiments that reproduce what was published.
+    pub experiments: &'static [&'static str],
+    /// Settings of its own.
+    pub options: &'static [ProtocolOption],
+    /// Makes the sending end of a flow.
+    pub sender: fn(&Setup) -> BoxedSender,
+    /// Makes the receiving end, of any number of flows.
+    pub receiver: fn() -> BoxedReceiver,
+}
+
+/// A setting of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtocolOption {
+    /// The flag's name, without dashes.
+    pub name: &'static str,
+    /// Unit, range and default.
+    pub value: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+const ROWS: &[Row] = &[rbudp::ROW];
+
+/// Every protocol; the first is the default.
+pub fn all() -> &'static [Row] {
+    ROWS
+}
+
+/// The protocol that `--protocol` calls `name`.
+pub fn find(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_own_name_and_documented() {
+        for row in all() {
+            assert_eq!(find(row.name).map(|found| found.title), Some(row.title));
+            assert!(
+                row.summary.len() > 100 && !row.paper.is_empty() && !row.experiments.is_empty()
+            );
+        }
+        assert!(find("no such protocol").is_none());
+    }
+}

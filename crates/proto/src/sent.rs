@@ -1,0 +1,92 @@
+//! When datagrams were sent, so that the echo of one gives a round-trip time.
+
+use alloc::collections::VecDeque;
+
+use crate::endpoint::PacketNumber;
+use crate::time::{Span, Time};
+use crate::wire::Echo;
+
+/// The most bursts that are remembered.
+const CAPACITY: usize = 4096;
+/// Bursts this part of a round trip apart are remembered as one.
+const RESOLUTION: u64 = 256;
+
+/// When each burst in flight was sent.
+#[derive(Clone, Debug, Default)]
+pub struct SentLog {
+    /// The first number after each burst, and when the burst left, in order.
+    bursts: VecDeque<(u64, Time)>,
+    first: u64,
+}
+
+impl SentLog {
+    /// Datagrams with numbers from `first` on, `count` of them, have left, on a path of about this
+    /// round-trip time.
+    pub fn record(&mut self, now: Time, first: PacketNumber, count: u64, rtt: Span) {
+        let end = first.0 + count;
+        match self.bursts.back_mut() {
+            Some((last, time)) if now.since(*time) <= rtt / RESOLUTION => *last = end,
+            Some(_) => self.bursts.push_back((end, now)),
+            None => {
+                self.first = first.0;
+                self.bursts.push_back((end, now));
+            }
+        }
+        if self.bursts.len() > CAPACITY
+            && let Some((end, _)) = self.bursts.pop_front()
+        {
+            self.first = end;
+        }
+    }
+
+    /// The round-trip time that an echo shows, if its datagram is still remembered. What is older
+    /// is forgotten.
+    pub fn sample(&mut self, now: Time, echo: Echo) -> Option<Span> {
+        if echo.number.0 < self.first {
+            return None;
+        }
+        while let Some(&(end, sent)) = self.bursts.front() {
+            if echo.number.0 < end {
+                return Some(now.since(sent).saturating_sub(echo.age));
+            }
+            self.first = end;
+            self.bursts.pop_front();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = |ms| Time::ZERO + Span::from_millis(ms);
+
+    const RTT: Span = Span::from_millis(100);
+
+    fn echo(number: u64, age: u64) -> Echo {
+        Echo { number: PacketNumber(number), age: Span::from_millis(age) }
+    }
+
+    #[test]
+    fn an_echo_gives_the_time_since_its_datagram_left_less_its_age() {
+        let mut log = SentLog::default();
+        log.record(MS(0), PacketNumber(0), 10, RTT);
+        log.record(MS(5), PacketNumber(10), 10, RTT);
+        assert_eq!(log.sample(MS(105), echo(9, 5)), Some(Span::from_millis(100)));
+        assert_eq!(log.sample(MS(105), echo(10, 0)), Some(Span::from_millis(100)));
+        assert_eq!(log.sample(MS(105), echo(9, 0)), None);
+        assert_eq!(log.sample(MS(105), echo(20, 0)), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut log = SentLog::default();
+        for ms in 0..20_000 {
+            log.record(MS(ms), PacketNumber(ms), 1, RTT);
+        }
+        assert!(log.bursts.len() <= CAPACITY);
+        assert_eq!(log.sample(MS(20_000), echo(0, 0)), None);
+        assert_eq!(log.sample(MS(20_000), echo(19_999, 0)), Some(Span::from_millis(1)));
+    }
+}

@@ -1,0 +1,188 @@
+//! What every protocol of the registry must do.
+
+use longhaul_proto::endpoint::{BlockRange, Event};
+use longhaul_proto::layout::Block;
+use longhaul_proto::registry::{Row, all};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::rig::{Channel, Host, Rig, setup};
+
+const RTT: Span = Span::from_millis(40);
+const MINUTE: Span = Span::from_secs(60);
+
+fn rate() -> Option<Rate> {
+    Some(Rate::from_mbps(50))
+}
+
+fn hostile() -> Channel {
+    Channel {
+        loss: 0.05,
+        duplicate: 0.02,
+        reorder: 0.1,
+        lateness: Span::from_millis(30),
+        stall: 0.1,
+        copies: true,
+        ..Channel::perfect(RTT / 2)
+    }
+}
+
+/// Two flows of unlike size through one receiver.
+fn two_flows(row: &Row, seed: u64, channel: Channel, host: Host) -> Rig {
+    let mut rig = Rig::new(row, seed, channel);
+    rig.add_flow(setup(11, 1_003, 104, rate(), RTT), host);
+    rig.add_flow(setup(12, 500, 0, rate(), RTT), host);
+    rig
+}
+
+#[test]
+fn an_object_arrives_over_a_perfect_path_with_nothing_sent_twice() {
+    for row in all() {
+        let mut rig = two_flows(row, 1, Channel::perfect(RTT / 2), Host::Fast);
+        rig.run(MINUTE);
+        for flow in &rig.flows {
+            assert!(flow.sends.values().all(|sends| *sends == 1));
+            // Sending, and one round trip.
+            let blocks = flow.setup.layout.blocks();
+            let best = Bytes::new(blocks * 1032) / rate().expect("set above") + RTT;
+            let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
+            assert!(took < best + RTT / 8, "{took}, at best {best}");
+        }
+        rig.linger(Span::from_secs(1));
+    }
+}
+
+#[test]
+fn a_lossy_path_is_kept_full_and_little_is_wasted() {
+    for row in all() {
+        for (seed, loss) in [(1, 0.001), (2, 0.01), (3, 0.05), (4, 0.12)] {
+            let channel = Channel { loss, ..Channel::perfect(RTT / 2) };
+            let mut rig = Rig::new(row, seed, channel);
+            let mut setup = setup(1, 10_000, 1_000, rate(), RTT);
+            setup.tail_copies = 2;
+            rig.add_flow(setup, Host::Fast);
+            rig.run(MINUTE);
+            let flow = &rig.flows[0];
+            let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
+            let best = Bytes::new(10_000 * 1032) / rate().expect("set above");
+            let bound = best.as_secs_f64() / (1.0 - loss) * 1.03 + 5.0 * RTT.as_secs_f64();
+            assert!(took.as_secs_f64() <= bound, "loss {loss}: {took} of {bound}");
+            let waste = flow.sender.accounting().waste(10_000);
+            assert!(waste <= loss / (1.0 - loss) + 0.01, "loss {loss}: waste {waste}");
+        }
+    }
+}
+
+#[test]
+fn two_flows_through_one_receiver_arrive_over_a_hostile_path() {
+    for row in all() {
+        for seed in 0..20 {
+            let mut rig = two_flows(row, seed, hostile(), Host::Fast);
+            rig.run(MINUTE);
+            rig.linger(Span::from_secs(1));
+        }
+    }
+}
+
+#[test]
+fn an_object_of_no_or_one_block_arrives() {
+    for row in all() {
+        for blocks in [0, 1] {
+            let mut rig = Rig::new(row, 3, hostile());
+            rig.add_flow(setup(1, blocks, 0, rate(), RTT), Host::Fast);
+            rig.run(MINUTE);
+        }
+    }
+}
+
+#[test]
+fn what_is_skipped_before_the_start_is_never_sent() {
+    for row in all() {
+        let mut rig = two_flows(row, 4, hostile(), Host::Fast);
+        let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
+        let skipped = [blocks(0, 10, 30), blocks(3, 0, 104), blocks(9, 60, 7)];
+        for range in skipped {
+            let id = rig.flows[0].setup.flow;
+            rig.flows[0].sender.skip(Time::ZERO, id, range);
+            rig.skip(Time::ZERO, 0, range);
+        }
+        rig.run(MINUTE);
+        for range in skipped {
+            for index in range.first.index..range.first.index + range.count {
+                let block = Block { segment: range.first.segment, index };
+                assert_eq!(rig.flows[0].sends.get(&block), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_skipped_midway_does_no_harm() {
+    for row in all() {
+        for seed in 0..20 {
+            let mut rig = two_flows(row, seed, hostile(), Host::Fast);
+            for (turn, segment) in [0, 2, 5, 7, 8].into_iter().enumerate() {
+                let at = Time::ZERO + Span::from_millis(15 + 20 * turn as u64);
+                let first = Block { segment, index: 16 * turn as u32 };
+                rig.skip(at, 0, BlockRange { first, count: 40 });
+            }
+            let first = Block { segment: 0, index: 0 };
+            rig.skip(Time::ZERO + Span::from_millis(90), 1, BlockRange { first, count: 500 });
+            rig.run(MINUTE);
+        }
+    }
+}
+
+#[test]
+fn a_slow_host_slows_the_sender_and_loses_nothing() {
+    for row in all() {
+        let host = Host::Slow(Rate::from_mbps(8), Bytes::new(40_000));
+        let mut rig = two_flows(row, 5, Channel::perfect(RTT / 2), host);
+        rig.run(MINUTE);
+        assert!(rig.flows.iter().all(|flow| flow.sends.values().all(|sends| *sends == 1)));
+        for seed in 0..10 {
+            two_flows(row, seed, hostile(), host).run(MINUTE);
+        }
+    }
+}
+
+#[test]
+fn silence_stops_a_flow_and_it_resumes() {
+    for row in all() {
+        let from = Time::ZERO + Span::from_millis(60);
+        let outage = Some((from, from + Span::from_secs(20)));
+        let channel = Channel { outage, ..hostile() };
+        let mut rig = two_flows(row, 6, channel, Host::Fast);
+        rig.run(MINUTE);
+        for flow in &rig.flows {
+            let silent = flow.events.iter().position(|e| matches!(e, Event::Silent(_)));
+            let resumed = flow.events.iter().position(|e| *e == Event::Resumed);
+            assert!(silent.is_some() && silent < resumed);
+        }
+    }
+}
+
+#[test]
+fn a_rate_is_found_where_none_is_given() {
+    for row in all() {
+        let bottleneck = Some((Rate::from_mbps(80), Bytes::new(100_000)));
+        let channel = Channel { bottleneck, loss: 0.01, ..Channel::perfect(RTT / 2) };
+        let mut rig = Rig::new(row, 7, channel);
+        rig.add_flow(setup(1, 8_000, 0, None, RTT), Host::Fast);
+        rig.run(MINUTE);
+    }
+}
+
+#[test]
+fn a_removed_flow_is_forgotten_and_an_unknown_one_ignored() {
+    for row in all() {
+        let mut rig = two_flows(row, 8, Channel::perfect(RTT / 2), Host::Fast);
+        for _ in 0..50 {
+            rig.step();
+        }
+        let gone = rig.flows.remove(0).setup.flow;
+        rig.receiver.remove_flow(gone);
+        assert!(rig.receiver.accounting(gone).is_none() && !rig.receiver.is_finished(gone));
+        assert!(rig.receiver.next_wakeup() != longhaul_proto::endpoint::Wake::OnInput);
+    }
+}

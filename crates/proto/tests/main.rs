@@ -1,0 +1,8 @@
+//! The core's integration tests, one binary: the [`rig`] and what runs on it.
+
+mod canary;
+mod conformance;
+mod corpus;
+mod properties;
+mod rig;
+mod rounds;

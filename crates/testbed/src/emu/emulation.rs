@@ -1,0 +1,150 @@
+//! An emulation as a whole: hosts, the forwarder between them, the keeper of their programs.
+
+use std::ffi::OsStr;
+
+use longhaul_proto::time::Span;
+
+use super::EmulationError;
+use super::command::HostCommand;
+use super::forwarder::{Forwarder, Remote};
+use super::host::{self, Host};
+use super::keeper::Keeper;
+use super::spec::{EmulationSpec, HostAddresses};
+use super::statistics::{LinkStatistics, Statistics};
+use crate::link::LinkSpec;
+
+/// Hosts on this machine with an emulated path between them, for as long as this value lives.
+///
+/// Dropping it, or the end of the process by whatever means, kills every program on the hosts and
+/// takes the hosts away.
+pub struct Emulation {
+    // In this order: programs end first, then the path, then the hosts.
+    keeper: Keeper,
+    remote: Remote,
+    hosts: Vec<Host>,
+    ends: Vec<(usize, usize)>,
+    mtu: u16,
+}
+
+impl Emulation {
+    /// Makes the hosts and starts to forward.
+    ///
+    /// Where the process may not make network namespaces, it is put into a user namespace first;
+    /// this must then happen before the process has any thread.
+    ///
+    /// # Errors
+    /// [`EmulationError::Forbidden`] where this machine or user may not do this (see
+    /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for what
+    /// cannot be.
+    pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
+        spec.validate()?;
+        host::become_root_if_needed()?;
+        let mut hosts = Vec::new();
+        let mut ports = Vec::new();
+        for (index, name) in spec.hosts.iter().enumerate() {
+            let (host, port) = host::make(name, HostAddresses::of(index), spec.mtu)?;
+            hosts.push(host);
+            ports.push(port);
+        }
+        let keeper = Keeper::start(names(&hosts))?;
+        let ends = spec.links.iter().map(|l| (l.from, l.to)).collect();
+        let remote = Forwarder::start(ports, spec.links, spec.seed)?;
+        Ok(Emulation { keeper, remote, hosts, ends, mtu: spec.mtu })
+    }
+
+    /// A program to run on the host named `host`.
+    ///
+    /// # Errors
+    /// [`EmulationError::NoSuchHost`].
+    pub fn command(
+        &self,
+        host: &str,
+        program: impl AsRef<OsStr>,
+    ) -> Result<HostCommand<'_>, EmulationError> {
+        Ok(HostCommand::new(self.host(host)?, &self.keeper, program.as_ref()))
+    }
+
+    /// Runs `work` in a thread of its own within the host named `host` and waits for its result:
+    /// sockets that it opens, and threads that it starts, belong to that host and may be kept.
+    ///
+    /// # Errors
+    /// [`EmulationError::NoSuchHost`]; where the namespace cannot be entered.
+    pub fn enter_host<T: Send>(
+        &self,
+        host: &str,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, EmulationError> {
+        let host = self.host(host)?;
+        host.enter(work).map_err(EmulationError::system("enter a host"))
+    }
+
+    /// Where the host named `host` can be reached.
+    ///
+    /// # Errors
+    /// [`EmulationError::NoSuchHost`].
+    pub fn addresses(&self, host: &str) -> Result<HostAddresses, EmulationError> {
+        Ok(self.host(host)?.addresses)
+    }
+
+    /// Makes the link from one host to another a different one from now on; packets on their way
+    /// keep their fate. The schedule's times count from the emulation's start.
+    ///
+    /// # Errors
+    /// [`EmulationError::NoSuchHost`]; a link that there was not, or that cannot be.
+    pub fn update_link(&self, from: &str, to: &str, link: LinkSpec) -> Result<(), EmulationError> {
+        link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {
+            from: from.into(),
+            to: to.into(),
+            error,
+        })?;
+        let ends = (self.index(from)?, self.index(to)?);
+        let found = self.ends.iter().position(|e| *e == ends);
+        let index =
+            found.ok_or_else(|| EmulationError::Spec(format!("no link from {from} to {to}")))?;
+        self.remote.update_link(index, link)
+    }
+
+    /// What happened so far.
+    ///
+    /// # Errors
+    /// [`EmulationError::Ended`] if the forwarder failed.
+    pub fn statistics(&self) -> Result<Statistics, EmulationError> {
+        let report = self.remote.report()?;
+        let name = |index: usize| self.hosts[index].name.clone();
+        let links = self.ends.iter().zip(&report.links).map(|((from, to), link)| LinkStatistics {
+            from: name(*from),
+            to: name(*to),
+            tally: link.tally,
+        });
+        Ok(Statistics {
+            links: links.collect(),
+            in_flight: report.in_flight,
+            delivered: report.delivered,
+            own_drops: report.own_drops,
+            unrouted: report.unrouted,
+            late: report.late,
+            processor: report.processor,
+            elapsed: report.elapsed,
+            shortest_delay: report.links.iter().map(|l| l.delay).min().unwrap_or(Span::ZERO),
+        })
+    }
+
+    fn index(&self, name: &str) -> Result<usize, EmulationError> {
+        let found = self.hosts.iter().position(|h| h.name == name);
+        found.ok_or_else(|| EmulationError::NoSuchHost(name.into()))
+    }
+
+    fn host(&self, name: &str) -> Result<&Host, EmulationError> {
+        Ok(&self.hosts[self.index(name)?])
+    }
+}
+
+/// Lines of a hosts file.
+fn names(hosts: &[Host]) -> String {
+    let mut lines = String::from("127.0.0.1 localhost\n::1 localhost\n");
+    for host in hosts {
+        let HostAddresses { v4, v6 } = host.addresses;
+        lines += &format!("{v4} {name}\n{v6} {name}\n", name = host.name);
+    }
+    lines
+}

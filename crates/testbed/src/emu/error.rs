@@ -1,0 +1,62 @@
+//! Why an emulation could not start or a program could not run in it.
+
+use core::fmt;
+use std::io;
+
+use crate::link::SpecError;
+
+/// Why an emulation could not start, or a program could not run in it.
+#[derive(Debug)]
+pub enum EmulationError {
+    /// This machine or this user may not make namespaces or TUN devices. A test that gets this
+    /// has nothing to test: it says so and passes.
+    Forbidden(String),
+    /// The specification cannot be.
+    Spec(String),
+    /// A link's specification cannot be.
+    Link {
+        /// From which host.
+        from: String,
+        /// To which host.
+        to: String,
+        /// What is wrong.
+        error: SpecError,
+    },
+    /// No host has this name.
+    NoSuchHost(String),
+    /// The system refused something else: what was tried, and its answer.
+    System(&'static str, io::Error),
+    /// The emulation has ended.
+    Ended,
+}
+
+impl EmulationError {
+    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> EmulationError {
+        move |error| EmulationError::System(what, error)
+    }
+}
+
+impl fmt::Display for EmulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EmulationError::Forbidden(reason) => {
+                write!(f, "emulation is not possible here: {reason}")
+            }
+            EmulationError::Spec(what) => write!(f, "emulation: {what}"),
+            EmulationError::Link { from, to, error } => write!(f, "link {from} to {to}: {error}"),
+            EmulationError::NoSuchHost(name) => write!(f, "no emulated host is named {name}"),
+            EmulationError::System(what, error) => write!(f, "emulation: {what}: {error}"),
+            EmulationError::Ended => f.write_str("the emulation has ended"),
+        }
+    }
+}
+
+impl core::error::Error for EmulationError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            EmulationError::Link { error, .. } => Some(error),
+            EmulationError::System(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The thread that moves packets: reads what hosts send, asks the link for each packet's fate,
+//! writes it to the other host when it is due.
+//!
+//! Segments of a super-packet each have their own fate. Those that arrive, follow each other and
+//! are due within [`CLUMP`] of each other go as one packet, when the last of them is due; so at
+//! 1 Gbit/s about four segments go together, and above about 10 Gbit/s super-packets go whole.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::IpAddr;
+use std::ops::{Range, RangeInclusive};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use longhaul_proto::time::{Span, Time};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::time::ClockId;
+
+use super::host::Port;
+use super::slab::{Slab, Slot};
+use super::spec::LinkBetween;
+use super::statistics::Lateness;
+use super::superpacket::{MOST_HEADERS, Shape, destination, payload_start};
+use super::{EmulationError, sys};
+use crate::link::{Fate, Link, LinkSpec, LinkTally, Passage};
+
+/// Segments due within this of each other may be written as one packet.
+const CLUMP: Span = Span::from_micros(50);
+
+/// While packets flow, the thread looks for work once a tick, whatever comes in between: a wake for
+/// each packet would cost more than moving it, and spinning would take a core from the hosts. The
+/// tick is the 200th part of the shortest delay, within these bounds.
+const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
+
+/// Packets read from a host, or written on a link, before the others have their turn.
+const TURN: usize = 32;
+
+/// Memory for packets on their way: 3 GiB hold 2 s of 10 Gbit/s.
+const MOST_MEMORY: usize = 3 << 30;
+
+/// A wish of the emulation's owner.
+enum Order {
+    UpdateLink(usize, Box<LinkSpec>),
+    Report(Sender<Report>),
+}
+
+/// What the forwarder knows.
+pub(super) struct Report {
+    pub(super) links: Vec<LinkReport>,
+    pub(super) in_flight: u64,
+    pub(super) delivered: u64,
+    pub(super) own_drops: u64,
+    pub(super) unrouted: u64,
+    pub(super) late: Lateness,
+    pub(super) processor: Span,
+    pub(super) elapsed: Span,
+}
+
+/// What the forwarder knows of a link.
+pub(super) struct LinkReport {
+    pub(super) tally: LinkTally,
+    pub(super) delay: Span,
+}
+
+/// The owner's end of a running forwarder; it stops when this is dropped.
+pub(super) struct Remote {
+    orders: Option<Sender<Order>>,
+    wake: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Remote {
+    fn order(&self, order: Order) -> Result<(), EmulationError> {
+        let orders = self.orders.as_ref().ok_or(EmulationError::Ended)?;
+        orders.send(order).map_err(|_| EmulationError::Ended)?;
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
+        // It fails only if it is full, and then the forwarder wakes anyway.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    pub(super) fn update_link(&self, index: usize, link: LinkSpec) -> Result<(), EmulationError> {
+        self.order(Order::UpdateLink(index, Box::new(link)))
+    }
+
+    pub(super) fn report(&self) -> Result<Report, EmulationError> {
+        let (reply, answer) = channel();
+        self.order(Order::Report(reply))?;
+        answer.recv().map_err(|_| EmulationError::Ended)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // The thread fails only by a panic of its own, which it has printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a look for work found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pass {
+    /// Nothing.
+    Idle,
+    /// Some, and all of it is done.
+    Done,
+    /// Some, and there may be more.
+    More,
+}
+
+impl Pass {
+    fn after(packets: usize) -> Pass {
+        if packets == 0 { Pass::Idle } else { Pass::Done }
+    }
+}
+
+/// One direction of a path, and what is on its way there.
+struct Lane {
+    to: usize,
+    link: Link,
+    /// In the order in which they are due.
+    due: VecDeque<Run>,
+}
+
+/// Segments of one frame that are handed over together.
+#[derive(Clone, Debug)]
+struct Run {
+    at: Time,
+    slot: Slot,
+    segments: Range<u16>,
+    turned_bit: Option<u32>,
+}
+
+pub(super) struct Forwarder {
+    start: Instant,
+    ports: Vec<Port>,
+    lanes: Vec<Lane>,
+    /// Which lane leads from a host to another.
+    routes: Vec<Vec<Option<usize>>>,
+    slab: Slab,
+    orders: Receiver<Order>,
+    wake: OwnedFd,
+    /// Device drops before the start: not ours.
+    drops_before: u64,
+    in_flight: u64,
+    delivered: u64,
+    refused: u64,
+    unrouted: u64,
+    late: Lateness,
+    tick: Timespec,
+}
+
+impl Forwarder {
+    /// Starts to forward between `ports` over `links`.
+    pub(super) fn start(
+        ports: Vec<Port>,
+        links: Vec<LinkBetween>,
+        seed: u64,
+    ) -> Result<Remote, EmulationError> {
+        let eventfd = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let wake = eventfd().map_err(|e| EmulationError::System("make an event", e.into()))?;
+        let ours = wake.try_clone().map_err(EmulationError::system("share an event"))?;
+        let (orders, inbox) = channel();
+        let mut routes = vec![vec![None; ports.len()]; ports.len()];
+        for (index, between) in links.iter().enumerate() {
+            routes[between.from][between.to] = Some(index);
+        }
+        let lanes = (0u64..).zip(links).map(|(index, between)| Lane {
+            to: between.to,
+            // Links must not share their fates.
+            link: Link::new(between.link, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index)),
+            due: VecDeque::new(),
+        });
+        let lanes: Vec<Lane> = lanes.collect();
+        let forwarder = Forwarder {
+            tick: tick(&lanes),
+            start: Instant::now(),
+            drops_before: ports.iter().map(Port::drops).sum(),
+            lanes,
+            ports,
+            routes,
+            slab: Slab::new(MOST_MEMORY),
+            orders: inbox,
+            wake: ours,
+            in_flight: 0,
+            delivered: 0,
+            refused: 0,
+            unrouted: 0,
+            late: Lateness::default(),
+        };
+        let thread = thread::Builder::new()
+            .name("forwarder".into())
+            .spawn(move || forwarder.run())
+            .map_err(EmulationError::system("start a thread"))?;
+        Ok(Remote { orders: Some(orders), wake, thread: Some(thread) })
+    }
+
+    fn now(&self) -> Time {
+        let nanos = self.start.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn run(mut self) {
+        // Both only make it more punctual; where they are refused, the lateness tells.
+        let _ = sys::run_first();
+        let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
+        while self.obey() {
+            let lanes = (0..self.lanes.len()).map(|lane| self.hand_over(lane)).max();
+            let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
+            match lanes.max(ports).unwrap_or(Pass::Idle) {
+                Pass::Idle => self.await_event(),
+                // An interrupted sleep only means to look earlier.
+                Pass::Done => drop(rustix::thread::nanosleep(&self.tick)),
+                Pass::More => {}
+            }
+        }
+    }
+
+    /// Fulfils the owner's wishes; false when the owner is gone.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::UpdateLink(index, link)) => {
+                    self.lanes[index].link.update(*link);
+                    self.tick = tick(&self.lanes);
+                }
+                Ok(Order::Report(reply)) => {
+                    let _ = reply.send(self.report());
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+        let processor = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+        let dropped: u64 = self.ports.iter().map(Port::drops).sum();
+        let links = self
+            .lanes
+            .iter()
+            .map(|lane| LinkReport { tally: *lane.link.tally(), delay: lane.link.spec().delay });
+        Report {
+            links: links.collect(),
+            in_flight: self.in_flight,
+            delivered: self.delivered,
+            own_drops: dropped - self.drops_before + self.refused,
+            unrouted: self.unrouted,
+            late: self.late.clone(),
+            processor: Span::from_secs_f64(processor),
+            elapsed: self.now().since(Time::ZERO),
+        }
+    }
+
+    /// Waits until something is due or a host has sent something.
+    fn await_event(&mut self) {
+        let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
+        let wait = next.map(|at| at.since(self.now()));
+        let timeout = wait.map(timespec);
+        let mut events: Vec<PollFd<'_>> =
+            self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
+        events.push(PollFd::new(&self.wake, PollFlags::IN));
+        // An interrupted or refused wait only means to look again.
+        let _ = rustix::event::poll(&mut events, timeout.as_ref());
+        if events.last().is_some_and(|e| e.revents().contains(PollFlags::IN)) {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+    }
+
+    /// Reads what a host has sent.
+    fn read(&mut self, port: usize) -> Pass {
+        for n in 0..TURN {
+            let tun = self.ports[port].tun.as_fd();
+            let read = self.slab.read_with(|room| Ok(rustix::io::read(tun, room)?));
+            match read {
+                Ok(Some(slot)) => self.offer(port, slot),
+                Ok(None) => self.drop_unread(port),
+                Err(_) => return Pass::after(n),
+            }
+        }
+        Pass::More
+    }
+
+    /// Reads a packet that there is no memory for.
+    fn drop_unread(&mut self, port: usize) {
+        if rustix::io::read(&self.ports[port].tun, &mut [0; 64]).is_ok() {
+            self.refused += 1;
+        }
+    }
+
+    /// Asks the link for the fate of each packet in a frame just read.
+    fn offer(&mut self, from: usize, slot: Slot) {
+        let now = self.now();
+        let frame = self.slab.frame(slot);
+        let Some(shape) = Shape::of(frame) else {
+            self.refused += 1;
+            return;
+        };
+        let to = destination(frame).and_then(|to| self.host_at(to));
+        let Some(index) = to.and_then(|to| self.routes[from][to]) else {
+            self.unrouted += 1;
+            return;
+        };
+        let lane = &mut self.lanes[index];
+        let mut gathered: Option<(Run, Time)> = None;
+        for segment in 0..shape.segments {
+            let fate = lane.link.offer(now, shape.packet_bytes(segment));
+            let Fate::Arrives(passage) = fate else { continue };
+            let run = Run::of(slot, segment as u16, passage);
+            if passage.twice {
+                lane.schedule(&mut self.slab, run.clone());
+                self.in_flight += 1;
+            }
+            self.in_flight += 1;
+            match &mut gathered {
+                Some((before, first)) if before.takes(&run, *first) => {
+                    before.segments.end += 1;
+                    before.at = run.at;
+                }
+                _ => {
+                    let first = run.at;
+                    if let Some((before, _)) = gathered.replace((run, first)) {
+                        lane.schedule(&mut self.slab, before);
+                    }
+                }
+            }
+        }
+        if let Some((last, _)) = gathered {
+            lane.schedule(&mut self.slab, last);
+        }
+    }
+
+    /// Which host has an address.
+    fn host_at(&self, address: IpAddr) -> Option<usize> {
+        let last = match address {
+            IpAddr::V4(v4) => match v4.octets() {
+                [10, 77, 0, last] => last,
+                _ => return None,
+            },
+            IpAddr::V6(v6) => match v6.segments() {
+                [0xfd77, 0, 0, 0, 0, 0, 0, last] => u8::try_from(last).ok()?,
+                _ => return None,
+            },
+        };
+        usize::from(last).checked_sub(1).filter(|host| *host < self.ports.len())
+    }
+
+    /// Writes what is due on a lane.
+    fn hand_over(&mut self, lane: usize) -> Pass {
+        for n in 0..TURN {
+            let now = self.now();
+            let lane = &mut self.lanes[lane];
+            let Some(run) = lane.due.pop_front_if(|run| run.at <= now) else {
+                return Pass::after(n);
+            };
+            let packets = run.segments.len() as u64;
+            let frame = self.slab.frame(run.slot);
+            match write(&self.ports[lane.to].tun, frame, &run) {
+                Ok(()) => self.delivered += packets,
+                Err(_) => self.refused += packets,
+            }
+            self.late.count(run.at, now, packets);
+            self.in_flight -= packets;
+            self.slab.release(run.slot);
+        }
+        Pass::More
+    }
+}
+
+impl Lane {
+    /// Puts a run where its time is: at the end, but for reordering.
+    fn schedule(&mut self, slab: &mut Slab, run: Run) {
+        slab.hold(run.slot);
+        if self.due.back().is_none_or(|last| last.at <= run.at) {
+            self.due.push_back(run);
+        } else {
+            let place = self.due.partition_point(|other| other.at <= run.at);
+            self.due.insert(place, run);
+        }
+    }
+}
+
+impl Run {
+    fn of(slot: Slot, segment: u16, passage: Passage) -> Run {
+        let Passage { at, turned_bit, .. } = passage;
+        Run { at, slot, segments: segment..segment + 1, turned_bit }
+    }
+
+    /// Whether `next` can go with these segments, the first of which is due at `first`.
+    fn takes(&self, next: &Run, first: Time) -> bool {
+        self.segments.end == next.segments.start
+            && next.at >= self.at
+            && next.at.since(first) <= CLUMP
+            && self.turned_bit.is_none()
+            && next.turned_bit.is_none()
+    }
+}
+
+/// How long to sleep between looks for work.
+fn tick(lanes: &[Lane]) -> Timespec {
+    let shortest = lanes.iter().map(|lane| lane.link.spec().delay).min().unwrap_or(Span::ZERO);
+    timespec((shortest / 200).clamp(*TICK.start(), *TICK.end()))
+}
+
+fn timespec(span: Span) -> Timespec {
+    Timespec {
+        tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
+        tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+    }
+}
+
+/// Writes a run to a device.
+fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
+    let shape = Shape::of(frame).ok_or(Errno::INVAL)?;
+    let segments = usize::from(run.segments.start)..usize::from(run.segments.end);
+    if segments.len() == shape.segments && run.turned_bit.is_none() {
+        rustix::io::write(tun, frame)?;
+        return Ok(());
+    }
+    let mut headers = [0; MOST_HEADERS];
+    let len = shape.cut(frame, &segments, &mut headers);
+    let payload = &frame[shape.payload_of(&segments)];
+    let Some(random) = run.turned_bit else {
+        rustix::io::writev(tun, &[IoSlice::new(&headers[..len]), IoSlice::new(payload)])?;
+        return Ok(());
+    };
+    let mut packet = [&headers[..len], payload].concat();
+    turn_a_bit(&mut packet, random);
+    rustix::io::write(tun, &packet)?;
+    Ok(())
+}
+
+/// Turns the bit that `random` picks in a packet's payload, if it has one. The checksum is still
+/// to be done, or was: either way the error reaches the program, as one that a checksum of 16 bits
+/// misses.
+fn turn_a_bit(packet: &mut [u8], random: u32) {
+    let start = payload_start(packet).min(packet.len());
+    let payload = &mut packet[start..];
+    if !payload.is_empty() {
+        let bit = random as usize % (payload.len() * 8);
+        payload[bit / 8] ^= 1 << (bit % 8);
+    }
+}

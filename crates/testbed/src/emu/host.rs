@@ -1,0 +1,192 @@
+//! A host: a network namespace with one network card, a TUN device.
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::thread;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use super::spec::HostAddresses;
+use super::{EmulationError, sys};
+
+/// Frames that a device holds until the forwarder reads them; more are dropped and counted.
+const DEVICE_QUEUE: u32 = 2_048;
+
+/// A host that exists for as long as this does.
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) addresses: HostAddresses,
+    /// Its network namespace.
+    pub(super) namespace: OwnedFd,
+}
+
+/// The forwarder's end of a host's network card.
+pub(super) struct Port {
+    pub(super) tun: OwnedFd,
+    drops: DropCounter,
+}
+
+/// Makes a host; its namespace lives as long as the descriptors given back.
+pub(super) fn make(
+    name: &str,
+    addresses: HostAddresses,
+    mtu: u16,
+) -> Result<(Host, Port), EmulationError> {
+    let made = in_new_thread(|| {
+        sys::unshare(UnshareFlags::NEWNET).map_err(forbidden("a network namespace"))?;
+        let tun = open_tun()?;
+        configure(addresses, mtu).map_err(EmulationError::system("set up a host's devices"))?;
+        let namespace = rustix::fs::open(
+            "/proc/thread-self/ns/net",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(io::Error::from)
+        .map_err(EmulationError::system("open a host's namespace"))?;
+        let drops =
+            DropCounter::open().map_err(EmulationError::system("read a host's counters"))?;
+        Ok((namespace, Port { tun, drops }))
+    });
+    let (namespace, port) = made?;
+    Ok((Host { name: name.to_owned(), addresses, namespace }, port))
+}
+
+/// Runs `work` in a new thread, which may change its namespaces.
+fn in_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+fn forbidden(what: &'static str) -> impl FnOnce(io::Error) -> EmulationError {
+    move |error| {
+        EmulationError::Forbidden(format!(
+            "making {what} failed: {error}; run as root, or where the kernel allows user \
+             namespaces to everybody"
+        ))
+    }
+}
+
+/// Opens a TUN device in the calling thread's network namespace.
+fn open_tun() -> Result<OwnedFd, EmulationError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| {
+        EmulationError::Forbidden(format!(
+            "opening /dev/net/tun failed: {error}; it must exist (modprobe tun) and be open to \
+             this user (chmod 0666 /dev/net/tun, as udev does)"
+        ))
+    })?;
+    sys::make_tun(tun.as_fd()).map_err(forbidden("a TUN device with TSO and USO"))?;
+    Ok(tun)
+}
+
+fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
+    let v4 = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    sys::set_mtu(v4.as_fd(), sys::DEVICE, mtu.into())?;
+    sys::set_queue_length(v4.as_fd(), sys::DEVICE, DEVICE_QUEUE)?;
+    sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
+    sys::set_up(v4.as_fd(), "lo")?;
+    sys::set_up(v4.as_fd(), sys::DEVICE)?;
+    // Below 1280 bytes, and on machines without IPv6, a device has IPv4 only.
+    if mtu >= 1280
+        && let Ok(v6) = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
+    {
+        sys::set_ipv6(v6.as_fd(), sys::DEVICE, addresses.v6, 64)?;
+    }
+    Ok(())
+}
+
+/// Whether this process may emulate, without changing anything about it.
+///
+/// # Errors
+/// The reason why not, to be printed where a test is skipped.
+pub fn available() -> Result<(), String> {
+    let tried = in_new_thread(|| {
+        sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS)
+            .map_err(forbidden("a namespace"))?;
+        open_tun().map(drop)
+    });
+    tried.map_err(|error| error.to_string())
+}
+
+/// Where the process may not make network namespaces, gives it a user namespace in which it may,
+/// as root of that namespace. The kernel allows this only before the process has threads.
+pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
+    let may = in_new_thread(|| sys::unshare(UnshareFlags::NEWNET));
+    if may.is_ok() {
+        return Ok(());
+    }
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    sys::unshare(UnshareFlags::NEWUSER).map_err(forbidden("a user namespace"))?;
+    let map = |file: &'static str, text: String| {
+        std::fs::write(file, text).map_err(EmulationError::system("map the user to root"))
+    };
+    map("/proc/self/setgroups", "deny".into())?;
+    map("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+    map("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))
+}
+
+impl Host {
+    /// Runs `work` in a new thread within this host; threads it starts and sockets it opens
+    /// belong to the host.
+    pub(super) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        in_new_thread(|| {
+            let kind = Some(LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(self.namespace.as_fd(), kind)?;
+            Ok(work())
+        })
+    }
+}
+
+impl Port {
+    /// Frames that the device dropped because nobody read them in time.
+    pub(super) fn drops(&self) -> u64 {
+        self.drops.read()
+    }
+}
+
+/// The kernel's count of what a device dropped before it could be read.
+struct DropCounter {
+    /// `/proc/net/dev` of the namespace that it was opened in.
+    file: File,
+}
+
+impl DropCounter {
+    fn open() -> io::Result<DropCounter> {
+        Ok(DropCounter { file: File::open("/proc/thread-self/net/dev")? })
+    }
+
+    fn read(&self) -> u64 {
+        let mut text = [0u8; 4096];
+        let len = self.file.read_at(&mut text, 0).unwrap_or(0);
+        transmit_drops(&String::from_utf8_lossy(&text[..len])).unwrap_or(0)
+    }
+}
+
+/// The transmit drops of the TUN device in the text of `/proc/net/dev`.
+fn transmit_drops(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(sys::DEVICE))?;
+    // After the colon: eight numbers of reception, then bytes, packets, errors, drops.
+    line.strip_prefix(':')?.split_whitespace().nth(11)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transmit_drops_are_the_twelfth_number_of_the_devices_line() {
+        let text = "Inter-|   Receive  |  Transmit\n\
+            lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n \
+            wan0: 1 2 3 4 5 6 7 8 9 10 11 77 13 14 15 16\n";
+        assert_eq!(transmit_drops(text), Some(77));
+        assert_eq!(transmit_drops("lo: 1"), None);
+        assert_eq!(transmit_drops("wan0: 1 2"), None);
+    }
+}

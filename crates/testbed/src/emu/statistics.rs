@@ -1,0 +1,240 @@
+//! What an emulation says about itself.
+
+use core::fmt;
+
+use longhaul_proto::time::{Span, Time};
+
+use crate::link::LinkTally;
+
+/// Lateness up to which a delay counts as kept, whatever the delay.
+pub const LATE_ALLOWANCE: Span = Span::from_micros(300);
+
+/// Own drops up to this share of the offered packets do not spoil a run.
+const OWN_DROP_SHARE: f64 = 1e-4;
+
+/// What an emulation did so far.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    /// Each link's account.
+    pub links: Vec<LinkStatistics>,
+    /// Packets on their way now.
+    pub in_flight: u64,
+    /// Packets handed to a host, second copies included.
+    pub delivered: u64,
+    /// Packets that the emulator itself lost: its device queue was full before it came to read,
+    /// its memory was full, or a device refused a packet. A super-packet that the device queue
+    /// had no room for counts once.
+    pub own_drops: u64,
+    /// Packets to addresses that no link leads to (neighbour discovery of the hosts, mostly).
+    pub unrouted: u64,
+    /// How much later than due packets were handed over.
+    pub late: Lateness,
+    /// Processor time of the thread that moves packets.
+    pub processor: Span,
+    /// Time since the start.
+    pub elapsed: Span,
+    /// The shortest delay of any link, for the verdict.
+    pub shortest_delay: Span,
+}
+
+/// One link's account.
+#[derive(Clone, Debug)]
+pub struct LinkStatistics {
+    /// Name of the host where packets come from.
+    pub from: String,
+    /// Name of the host where they go.
+    pub to: String,
+    /// What the link did with them.
+    pub tally: LinkTally,
+}
+
+/// Whether a run can be believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The path was as specified.
+    Valid,
+    /// The emulator was in the way: how.
+    Invalid(String),
+}
+
+impl Statistics {
+    /// Whether the emulator kept up with the path that it was to be: at most 1 packet of 10,000
+    /// lost by itself, and the 99th percentile of lateness within 0.3 ms or, where that is more,
+    /// 1 % of the shortest delay.
+    pub fn verdict(&self) -> Verdict {
+        let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
+        let offered = self.offered();
+        if self.own_drops as f64 > offered as f64 * OWN_DROP_SHARE {
+            return Verdict::Invalid(format!(
+                "the emulator lost {} packets of its own beside {offered} offered",
+                self.own_drops
+            ));
+        }
+        let late = self.late.percentile(0.99);
+        if late > allowance {
+            return Verdict::Invalid(format!(
+                "1 % of the packets was later than {late}, more than {allowance}"
+            ));
+        }
+        Verdict::Valid
+    }
+
+    /// Packets offered to all links.
+    pub fn offered(&self) -> u64 {
+        self.links.iter().map(|l| l.tally.offered).sum()
+    }
+
+    /// The account of the link from one host to another.
+    pub fn link(&self, from: &str, to: &str) -> Option<&LinkTally> {
+        self.links.iter().find(|l| l.from == from && l.to == to).map(|l| &l.tally)
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for LinkStatistics { from, to, tally: t } in &self.links {
+            write!(
+                f,
+                "{from} > {to}: {} packets ({}) offered, {} arrive ({}), {} lost, {} dropped by \
+                 the queue",
+                t.offered, t.offered_bytes, t.arrives, t.arrives_bytes, t.lost, t.queue_full
+            )?;
+            let seldom = [
+                (t.down, "by an outage"),
+                (t.too_large, "as too large"),
+                (t.duplicates, "doubled"),
+                (t.corrupted, "corrupted"),
+                (t.held_back, "held back"),
+            ];
+            for (count, what) in seldom.iter().filter(|(count, _)| *count > 0) {
+                write!(f, ", {count} {what}")?;
+            }
+            writeln!(f)?;
+        }
+        let share = self.processor.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9) * 100.0;
+        write!(
+            f,
+            "emulator: {} own drops, late {} at the 99th percentile and {} at most, processor {} \
+             ({share:.0} % of one); ",
+            self.own_drops,
+            self.late.percentile(0.99),
+            self.late.worst(),
+            self.processor
+        )?;
+        match self.verdict() {
+            Verdict::Valid => f.write_str("valid"),
+            Verdict::Invalid(reason) => write!(f, "INVALID: {reason}"),
+        }
+    }
+}
+
+/// Buckets for every power of two of nanoseconds, so that a percentile is right within 1/16.
+const PARTS: usize = 16;
+
+/// How much later than due packets were handed over: a histogram.
+#[derive(Clone, Debug)]
+pub struct Lateness {
+    buckets: Vec<u64>,
+    worst: Span,
+}
+
+impl Default for Lateness {
+    fn default() -> Lateness {
+        Lateness { buckets: vec![0; 64 * PARTS], worst: Span::ZERO }
+    }
+}
+
+impl Lateness {
+    /// Counts `packets` that were due at `due` and handed over at `now`.
+    pub(super) fn count(&mut self, due: Time, now: Time, packets: u64) {
+        let late = now.since(due);
+        self.worst = self.worst.max(late);
+        self.buckets[bucket(late.as_nanos())] += packets;
+    }
+
+    /// Lateness that the share `share` of the packets did not exceed, right within 1/16.
+    pub fn percentile(&self, share: f64) -> Span {
+        let all: u64 = self.buckets.iter().sum();
+        let rank = (all as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        let found = self.buckets.iter().position(|n| {
+            seen += n;
+            seen >= rank && seen > 0
+        });
+        found.map_or(Span::ZERO, |b| Span::from_nanos(upper_edge(b)).min(self.worst))
+    }
+
+    /// The largest lateness.
+    pub fn worst(&self) -> Span {
+        self.worst
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    if nanos < PARTS as u64 {
+        return nanos as usize;
+    }
+    let power = nanos.ilog2() as usize;
+    let part = (nanos >> (power - 4)) as usize & (PARTS - 1);
+    (power - 3) * PARTS + part
+}
+
+/// The largest number of nanoseconds in bucket `index`.
+fn upper_edge(index: usize) -> u64 {
+    let (power, part) = (index / PARTS, (index % PARTS) as u64);
+    // The topmost bucket ends at 2⁶⁴ − 1: the shift leaves zero.
+    if power == 0 { part } else { ((PARTS as u64 + part + 1) << (power - 1)).wrapping_sub(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_right_within_a_sixteenth() {
+        let mut late = Lateness::default();
+        assert_eq!(late.percentile(0.99), Span::ZERO);
+        for micros in 1..=1_000 {
+            late.count(Time::ZERO, Time::from_nanos(micros * 1_000), 1);
+        }
+        for (share, exact) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1_000.0)] {
+            let found = late.percentile(share).as_nanos() as f64 / 1e3;
+            assert!((exact..=exact * 17.0 / 16.0).contains(&found), "{share}: {found}");
+        }
+        assert_eq!(late.worst(), Span::from_millis(1));
+    }
+
+    #[test]
+    fn every_number_lies_at_or_below_its_buckets_edge() {
+        for n in (0..100_000u64).chain([u64::MAX / 2, u64::MAX]) {
+            let b = bucket(n);
+            assert!(n <= upper_edge(b) || upper_edge(b) == u64::MAX, "{n}");
+            assert!(b == 0 || n > upper_edge(b - 1), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_what_was_in_the_way() {
+        let tally = LinkTally { offered: 20_000, ..LinkTally::default() };
+        let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };
+        let mut statistics = Statistics {
+            links: vec![link],
+            in_flight: 0,
+            delivered: 20_000,
+            own_drops: 2,
+            unrouted: 0,
+            late: Lateness::default(),
+            processor: Span::ZERO,
+            elapsed: Span::from_secs(1),
+            shortest_delay: Span::from_millis(50),
+        };
+        assert_eq!(statistics.verdict(), Verdict::Valid);
+        statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
+        assert_eq!(statistics.verdict(), Verdict::Valid, "1 % of 50 ms is more");
+        statistics.shortest_delay = Span::ZERO;
+        assert!(matches!(statistics.verdict(), Verdict::Invalid(r) if r.contains("later")));
+        statistics.own_drops = 3;
+        assert!(matches!(statistics.verdict(), Verdict::Invalid(r) if r.contains("of its own")));
+        assert!(statistics.to_string().contains("INVALID"));
+    }
+}

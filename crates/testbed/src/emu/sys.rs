@@ -1,0 +1,218 @@
+//! The system calls that need `unsafe`: ioctls on devices, namespaces, a fork.
+//!
+//! Everything unsafe in the emulator is here, each with the reason why it is sound.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::net::{AddressFamily, SocketType};
+use rustix::thread::UnshareFlags;
+
+/// The name of every host's network card.
+pub(super) const DEVICE: &str = "wan0";
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Gives the calling thread namespaces of its own (the whole program for a user namespace, which
+/// the kernel allows only while it has one thread).
+pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    debug_assert!(!flags.contains(UnshareFlags::FILES), "descriptors stay shared");
+    // SAFETY: unsharing is unsafe only for the descriptor table, which stays shared.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
+}
+
+/// Makes `command` enter the network namespace `namespace` after the fork.
+///
+/// `namespace` must stay open until the command was spawned.
+pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd) {
+    let enter = move || {
+        // SAFETY: setns reads no memory; between fork and exec it is allowed (one system call).
+        checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) }).map(drop)
+    };
+    // SAFETY: the closure only makes one system call and allocates nothing.
+    unsafe { command.pre_exec(enter) };
+}
+
+/// An interface request for `name`.
+fn request(name: &str) -> libc::ifreq {
+    assert!(name.len() < libc::IFNAMSIZ, "a device name of at most 15 bytes");
+    // SAFETY: an ifreq is plain bytes and a union of plain types; all zeros is valid.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+fn interface_ioctl(
+    socket: BorrowedFd<'_>,
+    code: libc::c_ulong,
+    request: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: every code used here takes a pointer to an ifreq, which is valid for the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), code as _, request) }).map(drop)
+}
+
+/// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
+/// namespace, with super-packets in both directions.
+pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<()> {
+    let mut request = request(DEVICE);
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    interface_ioctl(tun, libc::TUNSETIFF as libc::c_ulong, &mut request)?;
+    let offload = libc::TUN_F_CSUM
+        | libc::TUN_F_TSO4
+        | libc::TUN_F_TSO6
+        | libc::TUN_F_TSO_ECN
+        | libc::TUN_F_USO4
+        | libc::TUN_F_USO6;
+    // SAFETY: TUNSETOFFLOAD takes its flags by value.
+    let result = unsafe {
+        libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offload))
+    };
+    checked(result).map(drop)
+}
+
+/// Sets the length of a device's transmit queue, in packets.
+///
+/// By netlink: the ioctl of the same purpose wants the machine's root, not the namespace's.
+pub(super) fn set_queue_length(socket: BorrowedFd<'_>, device: &str, n: u32) -> io::Result<()> {
+    const ANSWER_HEADER: usize = 16;
+    let index = index_of(socket, device)?;
+    let mut message = Vec::with_capacity(40);
+    message.extend(40u32.to_ne_bytes());
+    message.extend(libc::RTM_NEWLINK.to_ne_bytes());
+    message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    message.extend([0; 8]); // Sequence number and port: one question, one answer.
+    message.extend([0; 4]); // Any family, any type.
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 8]); // No flags change.
+    message.extend(8u16.to_ne_bytes());
+    message.extend(libc::IFLA_TXQLEN.to_ne_bytes());
+    message.extend(n.to_ne_bytes());
+    let netlink = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    rustix::io::write(&netlink, &message)?;
+    let mut answer = [0; 1024];
+    let len = rustix::io::read(&netlink, &mut answer)?;
+    let code = answer[..len].get(ANSWER_HEADER..ANSWER_HEADER + 4);
+    let code = code.and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
+    match code {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// A device's number.
+fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> {
+    let mut request = request(device);
+    interface_ioctl(socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;
+    // SAFETY: SIOCGIFINDEX has just written this member of the union.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex })
+}
+
+/// Sets the largest IP packet of a device.
+pub(super) fn set_mtu(socket: BorrowedFd<'_>, device: &str, mtu: i32) -> io::Result<()> {
+    let mut request = request(device);
+    request.ifr_ifru.ifru_mtu = mtu;
+    interface_ioctl(socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
+}
+
+/// Takes a device up.
+pub(super) fn set_up(socket: BorrowedFd<'_>, device: &str) -> io::Result<()> {
+    let mut request = request(device);
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    interface_ioctl(socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut request)
+}
+
+/// Gives a device an IPv4 address within a network of `mask`.
+pub(super) fn set_ipv4(
+    socket: BorrowedFd<'_>,
+    device: &str,
+    address: Ipv4Addr,
+    mask: Ipv4Addr,
+) -> io::Result<()> {
+    for (code, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
+        let mut request = request(device);
+        // SAFETY: a sockaddr_in is plain integers, and as large as the sockaddr it is put into.
+        request.ifr_ifru.ifru_addr = unsafe {
+            core::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: 0,
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(value.octets()) },
+                sin_zero: [0; 8],
+            })
+        };
+        interface_ioctl(socket, code as libc::c_ulong, &mut request)?;
+    }
+    Ok(())
+}
+
+/// Gives a device an IPv6 address within a network of `prefix` bits; `socket` is an IPv6 one.
+pub(super) fn set_ipv6(
+    socket: BorrowedFd<'_>,
+    device: &str,
+    address: Ipv6Addr,
+    prefix: u32,
+) -> io::Result<()> {
+    let mut request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: address.octets() },
+        ifr6_prefixlen: prefix,
+        ifr6_ifindex: index_of(socket, device)?,
+    };
+    // SAFETY: on an IPv6 socket SIOCSIFADDR takes a pointer to an in6_ifreq, valid for the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &mut request) })
+        .map(drop)
+}
+
+/// Lets the calling thread run before ordinary ones whenever it has something to do. Needs a
+/// privilege that a user namespace does not give.
+pub(super) fn run_first() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter is valid for the call; 0 is the calling thread.
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &priority) }).map(drop)
+}
+
+/// Forks the first process of the process namespace that the calling thread has made for its
+/// children: it does nothing but end when `lifeline` (a pipe's reading end) does, and with it the
+/// kernel kills everything in the namespace. Gives its process id.
+pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
+    let lifeline = lifeline.as_fd().as_raw_fd();
+    // SAFETY: the child makes system calls only, on memory that exists before the fork, and ends
+    // by _exit: no lock and no allocator is touched.
+    unsafe {
+        let pid = checked(libc::fork())?;
+        if pid == 0 {
+            first_process(lifeline);
+        }
+        Ok(pid)
+    }
+}
+
+/// # Safety
+/// Only in a child just forked.
+unsafe fn first_process(lifeline: RawFd) -> ! {
+    const PROC: &CStr = c"proc";
+    const AT: &CStr = c"/proc";
+    // SAFETY: plain system calls, strings are static; see `fork_first`.
+    unsafe {
+        // No copy of another's pipe or device may outlive its owner here.
+        libc::dup2(lifeline, 0);
+        libc::close_range(1, libc::c_uint::MAX, 0);
+        libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
+        // Orphans are reaped by nobody else.
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        // Programs look for themselves in /proc; where this is forbidden they see the old one.
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        libc::mount(PROC.as_ptr(), AT.as_ptr(), PROC.as_ptr(), flags, core::ptr::null());
+        let mut byte = 0u8;
+        while libc::read(0, (&raw mut byte).cast(), 1) != 0 {}
+        libc::_exit(0)
+    }
+}

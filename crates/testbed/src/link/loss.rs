@@ -1,0 +1,242 @@
+//! Loss models: which packets vanish on the line.
+
+use std::sync::Arc;
+
+use longhaul_proto::units::LossRatio;
+
+use super::SpecError;
+use crate::random::Random;
+
+/// How a link loses packets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// It does not.
+    #[default]
+    None,
+    /// Each packet with this probability, whatever befell the others.
+    Independent(LossRatio),
+    /// In bursts.
+    GilbertElliott(GilbertElliott),
+    /// Each bit on the wire is wrong with this probability, and one wrong bit costs the packet: so
+    /// large packets are lost more often.
+    BitErrors(f64),
+    /// Packet by packet as recorded, `true` is lost; over again at the end.
+    Pattern(Arc<[bool]>),
+}
+
+/// Two states, each with its own loss; before each packet the state may change (Gilbert 1960,
+/// Elliott 1963). All four are probabilities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliott {
+    /// From the good state to the bad one.
+    pub worsens: f64,
+    /// From the bad state to the good one; its inverse is the mean length of a bad time in packets.
+    pub recovers: f64,
+    /// Loss in the good state.
+    pub good_loss: f64,
+    /// Loss in the bad state.
+    pub bad_loss: f64,
+}
+
+impl GilbertElliott {
+    /// Bursts in which all is lost: `mean_burst` packets long on average, `ratio` of all packets
+    /// lost over a long time. Nothing if no such chain exists (`mean_burst` below 1 / (1 − ratio)
+    /// would have to leave the bad state before it is in it, or `ratio` is 1).
+    pub fn bursts(ratio: LossRatio, mean_burst: f64) -> Option<GilbertElliott> {
+        let recovers = 1.0 / mean_burst;
+        let worsens = recovers * ratio.get() / (1.0 - ratio.get());
+        let possible = |p: f64| (0.0..=1.0).contains(&p);
+        (possible(recovers) && possible(worsens)).then_some(GilbertElliott {
+            worsens,
+            recovers,
+            good_loss: 0.0,
+            bad_loss: 1.0,
+        })
+    }
+
+    /// The share of packets lost over a long time.
+    pub fn mean(&self) -> f64 {
+        let turnover = self.worsens + self.recovers;
+        let bad = if turnover > 0.0 { self.worsens / turnover } else { 0.0 };
+        (1.0 - bad) * self.good_loss + bad * self.bad_loss
+    }
+}
+
+impl Loss {
+    /// Independent loss, or none where `ratio` is zero.
+    pub fn independent(ratio: LossRatio) -> Loss {
+        if ratio == LossRatio::NONE { Loss::None } else { Loss::Independent(ratio) }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), SpecError> {
+        let sound = |what: &'static str, share: f64| match (0.0..=1.0).contains(&share) {
+            true => Ok(()),
+            false => Err(SpecError::new(format!("{what} {share} is not within 0 and 1"))),
+        };
+        match self {
+            Loss::None | Loss::Independent(_) => Ok(()),
+            Loss::GilbertElliott(chain) => {
+                sound("worsens", chain.worsens)?;
+                sound("recovers", chain.recovers)?;
+                sound("good_loss", chain.good_loss)?;
+                sound("bad_loss", chain.bad_loss)
+            }
+            Loss::BitErrors(share) => sound("bit error ratio", *share),
+            Loss::Pattern(pattern) if pattern.is_empty() => {
+                Err(SpecError::new("the loss pattern is empty".into()))
+            }
+            Loss::Pattern(_) => Ok(()),
+        }
+    }
+}
+
+/// A loss model at work: decides packet by packet.
+#[derive(Clone, Debug)]
+pub(super) enum LossState {
+    Never,
+    /// `left` packets pass before the next is lost: one draw a loss.
+    Gap {
+        share: f64,
+        left: u64,
+    },
+    Chain {
+        chain: GilbertElliott,
+        bad: bool,
+    },
+    /// `left` bits pass before the next wrong one: one draw a wrong bit.
+    Bits {
+        share: f64,
+        left: u64,
+    },
+    Pattern {
+        pattern: Arc<[bool]>,
+        at: usize,
+    },
+}
+
+impl LossState {
+    pub(super) fn new(loss: &Loss, random: &mut Random) -> LossState {
+        match loss {
+            Loss::None => LossState::Never,
+            Loss::Independent(ratio) => {
+                let share = ratio.get();
+                LossState::Gap { share, left: random.failures_before_success(share) }
+            }
+            Loss::GilbertElliott(chain) => LossState::Chain { chain: *chain, bad: false },
+            Loss::BitErrors(share) => {
+                LossState::Bits { share: *share, left: random.failures_before_success(*share) }
+            }
+            Loss::Pattern(pattern) => LossState::Pattern { pattern: pattern.clone(), at: 0 },
+        }
+    }
+
+    /// Whether the next packet, `wire_bytes` long on the wire, is lost.
+    pub(super) fn takes(&mut self, wire_bytes: u64, random: &mut Random) -> bool {
+        match self {
+            LossState::Never => false,
+            LossState::Gap { share, left } => {
+                let lost = *left == 0;
+                *left = if lost { random.failures_before_success(*share) } else { *left - 1 };
+                lost
+            }
+            LossState::Chain { chain, bad } => {
+                let turn = if *bad { chain.recovers } else { chain.worsens };
+                *bad ^= random.chance(turn);
+                random.chance(if *bad { chain.bad_loss } else { chain.good_loss })
+            }
+            LossState::Bits { share, left } => {
+                let bits = wire_bytes * 8;
+                if bits <= *left {
+                    *left -= bits;
+                    return false;
+                }
+                // Wrong bits are independent, so counting anew from the packet's end is exact.
+                *left = random.failures_before_success(*share);
+                true
+            }
+            LossState::Pattern { pattern, at } => {
+                let lost = pattern[*at];
+                *at = (*at + 1) % pattern.len();
+                lost
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fates of `n` packets of `wire_bytes` each.
+    fn fates(loss: &Loss, wire_bytes: u64, n: usize) -> Vec<bool> {
+        let mut random = Random::new(11);
+        let mut state = LossState::new(loss, &mut random);
+        (0..n).map(|_| state.takes(wire_bytes, &mut random)).collect()
+    }
+
+    fn share(fates: &[bool]) -> f64 {
+        fates.iter().filter(|lost| **lost).count() as f64 / fates.len() as f64
+    }
+
+    /// Lengths of the runs of losses.
+    fn runs(fates: &[bool]) -> Vec<usize> {
+        fates.split(|lost| !lost).map(<[bool]>::len).filter(|n| *n > 0).collect()
+    }
+
+    /// Four standard deviations of a share of `n` independent trials.
+    fn margin(p: f64, n: usize) -> f64 {
+        4.0 * (p * (1.0 - p) / n as f64).sqrt()
+    }
+
+    #[test]
+    fn independent_loss_keeps_its_ratio_and_run_lengths() {
+        let n = 400_000;
+        for p in [0.001, 0.05, 0.5] {
+            let fates = fates(&Loss::Independent(LossRatio::new(p).unwrap()), 1500, n);
+            assert!((share(&fates) - p).abs() < margin(p, n), "{p}: {}", share(&fates));
+            let runs = runs(&fates);
+            let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
+            let (expected, deviation) = (1.0 / (1.0 - p), p.sqrt() / (1.0 - p));
+            let margin = 4.0 * deviation / (runs.len() as f64).sqrt();
+            assert!((mean - expected).abs() < margin, "{p}: mean run {mean}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn gilbert_elliott_keeps_its_ratio_and_burst_length() {
+        let (n, ratio, burst) = (2_000_000, 0.01, 8.0);
+        let chain = GilbertElliott::bursts(LossRatio::new(ratio).unwrap(), burst).unwrap();
+        assert!((chain.mean() - ratio).abs() < 1e-12);
+        let fates = fates(&Loss::GilbertElliott(chain), 1500, n);
+        let runs = runs(&fates);
+        let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
+        let deviation = (1.0 - 1.0 / burst).sqrt() * burst / (runs.len() as f64).sqrt();
+        assert!((mean - burst).abs() < 4.0 * deviation, "mean burst {mean}");
+        // A burst's length varies as much as its mean: the variance grows by about 2 × burst.
+        let margin = margin(ratio, n) * (2.0 * burst).sqrt();
+        assert!((share(&fates) - ratio).abs() < margin, "{}", share(&fates));
+    }
+
+    #[test]
+    fn a_bit_error_ratio_takes_large_packets_more_often() {
+        let (n, ratio) = (200_000, 1e-6_f64);
+        for wire_bytes in [100u64, 1538] {
+            let expected = 1.0 - (1.0 - ratio).powf(wire_bytes as f64 * 8.0);
+            let found = share(&fates(&Loss::BitErrors(ratio), wire_bytes, n));
+            assert!((found - expected).abs() < margin(expected, n), "{wire_bytes}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_repeats() {
+        let pattern = Loss::Pattern([true, false, false].into());
+        assert_eq!(fates(&pattern, 1500, 5), [true, false, false, true, false]);
+    }
+
+    #[test]
+    fn an_impossible_burst_has_no_chain() {
+        let half = LossRatio::new(0.9).unwrap();
+        assert_eq!(GilbertElliott::bursts(half, 1.0), None);
+        assert_eq!(GilbertElliott::bursts(half, 0.5), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! One direction of a path at work: each packet's fate.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+
+use super::loss::LossState;
+use super::serialiser::Serialiser;
+use super::{Change, LinkSpec};
+use crate::random::Random;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives.
+    Arrives(Passage),
+    /// The line lost it, after it was sent.
+    Lost,
+    /// The queue had no room.
+    QueueFull,
+    /// The link was down.
+    Down,
+    /// It was larger than what the link lets through.
+    TooLarge,
+}
+
+/// How a packet arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// When.
+    pub at: Time,
+    /// Whether a second copy arrives right behind it.
+    pub twice: bool,
+    /// A random number that tells which bit of it is turned, if one is.
+    pub turned_bit: Option<u32>,
+}
+
+/// What a link did with the packets offered to it.
+///
+/// `offered = arrives + lost + queue_full + down + too_large`; duplicates come on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTally {
+    /// Packets offered.
+    pub offered: u64,
+    /// Bytes offered, as IP packets.
+    pub offered_bytes: Bytes,
+    /// Packets that arrive, copies not counted.
+    pub arrives: u64,
+    /// Bytes that arrive, as IP packets, copies not counted.
+    pub arrives_bytes: Bytes,
+    /// Packets lost on the line.
+    pub lost: u64,
+    /// Packets that the queue had no room for.
+    pub queue_full: u64,
+    /// Packets offered while the link was down.
+    pub down: u64,
+    /// Packets too large for the link.
+    pub too_large: u64,
+    /// Second copies that arrive.
+    pub duplicates: u64,
+    /// Packets that arrive with a bit turned.
+    pub corrupted: u64,
+    /// Packets held back so that later ones overtake.
+    pub held_back: u64,
+}
+
+/// A link that packets can be offered to.
+#[derive(Clone, Debug)]
+pub struct Link {
+    spec: LinkSpec,
+    next_step: usize,
+    random: Random,
+    loss: LossState,
+    serialiser: Serialiser,
+    latest_arrival: Time,
+    tally: LinkTally,
+}
+
+impl Link {
+    /// A link as `spec` has it; `seed` determines every fate.
+    pub fn new(spec: LinkSpec, seed: u64) -> Link {
+        let mut random = Random::new(seed);
+        let loss = LossState::new(&spec.loss, &mut random);
+        Link {
+            spec,
+            next_step: 0,
+            random,
+            loss,
+            serialiser: Serialiser::default(),
+            latest_arrival: Time::ZERO,
+            tally: LinkTally::default(),
+        }
+    }
+
+    /// What this link is told to be now, schedule steps that have come included.
+    pub fn spec(&self) -> &LinkSpec {
+        &self.spec
+    }
+
+    /// Makes it another link from now on; packets on their way keep their fate.
+    pub fn update(&mut self, spec: LinkSpec) {
+        self.loss = LossState::new(&spec.loss, &mut self.random);
+        self.spec = spec;
+        self.next_step = 0;
+    }
+
+    /// What it did so far.
+    pub fn tally(&self) -> &LinkTally {
+        &self.tally
+    }
+
+    /// What waits before the rate at `now`, in bytes on the wire.
+    pub fn backlog(&self, now: Time) -> Bytes {
+        self.spec.rate.map_or(Bytes::ZERO, |rate| self.serialiser.backlog(now, rate))
+    }
+
+    /// The fate of an IP packet of `packet_bytes` that comes at `now`. Times must not go back.
+    pub fn offer(&mut self, now: Time, packet_bytes: u32) -> Fate {
+        self.follow_schedule(now);
+        self.tally.offered += 1;
+        self.tally.offered_bytes += Bytes::new(packet_bytes.into());
+        let fate = self.judge(now, packet_bytes);
+        match fate {
+            Fate::Arrives(passage) => {
+                self.tally.arrives += 1;
+                self.tally.arrives_bytes += Bytes::new(packet_bytes.into());
+                self.tally.duplicates += u64::from(passage.twice);
+                self.tally.corrupted += u64::from(passage.turned_bit.is_some());
+            }
+            Fate::Lost => self.tally.lost += 1,
+            Fate::QueueFull => self.tally.queue_full += 1,
+            Fate::Down => self.tally.down += 1,
+            Fate::TooLarge => self.tally.too_large += 1,
+        }
+        fate
+    }
+
+    fn judge(&mut self, now: Time, packet_bytes: u32) -> Fate {
+        if !self.spec.up {
+            return Fate::Down;
+        }
+        if self.spec.swallow_above.is_some_and(|most| packet_bytes > most) {
+            return Fate::TooLarge;
+        }
+        let wire = u64::from(packet_bytes) + u64::from(self.spec.framing);
+        let sent = match self.spec.rate {
+            None => Some(now),
+            Some(rate) => self.serialiser.accept(now, Bytes::new(wire), rate, self.spec.queue),
+        };
+        let Some(sent) = sent else { return Fate::QueueFull };
+        if self.loss.takes(wire, &mut self.random) {
+            return Fate::Lost;
+        }
+        let at = self.arrival(sent);
+        let twice = self.random.chance(self.spec.duplicate);
+        let corrupted = self.random.chance(self.spec.corrupt);
+        let turned_bit = corrupted.then(|| (self.random.bits() >> 32) as u32);
+        Fate::Arrives(Passage { at, twice, turned_bit })
+    }
+
+    /// When a packet that left the near end at `sent` arrives.
+    fn arrival(&mut self, sent: Time) -> Time {
+        let mut at = sent + self.spec.delay;
+        let jitter = self.spec.jitter;
+        if jitter.spread > Span::ZERO {
+            at += Span::from_nanos(self.random.below(jitter.spread.as_nanos() + 1));
+        }
+        if !jitter.overtakes {
+            at = at.max(self.latest_arrival);
+        }
+        self.latest_arrival = self.latest_arrival.max(at);
+        if self.random.chance(self.spec.reorder.share) {
+            self.tally.held_back += 1;
+            at += self.spec.reorder.by;
+        }
+        at
+    }
+
+    fn follow_schedule(&mut self, now: Time) {
+        while let Some(step) = self.spec.schedule.get(self.next_step).filter(|s| s.at <= now) {
+            self.next_step += 1;
+            match step.change.clone() {
+                Change::Rate(rate) => self.spec.rate = rate,
+                Change::Delay(delay) => self.spec.delay = delay,
+                Change::Up(up) => self.spec.up = up,
+                Change::Loss(loss) => {
+                    self.loss = LossState::new(&loss, &mut self.random);
+                    self.spec.loss = loss;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::units::{LossRatio, Rate};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::link::{Jitter, Loss, Reorder, Step};
+
+    /// The link's own tally after `n` packets offered at `every`, and their fates.
+    fn offered(spec: LinkSpec, n: u64, every: Span, packet: u32) -> (LinkTally, Vec<Fate>) {
+        let mut link = Link::new(spec, 3);
+        let fates = (0..n).map(|i| link.offer(Time::ZERO + every * i, packet)).collect();
+        (*link.tally(), fates)
+    }
+
+    fn arrivals(fates: &[Fate]) -> Vec<Time> {
+        let at = |fate: &Fate| match fate {
+            Fate::Arrives(passage) => Some(passage.at),
+            _ => None,
+        };
+        fates.iter().filter_map(at).collect()
+    }
+
+    #[test]
+    fn a_gigabit_carries_1500_of_1538_bytes() {
+        let gigabit = LinkSpec {
+            queue: Bytes::new(10_000),
+            ..LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(100))
+        };
+        // Offered at 2 Gbit/s: a packet of 1538 bytes each 6.152 µs.
+        let (tally, fates) = offered(gigabit, 100_000, Span::from_nanos(6_152), 1_500);
+        let times = arrivals(&fates);
+        let span = times[times.len() - 1].since(times[0]);
+        let rate = Bytes::new((times.len() as u64 - 1) * 1_500) / span;
+        let expected = 1e9 * 1_500.0 / 1_538.0;
+        assert!((rate.as_bps() as f64 / expected - 1.0).abs() < 1e-6, "{rate}");
+        let half = tally.queue_full as f64 / tally.offered as f64;
+        assert!((half - 0.5).abs() < 0.001, "{half}");
+        // The queue delays by itself at most.
+        let waited = times[times.len() - 1].since(Time::ZERO + Span::from_nanos(6_152) * 99_999);
+        assert!(waited <= Span::from_millis(50) + Bytes::new(10_000) / Rate::from_mbps(1_000));
+    }
+
+    #[test]
+    fn lost_packets_have_used_the_rate() {
+        let spec = LinkSpec::path(Rate::from_mbps(100), Span::ZERO)
+            .with_loss(Loss::Pattern([true, false].into()));
+        let (_, fates) = offered(spec, 4, Span::ZERO, 1_500);
+        let slot = Bytes::new(1_538) / Rate::from_mbps(100);
+        assert_eq!(arrivals(&fates), [Time::ZERO + slot * 2, Time::ZERO + slot * 4]);
+    }
+
+    #[test]
+    fn jitter_is_even_and_keeps_the_order_unless_told_otherwise() {
+        let (delay, spread) = (Span::from_millis(10), Span::from_millis(2));
+        let jitter = |overtakes| LinkSpec {
+            delay,
+            jitter: Jitter { spread, overtakes },
+            ..LinkSpec::default()
+        };
+        let every = Span::from_micros(10);
+        let n = 10_000;
+        let (_, free) = offered(jitter(true), n, every, 100);
+        let free = arrivals(&free);
+        let extra = |(i, at): (usize, &Time)| {
+            at.since(Time::ZERO + every * i as u64 + delay).as_secs_f64() / spread.as_secs_f64()
+        };
+        let mean = free.iter().enumerate().map(extra).sum::<f64>() / n as f64;
+        assert!((mean - 0.5).abs() < 4.0 / (12.0 * n as f64).sqrt(), "{mean}");
+        assert!(!free.is_sorted());
+        let (_, kept) = offered(jitter(false), n, every, 100);
+        assert!(arrivals(&kept).is_sorted());
+    }
+
+    #[test]
+    fn shares_of_reordering_duplication_and_corruption_are_kept() {
+        let (n, share) = (100_000u64, 0.03);
+        let by = Span::from_millis(1);
+        let spec = LinkSpec {
+            reorder: Reorder { share, by },
+            duplicate: share,
+            corrupt: share,
+            ..LinkSpec::default()
+        };
+        let (tally, fates) = offered(spec, n, Span::from_micros(100), 100);
+        let margin = 4.0 * (share * (1.0 - share) / n as f64).sqrt();
+        for found in [tally.held_back, tally.duplicates, tally.corrupted] {
+            assert!((found as f64 / n as f64 - share).abs() < margin, "{found}");
+        }
+        let late = |(i, at): &(usize, Time)| {
+            at.since(Time::ZERO) >= by + Span::from_micros(100) * *i as u64
+        };
+        let late = arrivals(&fates).into_iter().enumerate().filter(late).count();
+        assert_eq!(late as u64, tally.held_back);
+    }
+
+    #[test]
+    fn a_schedule_changes_what_comes_after_it() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let step = |millis, change| Step { at: at(millis), change };
+        let lossy = Loss::Independent(LossRatio::new(1.0).unwrap());
+        let spec = LinkSpec {
+            schedule: vec![
+                step(1, Change::Up(false)),
+                step(3, Change::Up(true)),
+                step(4, Change::Loss(lossy)),
+                step(5, Change::Loss(Loss::None)),
+                step(5, Change::Delay(Span::from_millis(7))),
+                step(6, Change::Rate(Some(Rate::from_mbps(8)))),
+            ],
+            queue: Bytes::new(2_000),
+            framing: 0,
+            ..LinkSpec::default()
+        };
+        let (_, fates) = offered(spec, 7, Span::from_millis(1), 1_000);
+        let arrives =
+            |millis| Fate::Arrives(Passage { at: at(millis), twice: false, turned_bit: None });
+        let expected =
+            [arrives(0), Fate::Down, Fate::Down, arrives(3), Fate::Lost, arrives(12), arrives(14)];
+        assert_eq!(fates, expected);
+    }
+
+    #[test]
+    fn a_hole_eats_large_packets_only() {
+        let spec = LinkSpec { swallow_above: Some(1_280), ..LinkSpec::default() };
+        let mut link = Link::new(spec, 1);
+        assert!(matches!(link.offer(Time::ZERO, 1_280), Fate::Arrives(_)));
+        assert_eq!(link.offer(Time::ZERO, 1_281), Fate::TooLarge);
+    }
+
+    proptest! {
+        #[test]
+        fn packets_are_conserved_and_never_early(
+            seed: u64,
+            mbps in 1u64..1_000,
+            queue in 2_000u64..100_000,
+            loss in 0.0..1.0,
+            sizes in prop::collection::vec((20u32..1_500, 0u64..200_000), 1..300),
+        ) {
+            let delay = Span::from_millis(5);
+            let spec = LinkSpec {
+                queue: Bytes::new(queue),
+                delay,
+                corrupt: 0.1,
+                duplicate: 0.1,
+                jitter: Jitter { spread: Span::from_micros(50), overtakes: seed % 2 == 0 },
+                swallow_above: Some(1_400),
+                ..LinkSpec::path(Rate::from_mbps(mbps), Span::ZERO)
+            };
+            let spec = spec.with_loss(Loss::independent(LossRatio::new(loss).unwrap()));
+            let mut link = Link::new(spec, seed);
+            let mut now = Time::ZERO;
+            for (size, pause) in sizes {
+                now += Span::from_nanos(pause);
+                if let Fate::Arrives(passage) = link.offer(now, size) {
+                    prop_assert!(passage.at >= now + delay);
+                }
+                prop_assert!(link.backlog(now) <= Bytes::new(queue));
+            }
+            let t = link.tally();
+            let dropped = t.lost + t.queue_full + t.down + t.too_large;
+            prop_assert_eq!(t.offered, t.arrives + dropped);
+            prop_assert!(t.duplicates <= t.arrives && t.corrupted <= t.arrives);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a link is told to be.
+
+use core::fmt;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::Loss;
+
+/// What Ethernet puts around an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble
+/// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
+pub const ETHERNET_FRAMING: u32 = 38;
+
+/// One direction of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSpec {
+    /// Bits a second on the wire, framing included; without one, packets pass at once.
+    pub rate: Option<Rate>,
+    /// From the wire's near end to its far end.
+    pub delay: Span,
+    /// What is added to the delay at random.
+    pub jitter: Jitter,
+    /// The drop-tail queue before the rate, in bytes on the wire, the packet being sent included.
+    pub queue: Bytes,
+    /// Which packets vanish after they were sent.
+    pub loss: Loss,
+    /// The share of packets that arrive twice, from 0 to 1.
+    pub duplicate: f64,
+    /// Packets that arrive after later ones.
+    pub reorder: Reorder,
+    /// The share of packets in which one bit of the payload is turned, from 0 to 1.
+    pub corrupt: f64,
+    /// Bytes on the wire beyond the IP packet.
+    pub framing: u32,
+    /// IP packets larger than this vanish without a word: a hole in path MTU discovery.
+    pub swallow_above: Option<u32>,
+    /// Whether the link works; one that does not swallows everything.
+    pub up: bool,
+    /// What changes later, in the order of its times.
+    pub schedule: Vec<Step>,
+}
+
+/// Delay that varies from packet to packet, evenly between nothing and `spread`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Jitter {
+    /// The most that is added.
+    pub spread: Span,
+    /// Whether a packet may overtake; otherwise it waits for the one before.
+    pub overtakes: bool,
+}
+
+/// Packets that are held back so that later ones overtake them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reorder {
+    /// The share of packets that this befalls, from 0 to 1.
+    pub share: f64,
+    /// For how long.
+    pub by: Span,
+}
+
+/// A change at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// When, on the driver's clock: it befalls the packets offered from then on.
+    pub at: Time,
+    /// What.
+    pub change: Change,
+}
+
+/// What changes at a [`Step`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The rate from now on.
+    Rate(Option<Rate>),
+    /// The delay from now on.
+    Delay(Span),
+    /// The loss from now on.
+    Loss(Loss),
+    /// Whether the link works from now on: `false` begins an outage, `true` ends it.
+    Up(bool),
+}
+
+/// What is wrong with a [`LinkSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError(String);
+
+impl SpecError {
+    pub(super) fn new(what: String) -> SpecError {
+        SpecError(what)
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for SpecError {}
+
+impl Default for LinkSpec {
+    /// A wire that does nothing: no rate, no delay, no loss.
+    fn default() -> LinkSpec {
+        LinkSpec {
+            rate: None,
+            delay: Span::ZERO,
+            jitter: Jitter::default(),
+            queue: Bytes::MAX,
+            loss: Loss::None,
+            duplicate: 0.0,
+            reorder: Reorder::default(),
+            corrupt: 0.0,
+            framing: ETHERNET_FRAMING,
+            swallow_above: None,
+            up: true,
+            schedule: Vec::new(),
+        }
+    }
+}
+
+impl LinkSpec {
+    /// One direction of a path of `rate` and round-trip time `rtt`: half of `rtt` as delay, and a
+    /// queue of the rate times `rtt`, at least 100 full Ethernet frames.
+    pub fn path(rate: Rate, rtt: Span) -> LinkSpec {
+        let queue = rate.over(rtt).max(Bytes::new(100 * 1_538));
+        LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }
+    }
+
+    /// The same link with `loss`.
+    pub fn with_loss(self, loss: Loss) -> LinkSpec {
+        LinkSpec { loss, ..self }
+    }
+
+    /// Whether this link can be, for IP packets of up to `mtu` bytes.
+    ///
+    /// # Errors
+    /// A share outside 0 to 1, a rate of zero, a queue that takes no full packet, or a schedule
+    /// out of order.
+    pub fn validate(&self, mtu: u32) -> Result<(), SpecError> {
+        let error = |what: String| Err(SpecError(what));
+        let shares = [
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder.share),
+            ("corrupt", self.corrupt),
+        ];
+        for (what, share) in shares {
+            if !(0.0..=1.0).contains(&share) {
+                return error(format!("{what} {share} is not within 0 and 1"));
+            }
+        }
+        let frame = Bytes::new(u64::from(mtu) + u64::from(self.framing));
+        if self.rate.is_some() && self.queue < frame {
+            return error(format!("a queue of {} is smaller than a packet of {frame}", self.queue));
+        }
+        if !self.schedule.is_sorted_by_key(|step| step.at) {
+            return error("the schedule's times are not in order".into());
+        }
+        let rates = self.schedule.iter().filter_map(|step| match step.change {
+            Change::Rate(rate) => rate,
+            _ => None,
+        });
+        if self.rate.into_iter().chain(rates).any(|rate| rate == Rate::ZERO) {
+            return error("a rate of zero moves nothing; an outage is `up: false`".into());
+        }
+        self.loss.validate()?;
+        self.schedule.iter().try_for_each(|step| match &step.change {
+            Change::Loss(loss) => loss.validate(),
+            _ => Ok(()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_cannot_be_is_refused_with_the_reason() {
+        let path = || LinkSpec::path(Rate::from_mbps(10), Span::from_millis(20));
+        let step = |at, change| Step { at: Time::from_nanos(at), change };
+        assert_eq!(path().validate(1500), Ok(()));
+        let wrong = [
+            (LinkSpec { queue: Bytes::new(1_500), ..path() }, "smaller than a packet"),
+            (LinkSpec { corrupt: -0.1, ..path() }, "corrupt -0.1"),
+            (LinkSpec { rate: Some(Rate::ZERO), ..path() }, "rate of zero"),
+            (path().with_loss(Loss::BitErrors(f64::NAN)), "bit error ratio"),
+            (path().with_loss(Loss::Pattern([].into())), "empty"),
+            (
+                LinkSpec {
+                    schedule: vec![step(2, Change::Up(false)), step(1, Change::Up(true))],
+                    ..path()
+                },
+                "not in order",
+            ),
+            (
+                LinkSpec { schedule: vec![step(1, Change::Rate(Some(Rate::ZERO)))], ..path() },
+                "rate of zero",
+            ),
+        ];
+        for (spec, reason) in wrong {
+            let error = spec.validate(1500).expect_err(reason).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The emulator on this machine: what goes through is what the specification says.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, LinkBetween, available};
+use longhaul_testbed::link::{LinkSpec, Loss};
+
+const PORT: u16 = 7_000;
+
+/// An emulation of two hosts, or nothing (said aloud) where this machine forbids it.
+fn start(forward: LinkSpec, back: LinkSpec) -> Option<Emulation> {
+    if let Err(reason) = available() {
+        // Not through the harness, which would hide it.
+        let _ = writeln!(io::stderr(), "SKIPPED: {reason}");
+        return None;
+    }
+    Some(Emulation::start(EmulationSpec::pair(forward, back)).expect("available"))
+}
+
+fn socket(emulation: &Emulation, host: &str, v6: bool, port: u16) -> UdpSocket {
+    let addresses = emulation.addresses(host).unwrap();
+    let ip = if v6 { IpAddr::V6(addresses.v6) } else { IpAddr::V4(addresses.v4) };
+    let bound = emulation.enter_host(host, || UdpSocket::bind(SocketAddr::new(ip, port)));
+    let socket = bound.unwrap().unwrap();
+    // Only real root may have more than the machine's limit.
+    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+        let _ = try_option(&socket, libc::SOL_SOCKET, option, 8 << 20);
+    }
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    socket
+}
+
+fn try_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let (fd, size) = (socket.as_raw_fd(), size_of::<i32>() as u32);
+    // SAFETY: the option's value is an int, valid for the call.
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Two sockets that send to each other.
+fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
+    let (a, b) = (socket(emulation, "a", v6, PORT), socket(emulation, "b", v6, PORT));
+    a.connect(b.local_addr().unwrap()).unwrap();
+    b.connect(a.local_addr().unwrap()).unwrap();
+    (a, b)
+}
+
+/// Sends `super_packets` of `segments` segments of `bytes` bytes; each begins with its number, and
+/// the rest repeats the number's lowest byte.
+fn send_numbered(socket: &UdpSocket, super_packets: u32, segments: u32, bytes: usize) {
+    try_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32).unwrap();
+    for n in 0..super_packets {
+        let numbers = n * segments..(n + 1) * segments;
+        let payload: Vec<u8> = numbers.flat_map(|i| numbered(i, bytes)).collect();
+        socket.send(&payload).unwrap();
+    }
+}
+
+fn numbered(number: u32, bytes: usize) -> Vec<u8> {
+    let mut segment = vec![number as u8; bytes];
+    segment[..4].copy_from_slice(&number.to_be_bytes());
+    segment
+}
+
+/// Receives until nothing comes for `quiet`.
+fn receive_all(socket: &UdpSocket, quiet: Duration) -> Vec<Vec<u8>> {
+    socket.set_read_timeout(Some(quiet)).unwrap();
+    let mut room = [0; 2_048];
+    let mut all = Vec::new();
+    while let Ok(len) = socket.recv(&mut room) {
+        all.push(room[..len].to_vec());
+    }
+    all
+}
+
+fn ratio(value: f64) -> LossRatio {
+    LossRatio::new(value).unwrap()
+}
+
+#[test]
+fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
+    let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(20));
+    let Some(emulation) = start(link.clone(), link) else { return };
+    for v6 in [false, true] {
+        let (a, b) = sockets(&emulation, v6);
+        let echo = thread::spawn(move || {
+            let mut room = [0; 64];
+            while let Ok(len) = b.recv(&mut room) {
+                if len == 1 || b.send(&room[..len]).is_err() {
+                    break;
+                }
+            }
+        });
+        let ping = |_| {
+            let start = Instant::now();
+            a.send(b"ping").unwrap();
+            a.recv(&mut [0; 64]).unwrap();
+            start.elapsed()
+        };
+        let trips: Vec<Duration> = (0..30).map(ping).collect();
+        let least = trips.iter().min().unwrap();
+        assert!(*least >= Duration::from_millis(20), "{least:?}");
+        // The best of many: other work on the machine delays some.
+        assert!(*least < Duration::from_millis(23), "{trips:?}");
+        a.send(b".").unwrap();
+        echo.join().unwrap();
+    }
+}
+
+#[test]
+fn a_full_link_carries_its_rate() {
+    for (mbps, super_packets) in [(100_u64, 400_u32), (1_000, 3_000)] {
+        let rate = Rate::from_mbps(mbps);
+        // All waits in the queue, so that the link is never idle.
+        let path = LinkSpec::path(rate, Span::from_millis(10));
+        let link = LinkSpec { queue: Bytes::new(1 << 30), ..path };
+        let Some(emulation) = start(link.clone(), link) else { return };
+        let (a, b) = sockets(&emulation, false);
+        try_option(&a, libc::SOL_UDP, libc::UDP_SEGMENT, 1_472).unwrap();
+        let payload = [7; 20 * 1_472];
+        for _ in 0..super_packets {
+            a.send(&payload).unwrap();
+        }
+        b.recv(&mut [0; 2_048]).unwrap();
+        // By the forwarder's own account and clock: this thread may be late to look.
+        let first = emulation.statistics().unwrap();
+        let mut last = first.clone();
+        loop {
+            let now = emulation.statistics().unwrap();
+            if now.in_flight == 0 {
+                break;
+            }
+            last = now;
+            thread::sleep(Duration::from_millis(2));
+        }
+        let packets = (last.delivered - first.delivered) as f64;
+        let seconds = last.elapsed.saturating_sub(first.elapsed).as_secs_f64();
+        let found = packets * 1_538.0 * 8.0 / seconds / rate.as_bps() as f64;
+        assert!((found - 1.0).abs() < 0.05, "{mbps} Mbit/s: {found} of it");
+        assert!(packets > f64::from(super_packets * 20) * 0.1, "{packets}");
+    }
+}
+
+#[test]
+fn independent_loss_stays_independent_within_super_packets() {
+    const LOSS: f64 = 0.05;
+    let link = LinkSpec {
+        queue: Bytes::new(1 << 30),
+        ..LinkSpec::path(Rate::from_mbps(40), Span::from_millis(2))
+    };
+    let lossy = link.clone().with_loss(Loss::Independent(ratio(LOSS)));
+    let Some(emulation) = start(lossy, link) else { return };
+    for v6 in [false, true] {
+        let before = emulation.statistics().unwrap();
+        let (a, b) = sockets(&emulation, v6);
+        let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(500)));
+        let sent = 500 * 40;
+        send_numbered(&a, 500, 40, 100);
+        let got = receiver.join().unwrap();
+        let mut arrived = vec![false; sent];
+        for message in &got {
+            let number = u32::from_be_bytes(message[..4].try_into().unwrap());
+            assert_eq!(*message, numbered(number, 100), "cut at the right place");
+            arrived[number as usize] = true;
+        }
+        let after = emulation.statistics().unwrap();
+        let tally = |s: &longhaul_testbed::emu::Statistics| *s.link("a", "b").unwrap();
+        let (before, after) = (tally(&before), tally(&after));
+        assert_eq!(after.offered - before.offered, sent as u64);
+        assert_eq!(after.arrives - before.arrives, got.len() as u64);
+        let runs: Vec<usize> =
+            arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
+        let lost: usize = runs.iter().sum();
+        let deviation = (LOSS * (1.0 - LOSS) / sent as f64).sqrt();
+        let share = lost as f64 / sent as f64;
+        assert!((share - LOSS).abs() < 4.0 * deviation, "{share}");
+        let mean = lost as f64 / runs.len() as f64;
+        let expected = 1.0 / (1.0 - LOSS);
+        let deviation = LOSS.sqrt() / (1.0 - LOSS) / (runs.len() as f64).sqrt();
+        assert!((mean - expected).abs() < 4.0 * deviation, "mean run {mean}");
+    }
+}
+
+#[test]
+fn tcp_arrives_whole_through_loss_reordering_and_duplicates() {
+    let mut link = LinkSpec::path(Rate::from_mbps(400), Span::from_millis(4))
+        .with_loss(Loss::Independent(ratio(0.01)));
+    link.duplicate = 0.01;
+    link.reorder.share = 0.01;
+    link.reorder.by = Span::from_micros(500);
+    let Some(emulation) = start(link.clone(), link) else { return };
+    let content: Vec<u8> = (0..4_000_000u32).map(|i| (i ^ (i >> 7)) as u8).collect();
+    for v6 in [false, true] {
+        let addresses = emulation.addresses("b").unwrap();
+        let ip = if v6 { IpAddr::V6(addresses.v6) } else { IpAddr::V4(addresses.v4) };
+        let server = SocketAddr::new(ip, PORT);
+        let listener = emulation.enter_host("b", || TcpListener::bind(server)).unwrap().unwrap();
+        let receiver = thread::spawn(move || {
+            let mut got = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut got).unwrap();
+            got
+        });
+        let connected = emulation.enter_host("a", || TcpStream::connect(server));
+        connected.unwrap().unwrap().write_all(&content).unwrap();
+        assert!(receiver.join().unwrap() == content);
+    }
+    let statistics = emulation.statistics().unwrap();
+    let tally = statistics.link("a", "b").unwrap();
+    assert!(tally.lost > 0 && tally.duplicates > 0 && tally.held_back > 0, "{tally:?}");
+}
+
+#[test]
+fn an_outage_begins_and_ends_on_demand() {
+    let link = LinkSpec { delay: Span::from_millis(1), ..LinkSpec::default() };
+    let Some(emulation) = start(link.clone(), link.clone()) else { return };
+    let (a, b) = sockets(&emulation, false);
+    let passes = |timeout| {
+        a.send(b"x").unwrap();
+        b.set_read_timeout(Some(timeout)).unwrap();
+        b.recv(&mut [0; 8]).is_ok()
+    };
+    assert!(passes(Duration::from_secs(2)));
+    emulation.update_link("a", "b", LinkSpec { up: false, ..link.clone() }).unwrap();
+    assert!(!passes(Duration::from_millis(50)));
+    emulation.update_link("a", "b", link).unwrap();
+    assert!(passes(Duration::from_secs(2)));
+    assert_eq!(emulation.statistics().unwrap().link("a", "b").unwrap().down, 1);
+}
+
+#[test]
+fn packets_pass_only_between_hosts_with_a_link() {
+    if start(LinkSpec::default(), LinkSpec::default()).is_none() {
+        return;
+    }
+    let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
+    let spec = EmulationSpec {
+        hosts: ["hub", "near", "far"].map(String::from).into(),
+        links: vec![between(0, 1), between(1, 0), between(0, 2), between(2, 0)],
+        ..EmulationSpec::pair(LinkSpec::default(), LinkSpec::default())
+    };
+    let emulation = Emulation::start(spec).unwrap();
+    let [hub, near, far] = ["hub", "near", "far"].map(|host| socket(&emulation, host, false, PORT));
+    let to_far = far.local_addr().unwrap();
+    let before = emulation.statistics().unwrap().unrouted;
+    near.send_to(b"n", to_far).unwrap();
+    hub.send_to(b"h", to_far).unwrap();
+    let (len, from) = far.recv_from(&mut [0; 8]).unwrap();
+    assert_eq!((len, from), (1, hub.local_addr().unwrap()));
+    assert!(emulation.statistics().unwrap().unrouted > before);
+    assert_eq!(emulation.statistics().unwrap().offered(), 1);
+    let error = emulation.update_link("near", "far", LinkSpec::default()).unwrap_err();
+    assert!(error.to_string().contains("no link from near to far"), "{error}");
+}
+
+#[test]
+fn every_packet_is_accounted_for() {
+    let mut link = LinkSpec {
+        queue: Bytes::new(60_000),
+        ..LinkSpec::path(Rate::from_mbps(200), Span::from_millis(2))
+    }
+    .with_loss(Loss::Independent(ratio(0.02)));
+    link.duplicate = 0.02;
+    link.corrupt = 0.02;
+    let Some(emulation) = start(link.clone(), link) else { return };
+    let (a, b) = sockets(&emulation, false);
+    let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(300)));
+    send_numbered(&a, 300, 20, 1_000);
+    let got = receiver.join().unwrap();
+    let statistics = emulation.statistics().unwrap();
+    let t = *statistics.link("a", "b").unwrap();
+    assert_eq!(t.offered + statistics.own_drops * 20, 300 * 20);
+    assert_eq!(t.arrives, t.offered - t.lost - t.queue_full);
+    assert_eq!(statistics.delivered, t.arrives + t.duplicates);
+    assert_eq!(statistics.in_flight, 0);
+    assert_eq!(got.len() as u64, statistics.delivered);
+    assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
+    // One bit is wrong in each corrupted message, and in its copy: in the number, which then
+    // does not fit the rest, or in the rest.
+    let wrong = got.iter().filter(|message| {
+        let number = u32::from_be_bytes(message[..4].try_into().unwrap());
+        **message != numbered(number, 1_000)
+    });
+    let wrong = wrong.count() as u64;
+    // A bit turned above the number's lowest byte stays unseen: 24 of 8000.
+    assert!(wrong >= t.corrupted * 9 / 10 && wrong <= t.corrupted + t.duplicates, "{wrong} {t:?}");
+}
+
+#[test]
+#[expect(clippy::zombie_processes, reason = "the emulation's end is what is tested")]
+fn programs_find_each_other_by_name_and_end_with_the_emulation() {
+    let Some(emulation) = start(LinkSpec::default(), LinkSpec::default()) else { return };
+    let known = emulation.command("a", "cat").unwrap().arg("/etc/hosts").output().unwrap();
+    let known = String::from_utf8(known.stdout).unwrap();
+    assert!(known.contains("10.77.0.2 b\n") && known.contains("fd77::1 a\n"), "{known}");
+    assert!(matches!(emulation.command("c", "true"), Err(EmulationError::NoSuchHost(_))));
+    let status = emulation.command("b", "sh").unwrap().args(["-c", "exit 9"]).status().unwrap();
+    assert_eq!(status.code(), Some(9));
+
+    // A program with a child of its own that no signal but the last ends.
+    let script = "trap '' TERM INT HUP; echo started; sleep 86321 & sleep 86321; wait";
+    let command = emulation.command("b", "sh").unwrap().args(["-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0; 8]).unwrap();
+    let start = Instant::now();
+    drop(emulation);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    // The pipe ends when the last process that holds it has.
+    out.read_to_end(&mut Vec::new()).unwrap();
+}
