@@ -1,10 +1,18 @@
 //! What a copy names: a local path, `[user@]host:path` over ssh, or `lh://host[:port]/path`.
 
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::error::{Class, Error};
 
 /// The port of a server that names none: UDP for control and TCP as the way out; the next one is
 /// UDP for the data.
 pub const DEFAULT_PORT: u16 = 7717;
+
+const SCHEME: &[u8] = b"lh://";
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,4 +35,239 @@ pub enum Location {
         /// The path relative to the root.
         path: PathBuf,
     },
+}
+
+impl Location {
+    /// Reads a location as a command line has it; paths need not be UTF-8.
+    ///
+    /// As with scp, a colon makes it remote unless a `/` comes before it; `./a:b` is local.
+    ///
+    /// # Errors
+    /// [`Class::Usage`]: an address that makes no sense, or a scheme that longhaul does not speak.
+    pub fn parse(text: &OsStr) -> Result<Location, Error> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Err(usage("an empty path", "name a file or folder"));
+        }
+        if let Some(rest) = bytes.strip_prefix(SCHEME) {
+            return daemon(text, rest);
+        }
+        if let Some(scheme) = scheme(bytes) {
+            let what = format!("longhaul does not speak {scheme}://");
+            return Err(usage(what, "write lh://host[:port]/path, host:path or a local path"));
+        }
+        match remote_split(bytes) {
+            Some(colon) => ssh(text, &bytes[..colon], &bytes[colon + 1..]),
+            None => Ok(Location::Local(PathBuf::from(text))),
+        }
+    }
+
+    /// Whether it lies on this host.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Location::Local(_))
+    }
+}
+
+impl FromStr for Location {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Location, Error> {
+        Location::parse(OsStr::new(text))
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Local(path) => write!(f, "{}", path.display()),
+            Location::Ssh { destination, path } => write!(f, "{destination}:{}", path.display()),
+            Location::Daemon { host, port, path } => {
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "lh://{open}{host}{close}")?;
+                if *port != DEFAULT_PORT {
+                    write!(f, ":{port}")?;
+                }
+                write!(f, "/{}", path.display())
+            }
+        }
+    }
+}
+
+fn usage(what: impl Into<String>, advice: &str) -> Error {
+    Error::new(Class::Usage, what).advise(advice)
+}
+
+/// The scheme of `scheme://…`, if it is one.
+fn scheme(bytes: &[u8]) -> Option<&str> {
+    let colon = bytes.iter().position(|b| *b == b':')?;
+    let name = &bytes[..colon];
+    let plain = !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric);
+    (plain && bytes[colon..].starts_with(b"://")).then(|| str::from_utf8(name).ok())?
+}
+
+/// Where the colon between host and path is, if the text names a remote path.
+fn remote_split(bytes: &[u8]) -> Option<usize> {
+    let mut in_brackets = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        let opens = at == 0 || bytes[at - 1] == b'@';
+        match byte {
+            b'[' if opens => in_brackets = true,
+            b']' => in_brackets = false,
+            b'/' => return None,
+            // `:path` alone is a local name, as with scp.
+            b':' if !in_brackets => return (at > 0).then_some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn ssh(text: &OsStr, destination: &[u8], path: &[u8]) -> Result<Location, Error> {
+    let destination = utf8(text, destination)?;
+    let (user, host) = match destination.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, destination),
+    };
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let dash = |part: &str| part.starts_with('-');
+    if host.is_empty() || user == Some("") {
+        return Err(usage(format!("no host in '{}'", text.display()), "write [user@]host:path"));
+    }
+    // Ssh would take such a name for an option.
+    if dash(host) || dash(destination) {
+        let what = format!("the host in '{}' starts with '-'", text.display());
+        return Err(usage(what, "write ./ before the path if it is a local one"));
+    }
+    let destination = match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.to_owned(),
+    };
+    Ok(Location::Ssh { destination, path: path_of(path) })
+}
+
+fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
+    let slash = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
+    let authority = utf8(text, &rest[..slash])?;
+    let wrong = |what: &str| {
+        let what = format!("{what} in '{}'", text.display());
+        usage(what, "write lh://host[:port]/path, an IPv6 address in brackets")
+    };
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or_else(|| wrong("no ']' after the address"))?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if host.is_empty() {
+        return Err(wrong("no host"));
+    }
+    if authority.starts_with('[') && host.parse::<std::net::Ipv6Addr>().is_err() {
+        return Err(wrong("no IPv6 address within the brackets"));
+    }
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| wrong("no port"))?,
+        None if port.is_empty() => DEFAULT_PORT,
+        None => return Err(wrong("neither port nor path after the address")),
+    };
+    if host.contains('@') {
+        return Err(wrong("a user"));
+    }
+    // The path is relative to the root, so that `lh://host//x` reaches nothing else.
+    let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);
+    Ok(Location::Daemon { host: host.to_owned(), port, path: path_of(path.unwrap_or_default()) })
+}
+
+fn utf8<'a>(text: &OsStr, part: &'a [u8]) -> Result<&'a str, Error> {
+    str::from_utf8(part).map_err(|_| {
+        usage(format!("the host in '{}' is not UTF-8", text.display()), "check the name")
+    })
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local(path: &str) -> Location {
+        Location::Local(path.into())
+    }
+
+    fn ssh(destination: &str, path: &str) -> Location {
+        Location::Ssh { destination: destination.into(), path: path.into() }
+    }
+
+    fn daemon(host: &str, port: u16, path: &str) -> Location {
+        Location::Daemon { host: host.into(), port, path: path.into() }
+    }
+
+    fn parse(text: &str) -> Location {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_colon_makes_it_remote_unless_a_slash_comes_before() {
+        assert_eq!(parse("a/b"), local("a/b"));
+        assert_eq!(parse("./a:b"), local("./a:b"));
+        assert_eq!(parse("/a:b"), local("/a:b"));
+        assert_eq!(parse(":b"), local(":b"));
+        assert_eq!(parse("host:a:b"), ssh("host", "a:b"));
+        assert_eq!(parse("me@host:"), ssh("me@host", ""));
+        assert_eq!(parse("me@host:/data/"), ssh("me@host", "/data/"));
+    }
+
+    #[test]
+    fn brackets_hold_an_ipv6_address() {
+        assert_eq!(parse("[::1]:x"), ssh("::1", "x"));
+        assert_eq!(parse("me@[fe80::1]:x"), ssh("me@fe80::1", "x"));
+        assert_eq!(parse("lh://[::1]/x"), daemon("::1", 7717, "x"));
+        assert_eq!(parse("lh://[::1]:9/x"), daemon("::1", 9, "x"));
+        assert_eq!(parse("a[1].txt"), local("a[1].txt"));
+    }
+
+    #[test]
+    fn a_server_path_is_relative_to_the_root() {
+        assert_eq!(parse("lh://host/a/b/"), daemon("host", 7717, "a/b/"));
+        assert_eq!(parse("lh://host:9///etc"), daemon("host", 9, "etc"));
+        assert_eq!(parse("lh://host"), daemon("host", 7717, ""));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_usage_error() {
+        let bad = [
+            "",
+            "http://host/x",
+            "lh:///x",
+            "lh://host:0/x",
+            "lh://host:99999/x",
+            "lh://[::1/x",
+            "lh://[host]/x",
+            "lh://[::1]x/y",
+            "lh://me@host/x",
+            "-oProxyCommand=x:y",
+            "me@-oX:y",
+            "@host:x",
+            "me@:x",
+        ];
+        for text in bad {
+            let error = text.parse::<Location>().expect_err(text);
+            assert_eq!(error.class, Class::Usage, "{text}");
+            assert!(error.advice.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_need_not_be_utf8() {
+        let text = OsStr::from_bytes(b"host:\xff");
+        let Ok(Location::Ssh { path, .. }) = Location::parse(text) else { panic!("not ssh") };
+        assert_eq!(path.as_os_str().as_bytes(), b"\xff");
+        assert!(Location::parse(OsStr::from_bytes(b"\xff:x")).is_err());
+    }
+
+    #[test]
+    fn a_location_prints_as_it_is_read() {
+        for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x"] {
+            assert_eq!(parse(text).to_string(), text);
+        }
+    }
 }

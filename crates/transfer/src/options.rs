@@ -109,6 +109,8 @@ pub struct CopyOptions {
     pub ssh_command: Vec<String>,
     /// `longhaul` on the far side (`--remote-path`).
     pub remote_path: String,
+    /// UDP port of the server's data; nothing for the one after its control port.
+    pub data_port: Option<u16>,
     /// UDP ports that the far side of an ssh copy may open.
     pub ports: Option<(u16, u16)>,
 }

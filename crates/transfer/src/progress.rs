@@ -106,6 +106,15 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Resolves once the end is wished. The wish comes from a signal, which may do no more than
+    /// set a flag; so this looks twenty times a second.
+    pub(crate) async fn wished(&self) {
+        let mut tick = tokio::time::interval(std::time::Duration::from_millis(50));
+        while !self.is_cancelled() {
+            tick.tick().await;
+        }
+    }
+
     /// Whether the end is wished.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -13,18 +13,24 @@
 //! | sending end | [`Digests`] | with the data: what each chunk must hash to |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
+//! | receiving end | [`Needless`] | these chunks need not come any more |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
-//! | both | [`Abort`] | it cannot go on |
+//!
+//! An end that cannot go on says so in the goodbye of the session itself.
 
+mod checks;
+mod pieces;
 mod ranges;
 mod request;
 mod transfer;
 
+pub use checks::MAX_MANIFEST;
+pub use pieces::Pieces;
 pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request};
 pub use transfer::{
-    Abort, Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Offer, Outcome, Pass,
+    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Needless, Offer, Outcome, Pass,
     PassEnd, Plan, Relay, Status,
 };
 
@@ -59,17 +65,17 @@ pub enum Message {
     #[prost(message, tag = "9")]
     Outcome(Outcome),
     #[prost(message, tag = "10")]
-    Abort(Abort),
-    #[prost(message, tag = "11")]
     EntryFailed(EntryFailed),
-    #[prost(message, tag = "12")]
+    #[prost(message, tag = "11")]
     Compared(Compared),
-    #[prost(message, tag = "13")]
+    #[prost(message, tag = "12")]
     Attach(Attach),
-    #[prost(message, tag = "14")]
+    #[prost(message, tag = "13")]
     ChunkPiece(ChunkPiece),
-    #[prost(message, tag = "15")]
+    #[prost(message, tag = "14")]
     Ping(Ping),
+    #[prost(message, tag = "15")]
+    Needless(Needless),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

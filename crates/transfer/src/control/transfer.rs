@@ -82,12 +82,17 @@ pub struct Compared {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// Those of the chunks, counted within the file, that are the same at the source.
-    #[prost(uint64, repeated, tag = "2")]
-    pub same: Vec<u64>,
-    /// The last answer of a plan.
-    #[prost(bool, tag = "3")]
-    pub last: bool,
+    /// For each of the chunks asked about, in order: is it the same at the source?
+    #[prost(bool, repeated, tag = "2")]
+    pub same: Vec<bool>,
+}
+
+/// Chunks that nobody needs any more: what they belonged to has failed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Needless {
+    /// The chunks of the virtual object.
+    #[prost(message, optional, tag = "1")]
+    pub chunks: Option<Ranges>,
 }
 
 /// What chunks must hash to.
@@ -110,6 +115,9 @@ pub struct Relay {
     /// The encoded message.
     #[prost(bytes = "vec", tag = "2")]
     pub control: Vec<u8>,
+    /// Counts a direction's messages of the flow: the same message may come by two ways.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
 }
 
 /// How far an end is; cumulative over the transfer.
@@ -209,6 +217,9 @@ pub struct Outcome {
     /// How many entries failed, also where `failed` was cut short.
     #[prost(uint64, tag = "6")]
     pub failed_count: u64,
+    /// Bytes that were there before, also those that only a comparison showed.
+    #[prost(uint64, tag = "7")]
+    pub resumed_bytes: u64,
 }
 
 /// An entry that the sending end could not read, or the receiving end could not write.
@@ -226,20 +237,6 @@ pub struct EntryFailed {
     /// It is the file's own trouble at the source, not at the destination.
     #[prost(bool, tag = "4")]
     pub at_source: bool,
-}
-
-/// The end that says this cannot go on.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Abort {
-    /// What kind of end, seen from the end that says it: see [`crate::error::Class`].
-    #[prost(uint32, tag = "1")]
-    pub class: u32,
-    /// Who and what and how much.
-    #[prost(string, tag = "2")]
-    pub what: String,
-    /// What to do about it; may be empty.
-    #[prost(string, tag = "3")]
-    pub advice: String,
 }
 
 /// The first message of a further stream that carries chunks of a transfer.

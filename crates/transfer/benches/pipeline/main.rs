@@ -1,0 +1,431 @@
+//! What the machine can do without a protocol: the bare pipeline, and a blaster beside it.
+//!
+//! Sending: pread → hash → seal → one segmented send. Receiving: joined receive → open into a chunk
+//! buffer → hash → pwrite. No resends, no control channel: a lost datagram is a chunk that never
+//! becomes whole. `blaster` leaves out everything but the datagrams.
+//!
+//! ```text
+//! pipeline run [to=ADDR] [netns=SENDER,RECEIVER] [dir=DIR] [size=MIB] [datagram=BYTES]
+//! ```
+//!
+//! runs every variant between two processes, each pinned to a core of its own, and prints for each
+//! the highest paced rate with less than 0.1 % of loss. `pipeline flood` tells what a datagram of
+//! a stranger costs the receiver. The receiver touches and frees as much
+//! memory as the file takes just before each run: pages that the host has taken back cost ten times
+//! as much, and the benchmark would measure the host.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::{Arrival, FlowId};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::header::Kind;
+use longhaul_transfer::datapath::assembly::Assembly;
+use longhaul_transfer::datapath::batch::Batch;
+use longhaul_transfer::datapath::chunks::ChunkPool;
+use longhaul_transfer::datapath::keys::{FlowKeys, Suite};
+use longhaul_transfer::datapath::place::Placer;
+use longhaul_transfer::datapath::port::{Datagrams, FlowSink, Port};
+use longhaul_transfer::datapath::scatter::{Scatter, ScatterCall};
+use longhaul_transfer::datapath::seal::{Sealer, data_overhead};
+use longhaul_transfer::datapath::socket::{Outcome, Path, Socket};
+use longhaul_transfer::datapath::{clock, wait};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+mod table;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const FLOW: FlowId = FlowId(7);
+const CHUNK: u64 = 1 << 20;
+/// How long a receiver waits for more.
+const IDLE: Span = Span::from_millis(300);
+
+/// What both ends do to each byte.
+#[derive(Clone, Copy, PartialEq)]
+struct Variant {
+    name: &'static str,
+    suite: Suite,
+    /// Only datagrams: nothing read, opened or kept.
+    blast: bool,
+    hash: bool,
+    write: bool,
+    fake: bool,
+    scatter: bool,
+}
+
+const PLAIN: Variant = Variant {
+    name: "none, kept in memory",
+    suite: Suite::Plain,
+    blast: false,
+    hash: false,
+    write: false,
+    fake: false,
+    scatter: false,
+};
+const SEALED: Variant = Variant { suite: Suite::Aes128Gcm, ..PLAIN };
+
+const VARIANTS: [Variant; 12] = [
+    Variant { name: "blaster", blast: true, ..PLAIN },
+    PLAIN,
+    Variant { name: "none, scatter, memory", scatter: true, ..PLAIN },
+    Variant { name: "none, file", write: true, ..PLAIN },
+    Variant { name: "none, scatter, file", scatter: true, write: true, ..PLAIN },
+    Variant { name: "none, hash, file", hash: true, write: true, ..PLAIN },
+    Variant { name: "sealed, fake", fake: true, ..SEALED },
+    Variant { name: "sealed, kept in memory", ..SEALED },
+    Variant { name: "sealed, file", write: true, ..SEALED },
+    Variant { name: "sealed, hash, file", hash: true, write: true, ..SEALED },
+    Variant {
+        name: "sealed, scatter, hash, file",
+        hash: true,
+        write: true,
+        scatter: true,
+        ..SEALED
+    },
+    Variant {
+        name: "chacha, hash, file",
+        suite: Suite::ChaCha20Poly1305,
+        hash: true,
+        write: true,
+        ..PLAIN
+    },
+];
+
+/// `key=value` arguments.
+struct Arguments(HashMap<String, String>);
+
+impl Arguments {
+    fn text(&self, key: &str, default: &str) -> String {
+        self.0.get(key).cloned().unwrap_or_else(|| default.to_owned())
+    }
+
+    fn number(&self, key: &str, default: u64) -> Result<u64> {
+        self.0.get(key).map_or(Ok(default), |text| Ok(text.parse()?))
+    }
+
+    fn variant(&self) -> Result<Variant> {
+        VARIANTS.get(self.number("variant", 0)? as usize).copied().ok_or("no such variant".into())
+    }
+
+    fn layout(&self, variant: Variant) -> Result<Layout> {
+        let object = Bytes::mebi(self.number("size", 1024)?);
+        let block = self.number("datagram", 1472)? as u32 - data_overhead(variant.suite) as u32;
+        Layout::new(object, Bytes::ZERO, Bytes::new(CHUNK), block)
+            .map_err(|why| format!("{why:?}").into())
+    }
+}
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    let arguments = Arguments(pairs.map(|(key, value)| (key.into(), value.into())).collect());
+    match words.first().map(String::as_str) {
+        Some("run") => table::run(&arguments),
+        Some("send") => send(&arguments),
+        Some("receive") => receive(&arguments),
+        Some("flood") => flood(),
+        _ => {
+            Err("usage: pipeline run [to=ADDR] [netns=A,B] [dir=DIR] [size=MIB] [datagram=N]"
+                .into())
+        }
+    }
+}
+
+fn keys(variant: Variant) -> FlowKeys {
+    FlowKeys::new(&[0x51; 32], variant.suite, 1, FLOW)
+}
+
+fn pin(core: usize) {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    // Where there is only one core, both share it.
+    let _ = sched_setaffinity(None, &cores);
+}
+
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Writes to `mebi` MiB of fresh memory and gives it back.
+fn touch(mebi: u64) {
+    let mut memory = vec![0u8; (mebi << 20) as usize];
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    std::hint::black_box(&memory);
+}
+
+fn send(arguments: &Arguments) -> Result<()> {
+    let variant = arguments.variant()?;
+    let to: SocketAddr = arguments.text("to", "127.0.0.1:7000").parse()?;
+    let layout = arguments.layout(variant)?;
+    let rate = Rate::from_mbps(arguments.number("mbps", 1000)?);
+    let source = File::open(arguments.text("file", "source"))?;
+    pin(0);
+    wait::take_slack_out();
+    let local: SocketAddr = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse()?;
+    let mut pacer = Pacer::new(Socket::bind(local)?, to.into(), rate);
+    let mut sealer = keys(variant).sending_end().data;
+    let mut batch = Batch::new(arguments.number("datagram", 1472)? as u16);
+    if variant.blast {
+        let blocks = layout.blocks();
+        let busy = cpu();
+        pacer.blast(blocks, &mut batch, &mut sealer, layout.block_size())?;
+        pacer.report(cpu() - busy);
+        return Ok(());
+    }
+    let mut chunk = vec![0; CHUNK as usize];
+    let busy = cpu();
+    pacer.start = clock::now();
+    for index in 0..layout.chunks() {
+        source.read_exact_at(&mut chunk, index * CHUNK)?;
+        if variant.hash {
+            std::hint::black_box(blake3::hash(&chunk));
+        }
+        let (first, count) = layout.blocks_of_chunk(index);
+        for (n, payload) in chunk.chunks(layout.block_size() as usize).enumerate() {
+            let number = layout.number(first) + n as u64;
+            batch.push(&mut sealer, Kind::Data, number, payload)?;
+            if batch.room() == 0 || n + 1 == count as usize && index + 1 == layout.chunks() {
+                pacer.send(&mut batch)?;
+            }
+        }
+    }
+    pacer.report(cpu() - busy);
+    Ok(())
+}
+
+/// Sends batches at their times.
+struct Pacer {
+    socket: Socket,
+    path: Path,
+    rate: Rate,
+    start: Time,
+    sent: Bytes,
+    spun: Span,
+    lost: u64,
+    /// Nobody writes here: a wait that only time ends.
+    silence: (Sender<()>, std::sync::mpsc::Receiver<()>),
+}
+
+impl Pacer {
+    fn new(socket: Socket, path: Path, rate: Rate) -> Pacer {
+        let (start, sent, spun) = (Time::ZERO, Bytes::ZERO, Span::ZERO);
+        Pacer { socket, path, rate, start, sent, spun, lost: 0, silence: channel() }
+    }
+
+    /// Sends one train again and again, until `count` datagrams have left.
+    fn blast(
+        &mut self,
+        count: u64,
+        batch: &mut Batch,
+        sealer: &mut Sealer,
+        len: u32,
+    ) -> Result<()> {
+        let mut train = Vec::new();
+        let payload = vec![0x5a; len as usize];
+        let size = payload.len() + sealer.overhead();
+        for _ in 0..batch.capacity() {
+            let start = train.len();
+            train.resize(start + size, 0);
+            sealer.seal(Kind::Data, 0, &payload, &mut train[start..])?;
+        }
+        self.start = clock::now();
+        let mut left = count as usize;
+        while left > 0 {
+            let now = left.min(batch.capacity());
+            self.wait(now * size);
+            self.socket.send_train(self.path, &train[..now * size], size)?;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    fn report(&self, busy: Duration) {
+        let busy = busy.as_secs_f64() - self.spun.as_secs_f64();
+        let took = clock::now().since(self.start).as_secs_f64();
+        println!("cpu={busy} seconds={took} lost={}", self.lost);
+    }
+
+    fn wait(&mut self, bytes: usize) {
+        let due = self.start + self.sent / self.rate;
+        let left = due.since(clock::now());
+        wait::until(&self.silence.1, due);
+        self.spun = self.spun + left.min(Span::from_micros(50));
+        self.sent += Bytes::new(bytes as u64);
+    }
+
+    fn send(&mut self, batch: &mut Batch) -> Result<()> {
+        self.wait(batch.bytes());
+        if let Outcome::Lost(_) = batch.send(&self.socket, self.path)? {
+            self.lost += 1;
+        }
+        Ok(())
+    }
+}
+
+fn receive(arguments: &Arguments) -> Result<()> {
+    let variant = arguments.variant()?;
+    let layout = arguments.layout(variant)?;
+    let name = arguments.text("file", "copy");
+    pin(1);
+    touch(arguments.number("size", 1024)? * 5 / 4 + 64);
+    let port = Port::bind(arguments.text("listen", "127.0.0.1:0").parse()?)?;
+    let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::mebi(64));
+    // The pipeline's own pages are not what is measured.
+    let warm: Vec<_> =
+        (0..8).filter_map(|_| pool.take()).map(|mut buffer| buffer.fill(1)).collect();
+    drop(warm);
+    let opener = keys(variant).receiving_end().data;
+    let (tell, told) = channel();
+    let file = if variant.write { Some(File::create(name)?) } else { None };
+    let kept = if variant.fake { 0 } else { u64::MAX };
+    let sink = Sink {
+        variant,
+        scatter: Scatter::new(FLOW),
+        placer: Placer::new(opener, Assembly::new(layout, pool), kept),
+        file,
+        arrivals: Vec::new(),
+        came: 0,
+        whole: 0,
+        first: None,
+        last: clock::now(),
+        blocks: layout.blocks(),
+        tell: Some(tell),
+    };
+    let busy = cpu();
+    port.register(FLOW, Box::new(sink))?;
+    println!("ready={}", port.socket().local_addr().port());
+    let (came, whole, took) = told.recv()?;
+    let busy = (cpu() - busy).as_secs_f64();
+    let drops = port.statistics().kernel_drops;
+    let buffer = port.socket().receive_buffer();
+    println!(
+        "cpu={busy} seconds={} came={came} blocks={} whole={whole} drops={drops} buffer={buffer}",
+        took.as_secs_f64(),
+        layout.blocks(),
+    );
+    Ok(())
+}
+
+/// The receiving half: all of it on the port's thread.
+struct Sink {
+    variant: Variant,
+    scatter: Scatter,
+    placer: Placer,
+    file: Option<File>,
+    arrivals: Vec<longhaul_proto::endpoint::Arrival>,
+    came: u64,
+    whole: u64,
+    first: Option<Time>,
+    last: Time,
+    blocks: u64,
+    tell: Option<Sender<(u64, u64, Span)>>,
+}
+
+impl Sink {
+    /// Hashes and writes what has become whole.
+    fn store(&mut self) {
+        while let Some(whole) = self.placer.assembly().pop_whole() {
+            if self.variant.hash {
+                std::hint::black_box(blake3::hash(&whole.buffer[..whole.len]));
+            }
+            if let Some(file) = &self.file {
+                let written = file.write_all_at(&whole.buffer[..whole.len], whole.chunk * CHUNK);
+                written.expect("room for the copy");
+            }
+            self.whole += 1;
+        }
+        self.last = clock::now();
+        if self.came == self.blocks {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        let took = self.last.since(self.first.unwrap_or(self.last));
+        if let Some(tell) = self.tell.take() {
+            let _ = tell.send((self.came, self.whole, took));
+        }
+    }
+}
+
+impl FlowSink for Sink {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        self.first.get_or_insert(now);
+        if self.variant.blast {
+            self.came += datagrams.len() as u64;
+        } else {
+            self.arrivals.clear();
+            for datagram in datagrams {
+                let placed = self.placer.place(now, &datagram).expect("nobody forges here");
+                let number = datagram.header.number;
+                self.arrivals.extend(placed.map(|block| Arrival { number, block }));
+            }
+            self.came += self.arrivals.len() as u64;
+        }
+        self.store();
+    }
+
+    fn receive(&mut self, call: &mut ScatterCall<'_>) -> std::io::Result<bool> {
+        if self.variant.scatter {
+            self.arrivals.clear();
+            self.scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
+            self.first.get_or_insert_with(clock::now);
+            self.came += self.arrivals.len() as u64;
+            self.store();
+        }
+        Ok(self.variant.scatter)
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        if self.next_wakeup().is_some_and(|time| time <= now) {
+            self.finish();
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let patience = if self.first.is_some() { IDLE } else { Span::from_secs(10) };
+        Some(self.last + patience)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.tell.is_none()
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+/// A stranger's single datagrams at 50,000 a second, at a port that has a flow of its own.
+fn flood() -> Result<()> {
+    const COUNT: u64 = 100_000;
+    let port = Port::bind("127.0.0.1:0".parse()?)?;
+    let path = Path::from(port.socket().local_addr());
+    let mut pacer = Pacer::new(Socket::bind("127.0.0.1:0".parse()?)?, path, Rate::from_mbps(100));
+    let mut datagram = [1; 250];
+    pacer.start = clock::now();
+    let before = (cpu(), clock_gettime(ClockId::ThreadCPUTime));
+    for n in 0..COUNT {
+        datagram[1..9].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        pacer.wait(datagram.len());
+        pacer.socket.send(path, &datagram)?;
+    }
+    let own = clock_gettime(ClockId::ThreadCPUTime) - before.1;
+    let all = cpu() - before.0;
+    let own = Duration::new(own.tv_sec as u64, own.tv_nsec as u32);
+    let each = all.saturating_sub(own) / COUNT as u32;
+    let seconds = clock::now().since(pacer.start).as_secs_f64();
+    let (rate, share) = (COUNT as f64 / seconds, each.as_secs_f64() * 50_000.0);
+    println!("{rate:.0} a second, {each:?} each: at 50,000 {:.1} % of a core", share * 100.0);
+    println!("{:?}", port.statistics());
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What can be checked of a message by itself, before anything is done by its word.
+
+use super::{Compare, Digests, Offer};
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::manifest::MAX_OBJECT;
+
+/// No manifest is longer: ten million entries of a hundred bytes.
+pub const MAX_MANIFEST: u64 = 1 << 30;
+
+impl Offer {
+    /// Looks at an offer.
+    ///
+    /// # Errors
+    /// A digest that is none, or lengths that cannot be.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.manifest_digest.len() != 32 {
+            return Err(refuse("the other side's offer has no digest of its manifest".into()));
+        }
+        if self.manifest_len > MAX_MANIFEST || self.manifest_len > self.object_len {
+            return Err(refuse(format!(
+                "the other side offers a manifest of {} bytes; {MAX_MANIFEST} is the limit",
+                self.manifest_len
+            )));
+        }
+        if self.object_len > MAX_OBJECT {
+            return Err(refuse(format!(
+                "the other side offers an object of {} bytes; {MAX_OBJECT} is the limit",
+                self.object_len
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Digests {
+    /// The chunks, each with its digest.
+    ///
+    /// # Errors
+    /// There are more of one than of the other.
+    pub fn pairs(&self) -> Result<impl Iterator<Item = (u64, Digest)>, Error> {
+        pairs(&self.chunks, &self.values)
+            .ok_or_else(|| refuse("the other side's list of digests is no list".into()))
+    }
+}
+
+impl Compare {
+    /// The entry, and chunks of its file, each with what it hashes to at the destination.
+    ///
+    /// # Errors
+    /// An entry that no manifest has, or more chunks than values, or fewer.
+    pub fn question(&self) -> Result<(u32, Vec<(u64, Digest)>), Error> {
+        let entry = u32::try_from(self.entry).ok();
+        entry.zip(pairs(&self.chunks, &self.values).map(Iterator::collect)).ok_or_else(|| {
+            refuse(format!("the other side's question about entry {} is none", self.entry))
+        })
+    }
+}
+
+fn pairs(chunks: &[u64], values: &[u8]) -> Option<impl Iterator<Item = (u64, Digest)>> {
+    let (values, rest) = values.as_chunks::<32>();
+    let fits = rest.is_empty() && values.len() == chunks.len();
+    fits.then(|| chunks.iter().copied().zip(values.iter().copied()))
+}
+
+fn refuse(what: String) -> Error {
+    Error::new(Class::Unfinished, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_of_more_than_there_can_be_is_refused() {
+        let offer = Offer {
+            manifest: Vec::new(),
+            manifest_len: 1 << 20,
+            manifest_digest: vec![0; 32],
+            object_len: MAX_OBJECT,
+        };
+        assert_eq!(offer.check(), Ok(()));
+        let object_len = MAX_OBJECT + 1;
+        assert!(Offer { object_len, ..offer.clone() }.check().is_err());
+        assert!(Offer { object_len: (1 << 20) - 1, ..offer.clone() }.check().is_err());
+        assert!(Offer { manifest_len: MAX_MANIFEST + 1, ..offer.clone() }.check().is_err());
+        assert!(Offer { manifest_digest: vec![0; 31], ..offer }.check().is_err());
+    }
+
+    #[test]
+    fn each_chunk_has_one_value() {
+        let digests =
+            |chunks: usize, bytes| Digests { chunks: vec![3; chunks], values: vec![7; bytes] };
+        assert_eq!(digests(2, 64).pairs().unwrap().last(), Some((3, [7; 32])));
+        for (chunks, bytes) in [(1, 64), (2, 32), (2, 63), (0, 32), (1, 0)] {
+            assert!(digests(chunks, bytes).pairs().is_err(), "{chunks} chunks, {bytes} bytes");
+        }
+    }
+}

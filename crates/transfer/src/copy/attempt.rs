@@ -1,0 +1,486 @@
+//! One session's try at a copy.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::registry;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::hooks::{ClientHooks, State, interrupted};
+use super::route::{Host, Route};
+use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request};
+use crate::datapath::chunks::ChunkPool;
+use crate::datapath::keys::{Suite, has_fast_aes};
+use crate::datapath::mtu;
+use crate::datapath::port::Port;
+use crate::datapath::socket::Path;
+use crate::driver::writer::Target;
+use crate::driver::{random_flow, random_u64};
+use crate::end::receiving::ReceivingEnd;
+use crate::end::sending::SendingEnd;
+use crate::end::wire::{End, Wire};
+use crate::end::{DEFAULT_SEGMENT, Terms, chunk_pool};
+use crate::error::{Class, Error};
+use crate::objects::{Place, SinkOptions, Source, SourceOptions};
+use crate::options::{CopyOptions, Filter, Receive};
+use crate::progress::{Cancel, Notice, Observer};
+use crate::session::ssh::{SshTarget, connect_ssh};
+use crate::session::{self, Identity, Session, Settings};
+
+/// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
+const CEILING: u16 = 9000 - 20 - 8;
+/// What carries the data where nothing but ssh passes.
+const THROUGH_SSH: &str = "the ssh channel";
+/// A search may outlast the handshake by this much.
+const SEARCH_EXTRA: Duration = Duration::from_millis(5);
+/// A whole search takes this many round trips: a first answer, and three tries of the next size.
+const SEARCH_ROUNDS: u32 = 5;
+/// The longest that a search is waited for in all.
+const SEARCH: Span = Span::from_secs(3);
+
+/// What carries the data of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way<'a> {
+    /// Datagrams, by a protocol of the registry.
+    Datagrams(&'a str),
+    /// So many streams beside the control stream; with none, that alone.
+    Streams(u16),
+}
+
+/// A copy's tries, one after the other.
+pub(super) struct Attempt<'a> {
+    pub(super) options: &'a CopyOptions,
+    route: &'a Route,
+    identity: Identity,
+    pub(super) hooks: ClientHooks,
+    pub(super) started: Time,
+    pool: ChunkPool,
+    refused: Cell<bool>,
+    /// Not the first try.
+    again: bool,
+    carrier: Cell<&'static str>,
+}
+
+/// What a finished copy leaves for its summary.
+pub(super) struct Finished {
+    pub(super) outcome: Outcome,
+    pub(super) protocol: String,
+    pub(super) cipher: String,
+    pub(super) block: u32,
+    pub(super) fixed_rate: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(
+        options: &'a CopyOptions,
+        route: &'a Route,
+        observer: Arc<dyn Observer>,
+        cancel: Cancel,
+        started: Time,
+    ) -> Result<Attempt<'a>, Error> {
+        let sends = matches!(route, Route::Push { .. });
+        Ok(Attempt {
+            options,
+            route,
+            identity: Identity::load_or_create(&options.trust.config_dir)?,
+            hooks: ClientHooks {
+                observer,
+                cancel,
+                board: Arc::default(),
+                sends,
+                stall: options.stall,
+                state: RefCell::new(State::new()),
+            },
+            started,
+            pool: chunk_pool(options.memory),
+            refused: Cell::new(false),
+            again: false,
+            carrier: Cell::new("quic"),
+        })
+    }
+
+    /// Bytes that stand so far.
+    pub(super) fn progress(&self) -> u64 {
+        self.hooks.status().written
+    }
+
+    /// Whether the other side was reached and said no.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    /// What the user is told when datagrams do not pass.
+    pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
+        let port = match self.route.host() {
+            Host::Daemon { port, .. } => format!("UDP {}", self.data_port(*port)),
+            Host::Ssh { .. } => "a UDP port range, and name it with --ports".to_owned(),
+        };
+        let carrier = match self.carrier.get() {
+            "ssh" => THROUGH_SSH.to_owned(),
+            _ if streams == 0 => "the control stream".to_owned(),
+            _ => format!("{streams} TCP streams"),
+        };
+        Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
+    }
+
+    fn data_port(&self, control: u16) -> u16 {
+        self.options.data_port.unwrap_or(control.wrapping_add(1))
+    }
+
+    /// Copies over one session.
+    pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
+        self.hooks.begin_attempt();
+        // The walk comes first: what is wrong with the source is no trouble of the network's.
+        let source = self.source()?;
+        let cancel = self.hooks.cancel.clone();
+        let (session, data, datagram) = tokio::select! {
+            connected = self.connect(way) => connected?,
+            () = cancel.wished() => return Err(End::Fatal(interrupted())),
+        };
+        self.carrier.set(session.carrier);
+        self.hooks.observer.notice(Notice::Connected {
+            peer: session.peer.to_string(),
+            address: session.remote.to_string(),
+            carrier: session.carrier,
+        });
+        if let Some(advice) = session.advice.clone().filter(|_| !self.again) {
+            let carrier = THROUGH_SSH.to_owned();
+            self.hooks.observer.notice(Notice::Fallback { carrier, advice });
+        }
+        self.again = true;
+        self.transfer(way, session, data, datagram, source).await
+    }
+
+    fn source(&self) -> Result<Option<Source>, Error> {
+        let Route::Push { sources, .. } = self.route else { return Ok(None) };
+        let places: Vec<Place> = sources.iter().cloned().map(Place::Ambient).collect();
+        let filters = self.options.filters.clone();
+        let options = SourceOptions { recursive: self.options.recursive, filters };
+        let source = Source::open(&places, &options)?;
+        for warning in source.warnings() {
+            self.hooks.observer.notice(Notice::Warning(warning.clone()));
+        }
+        self.hooks.board.set_totals(source.manifest().bytes(), source.manifest().files());
+        Ok(Some(source))
+    }
+
+    /// Opens a session; beside it, searches for the datagram size that the data path takes.
+    async fn connect(&self, way: Way<'_>) -> Result<(Session, Port, Option<u16>), End> {
+        let Host::Daemon { host, port } = self.route.host() else {
+            return self.connect_by_ssh().await;
+        };
+        let data_port = self.data_port(*port);
+        let first = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let first = first.ok().and_then(|mut all| all.next());
+        let guess = first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
+        let data = open_port(guess)?;
+        let looks = matches!(way, Way::Datagrams(_)) && self.options.datagram.is_none();
+        let found = match first.filter(|_| looks) {
+            Some(address) => Some(search(&data, SocketAddr::new(address.ip(), data_port))?),
+            None => None,
+        };
+        let session = session::connect(
+            host,
+            *port,
+            &self.identity,
+            &self.options.trust,
+            &*self.hooks.observer,
+            &self.settings(way),
+        )
+        .await?;
+        let same = session.remote.ip() == guess.to_canonical();
+        let data = if same { data } else { open_port(session.remote.ip())? };
+        let found = match found.filter(|_| same) {
+            Some(found) => {
+                let extra = self.search_extra(session.rtt);
+                tokio::time::timeout(extra, found).await.ok()
+            }
+            None => None,
+        };
+        let size = found.and_then(Result::ok).flatten();
+        Ok((session, data, self.options.datagram.or(size)))
+    }
+
+    /// How long a search may outlast the handshake. A copy that is taken up again has time: its
+    /// datagrams may have become too large.
+    fn search_extra(&self, rtt: Option<Duration>) -> Duration {
+        match self.again {
+            true => SEARCH_EXTRA + rtt.unwrap_or_default() * SEARCH_ROUNDS,
+            false => SEARCH_EXTRA,
+        }
+    }
+
+    async fn connect_by_ssh(&self) -> Result<(Session, Port, Option<u16>), End> {
+        let Host::Ssh { destination } = self.route.host() else {
+            return Err(End::Fatal(Error::new(Class::Usage, "no host to reach by ssh")));
+        };
+        let options = self.options;
+        let target = SshTarget {
+            command: &options.ssh_command,
+            destination,
+            remote_path: &options.remote_path,
+            ports: options.ports,
+            arguments: &[],
+        };
+        let settings = self.settings(Way::Datagrams(""));
+        let session = connect_ssh(&target, &self.identity, &settings).await?;
+        let data = open_port(session.remote.ip())?;
+        let size = match session.data_port.filter(|_| self.options.datagram.is_none()) {
+            Some(port) => {
+                let found = search(&data, SocketAddr::new(session.remote.ip(), port))?;
+                let patience = session.rtt.unwrap_or_default() * 2 + SEARCH_EXTRA;
+                tokio::time::timeout(patience, found).await.ok().and_then(Result::ok).flatten()
+            }
+            None => None,
+        };
+        Ok((session, data, self.options.datagram.or(size)))
+    }
+
+    fn settings(&self, way: Way<'_>) -> Settings {
+        let carriers = match way {
+            Way::Streams(1..) => session::Carriers::Tcp,
+            Way::Streams(0) | Way::Datagrams(_) => session::Carriers::Both,
+        };
+        Settings { carriers, ..Settings::default() }
+    }
+
+    async fn transfer(
+        &mut self,
+        way: Way<'_>,
+        session: Session,
+        data: Port,
+        datagram: Option<u16>,
+        source: Option<Source>,
+    ) -> Result<Finished, End> {
+        let terms = self.terms(way, &session, datagram)?;
+        let flow = random_flow();
+        let control = session.remote;
+        let data_port = session.data_port.unwrap_or_else(|| self.data_port(control.port()));
+        let contact = SocketAddr::new(control.ip(), data_port);
+        let (stream_ends, streams) = mpsc::unbounded_channel();
+        if session.carrier != "ssh" {
+            self.open_streams(&terms, &session, stream_ends);
+        }
+        let request = self.request(&terms, flow.0);
+        let mut wire = Wire::new(session);
+        wire.outbox().tell(Message::Request(request));
+        let board = self.hooks.board.clone();
+        let block = terms.block(terms.datagram);
+        let (suite, protocol) = (terms.suite, terms.protocol);
+        let result = match source {
+            Some(source) => {
+                let path = protocol.map(|_| Path::from(contact));
+                let (port, hooks) = (data.handle(), &self.hooks);
+                let dry_run = self.options.dry_run;
+                let (wire, decides) = (&mut wire, true);
+                SendingEnd {
+                    wire,
+                    terms,
+                    port,
+                    path,
+                    flow,
+                    board,
+                    streams,
+                    hooks,
+                    decides,
+                    dry_run,
+                }
+                .run(source)
+                .await
+            }
+            None => self.receive(&mut wire, terms, &data, contact, streams).await,
+        };
+        match &result {
+            Ok(_) | Err(End::NoDatagrams) => wire.leave().await,
+            Err(End::Fatal(error)) => {
+                self.refused.set(true);
+                wire.close(Some(error)).await;
+            }
+            Err(End::Lost(_)) => {}
+        }
+        let outcome = result?;
+        self.hooks.found(outcome.resumed_bytes);
+        Ok(Finished {
+            outcome,
+            protocol: protocol.map_or("tcp", |row| row.name).to_owned(),
+            cipher: protocol.map_or("tls", |_| suite.name()).to_owned(),
+            block,
+            fixed_rate: self.options.rate.is_some() || self.options.rate_limit.is_some(),
+        })
+    }
+
+    async fn receive(
+        &self,
+        wire: &mut Wire,
+        terms: Terms,
+        data: &Port,
+        contact: SocketAddr,
+        streams: mpsc::UnboundedReceiver<Session>,
+    ) -> Result<Outcome, End> {
+        let Route::Pull { destination, .. } = self.route else {
+            return Err(End::Fatal(Error::new(Class::Usage, "nowhere to copy to")));
+        };
+        let options = self.options;
+        let target = match options.receive {
+            Receive::Fake => Target::Nowhere,
+            _ => Target::Place {
+                place: Place::Ambient(destination.clone()),
+                options: SinkOptions {
+                    preserve: options.preserve,
+                    set_id: false,
+                    checksum: options.checksum,
+                    dry_run: options.dry_run,
+                },
+            },
+        };
+        let end = ReceivingEnd {
+            wire,
+            terms,
+            port: data.handle(),
+            contact: Some(contact),
+            board: self.hooks.board.clone(),
+            streams,
+            hooks: &self.hooks,
+            pool: self.pool.clone(),
+            budget: options.memory,
+            receive: options.receive,
+            target,
+            decides: true,
+        };
+        end.run().await
+    }
+
+    fn terms(
+        &self,
+        way: Way<'_>,
+        session: &Session,
+        datagram: Option<u16>,
+    ) -> Result<Terms, Error> {
+        let options = self.options;
+        let (protocol, streams) = match way {
+            Way::Datagrams(_) if session.carrier == "ssh" => (None, 0),
+            Way::Datagrams(name) => {
+                let unknown = || {
+                    let names: Vec<_> = registry::all().iter().map(|row| row.name).collect();
+                    let what = format!("there is no protocol {name}");
+                    Error::new(Class::Usage, what).advise(format!("choose {}", names.join(", ")))
+                };
+                (Some(registry::find(name).ok_or_else(unknown)?), 0)
+            }
+            Way::Streams(_) if session.carrier == "ssh" => (None, 0),
+            Way::Streams(streams) => (None, u32::from(streams)),
+        };
+        let measured = session.rtt.unwrap_or(Duration::from_millis(100));
+        Ok(Terms {
+            transfer: random_u64(),
+            suite: Suite::choose(options.cipher, has_fast_aes()),
+            exporter: session.exporter(),
+            peer: session.remote.ip(),
+            protocol,
+            streams,
+            rate: options.rate,
+            rate_limit: options.rate_limit,
+            segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
+            datagram: datagram.unwrap_or_else(|| usual_datagram(session.remote.ip())),
+            rtt: Span::from_nanos(measured.as_nanos() as u64),
+        })
+    }
+
+    fn request(&self, terms: &Terms, flow: u32) -> Request {
+        let options = self.options;
+        let bytes = |path: &FsPath| path.as_os_str().as_bytes().to_vec();
+        let (direction, paths) = match self.route {
+            Route::Push { destination, .. } => (Direction::Push, vec![bytes(destination)]),
+            Route::Pull { sources, .. } => {
+                (Direction::Pull, sources.iter().map(|path| bytes(path)).collect())
+            }
+        };
+        Request {
+            direction: direction.into(),
+            paths,
+            transfer: terms.transfer,
+            flow,
+            recursive: options.recursive,
+            preserve: options.preserve,
+            checksum: options.checksum,
+            dry_run: options.dry_run,
+            filters: options.filters.iter().map(pattern).collect(),
+            protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
+            cipher: terms.suite.name().to_owned(),
+            receive: receive_name(options.receive).to_owned(),
+            rate_bps: options.rate.map_or(0, |rate| rate.as_bps()),
+            rate_limit_bps: options.rate_limit.map_or(0, |rate| rate.as_bps()),
+            segment: options.segment.map(Bytes::get),
+            datagram: u32::from(terms.datagram),
+            rtt_nanos: terms.rtt.as_nanos(),
+            streams: terms.streams,
+        }
+    }
+
+    /// Opens the further sessions that carry chunks, each to the same server and no other.
+    fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
+        let mut trust = self.options.trust.clone();
+        trust.server_id = Some(session.peer.to_string());
+        for _ in 0..terms.streams {
+            let (identity, trust, ends) = (self.identity.clone(), trust.clone(), ends.clone());
+            let observer = self.hooks.observer.clone();
+            let settings = self.settings(Way::Streams(1));
+            let (host, port) = (session.remote.ip().to_string(), session.remote.port());
+            let transfer = terms.transfer;
+            tokio::task::spawn_local(async move {
+                let opened =
+                    session::connect(&host, port, &identity, &trust, &*observer, &settings).await;
+                // The others carry what this one would have.
+                let Ok(mut session) = opened else { return };
+                let attach = Frame::from(Message::Attach(Attach { transfer }));
+                if session.write(&attach).await.is_ok() {
+                    let _ = ends.send(session);
+                }
+            });
+        }
+    }
+}
+
+fn pattern(filter: &Filter) -> Pattern {
+    match filter {
+        Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
+        Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },
+    }
+}
+
+fn receive_name(receive: Receive) -> &'static str {
+    match receive {
+        Receive::Naive => "naive",
+        Receive::Scatter => "scatter",
+        Receive::Fake => "fake",
+    }
+}
+
+/// A socket of the family of `address`, on a port of the system's choice.
+fn open_port(address: IpAddr) -> Result<Port, Error> {
+    let any: IpAddr = match address.to_canonical() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Port::bind(SocketAddr::new(any, 0))
+}
+
+/// Starts the search for what the way to `address` takes.
+fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u16>>, Error> {
+    let (tell, found) = oneshot::channel();
+    mtu::search(data, Path::from(address), CEILING, SEARCH, move |found| {
+        let _ = tell.send(found.map(|found| found.size));
+    })?;
+    Ok(found)
+}
+
+/// What Ethernet takes; where less passes, the first pass notices.
+fn usual_datagram(address: IpAddr) -> u16 {
+    1500 - mtu::packet_overhead(address)
+}

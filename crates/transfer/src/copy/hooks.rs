@@ -1,0 +1,245 @@
+//! What the user sees and wishes while a copy runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::control::Status;
+use crate::driver::board::Board;
+use crate::end::Hooks;
+use crate::end::wire::End;
+use crate::error::{Class, Error};
+use crate::progress::{Cancel, Notice, Observer, Progress};
+
+/// The stretch that "now" means for a rate.
+const NOW: Duration = Duration::from_secs(1);
+
+/// The client's side of [`Hooks`].
+pub(super) struct ClientHooks {
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) cancel: Cancel,
+    pub(super) board: Arc<Board>,
+    pub(super) sends: bool,
+    pub(super) stall: Duration,
+    pub(super) state: RefCell<State>,
+}
+
+/// Why an entry failed.
+pub(super) struct Failed {
+    pub(super) reason: String,
+    /// The trouble is on this host.
+    pub(super) here: bool,
+}
+
+/// What changes while the copy runs.
+pub(super) struct State {
+    pub(super) started: Instant,
+    last_progress: Instant,
+    last_count: u64,
+    /// Bytes that stood at recent times.
+    recent: Vec<(Instant, u64)>,
+    /// Bytes that were there when the first plan was made.
+    pub(super) resumed: Option<u64>,
+    /// Bytes that the plan of this attempt found there.
+    found: u64,
+    pub(super) skipped: u64,
+    /// What has failed and why, in words and by side; each is told once.
+    pub(super) failed: BTreeMap<Vec<u8>, Failed>,
+    /// How many sessions this copy has had.
+    pub(super) attempts: u32,
+    /// The plan of this attempt has come.
+    planned: bool,
+    /// What earlier attempts counted.
+    pub(super) earlier: Status,
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        let now = Instant::now();
+        State {
+            started: now,
+            last_progress: now,
+            last_count: 0,
+            recent: Vec::new(),
+            resumed: None,
+            found: 0,
+            skipped: 0,
+            failed: BTreeMap::new(),
+            attempts: 0,
+            planned: false,
+            earlier: Status::default(),
+        }
+    }
+}
+
+/// The error of a copy that its user ended.
+pub(super) fn interrupted() -> Error {
+    Error::new(Class::Interrupted, "interrupted")
+        .advise("the same command goes on where this one stopped")
+}
+
+impl ClientHooks {
+    /// A new session: its columns begin anew, and what has failed may do better.
+    pub(super) fn begin_attempt(&mut self) {
+        let before = self.status();
+        let mut state = self.state.borrow_mut();
+        state.earlier = before;
+        state.last_progress = Instant::now();
+        state.planned = false;
+        state.failed.clear();
+        state.attempts += 1;
+        let (bytes, files) = self.board.totals();
+        let first = self.board.first_datagram();
+        self.board = Arc::default();
+        self.board.set_totals(bytes, files);
+        if let Some(nanos) = first {
+            self.board.note_first_datagram(nanos);
+        }
+    }
+
+    /// The two ends' columns in one, over all attempts.
+    pub(super) fn status(&self) -> Status {
+        let now = self.status_now();
+        let state = self.state.borrow();
+        let sum = &state.earlier;
+        Status {
+            written: now.written.max(sum.written),
+            sent: now.sent + sum.sent,
+            first: now.first + sum.first,
+            retransmitted: now.retransmitted + sum.retransmitted,
+            reported_lost: now.reported_lost + sum.reported_lost,
+            rounds: now.rounds.max(sum.rounds),
+            received: now.received + sum.received,
+            distinct: now.distinct + sum.distinct,
+            duplicates: now.duplicates + sum.duplicates,
+            blocks_lost: now.blocks_lost + sum.blocks_lost,
+            socket_lost: now.socket_lost + sum.socket_lost,
+            highest: now.highest + sum.highest,
+            ..now
+        }
+    }
+
+    /// The two ends' columns in one, of the present attempt.
+    fn status_now(&self) -> Status {
+        let (mine, theirs) = (self.board.mine(), self.board.theirs());
+        let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
+        Status {
+            written: to.written,
+            files: to.files,
+            received: to.received,
+            distinct: to.distinct,
+            duplicates: to.duplicates,
+            blocks_lost: to.blocks_lost,
+            socket_lost: to.socket_lost,
+            highest: to.highest,
+            ..from
+        }
+    }
+
+    fn progress(&self, state: &mut State, status: &Status) -> Progress {
+        let now = Instant::now();
+        state.recent.push((now, status.written));
+        let old = state.recent.iter().rposition(|(at, _)| now.duration_since(*at) >= NOW);
+        state.recent.drain(..old.unwrap_or(0));
+        let (total_bytes, total_files) = self.board.totals();
+        let (since, bytes) = state.recent[0];
+        let over = |bytes: u64, time: Duration| {
+            Bytes::new(bytes) / Span::from_nanos(time.as_nanos() as u64)
+        };
+        let rate_now = over(status.written.saturating_sub(bytes), now.duration_since(since));
+        let moved = status.written.saturating_sub(state.resumed.unwrap_or(0));
+        let missing = Bytes::new(total_bytes.saturating_sub(status.written));
+        Progress {
+            bytes: status.written,
+            total_bytes,
+            files: status.files,
+            total_files,
+            rate_now,
+            rate_average: over(moved, state.started.elapsed()),
+            left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
+            sent: status.sent,
+            retransmitted: status.retransmitted,
+            blocks_lost: status.blocks_lost,
+            rtt: Span::from_nanos(status.rtt_nanos),
+        }
+    }
+}
+
+impl ClientHooks {
+    /// The end of an attempt: `bytes` were there before it, some of which perhaps only comparing
+    /// with the source has shown.
+    pub(super) fn found(&self, bytes: u64) {
+        if bytes > self.state.borrow().found {
+            self.observer.notice(Notice::Resumed { bytes });
+        }
+    }
+}
+
+impl Hooks for ClientHooks {
+    fn tick(&self) -> Result<(), End> {
+        if self.cancel.is_cancelled() {
+            return Err(End::Fatal(interrupted()));
+        }
+        let status = self.status();
+        let mut state = self.state.borrow_mut();
+        let count = status.written + status.received;
+        if count != state.last_count {
+            state.last_count = count;
+            state.last_progress = Instant::now();
+        }
+        // While the other side looks at what it has, and while it brings the last bytes onto its
+        // disk, nothing comes across, and nothing should.
+        let (total, _) = self.board.totals();
+        let due = state.planned && status.written < total;
+        if !due {
+            state.last_progress = Instant::now();
+        }
+        if state.last_progress.elapsed() >= self.stall {
+            let what = format!("nothing has come across for {} s", self.stall.as_secs());
+            let error = Error::new(Class::Stalled, what);
+            return Err(End::Fatal(
+                error.advise("the same command goes on where this one stopped"),
+            ));
+        }
+        let progress = self.progress(&mut state, &status);
+        self.observer.progress(&progress);
+        Ok(())
+    }
+
+    fn planned(&self, skipped: &[Range<u64>], resumed_bytes: u64) {
+        let mut state = self.state.borrow_mut();
+        state.planned = true;
+        state.skipped = skipped.iter().map(|range| range.end - range.start).sum();
+        // What a later attempt finds is what the earlier ones brought.
+        state.resumed.get_or_insert(resumed_bytes);
+        state.found = resumed_bytes;
+        if resumed_bytes > 0 {
+            self.observer.notice(Notice::Resumed { bytes: resumed_bytes });
+        }
+    }
+
+    fn would_copy(&self, path: &[u8]) {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        self.observer.notice(Notice::File { path });
+    }
+
+    fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool) {
+        let here = at_source == self.sends;
+        let failed = Failed { reason: reason.to_owned(), here };
+        if self.state.borrow_mut().failed.insert(path.to_owned(), failed).is_some() {
+            return;
+        }
+        let side = if here { "here" } else { "on the other side" };
+        self.observer.notice(Notice::FileFailed {
+            path: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
+            reason: format!("{reason} ({side})"),
+        });
+    }
+}

@@ -1,0 +1,130 @@
+//! A copy, seen from the client: from the request to the verified object, over as many sessions
+//! as it takes.
+//!
+//! `route` says which way the object goes; `attempt` is one session's try; `hooks` is what the
+//! user sees and wishes meanwhile; `summing` makes the summary.
+
+mod attempt;
+mod hooks;
+mod route;
+mod summing;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::datapath::clock;
+use crate::end::wire::End;
+use crate::error::{Class, Error};
+use crate::options::{CopyOptions, Protocol, Receive};
+use crate::progress::{Cancel, Notice, Observer};
+use crate::summary::Summary;
+use attempt::{Attempt, Way};
+use route::Route;
+
+/// The first pause before a lost connection is taken up again; doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Streams that carry the data where datagrams do not pass and nobody said how many.
+const FALLBACK_STREAMS: u16 = 4;
+
+/// Copies; blocks until the end.
+///
+/// # Errors
+/// [`Error`] says why the copy ended.
+pub fn copy(
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+) -> Result<Summary, Error> {
+    let route = Route::of(&options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Error::new(Class::Unfinished, format!("cannot start the copy: {error}"))
+    })?;
+    tokio::task::LocalSet::new().block_on(&runtime, run(&options, &route, observer, cancel))
+}
+
+async fn run(
+    options: &CopyOptions,
+    route: &Route,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+) -> Result<Summary, Error> {
+    let started = clock::now();
+    let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), started)?;
+    let mut way = match &options.protocol {
+        // A plan is all that is wanted: the control stream carries that.
+        _ if options.dry_run => Way::Streams(0),
+        Protocol::Registry(name) => Way::Datagrams(name),
+        Protocol::Tcp { streams } => Way::Streams(*streams),
+    };
+    if options.receive == Receive::Fake {
+        let what = "a measurement: --receive fake accounts for datagrams and writes nothing";
+        observer.notice(Notice::Warning(what.to_owned()));
+    }
+    let mut fell_back = false;
+    let mut lost_since: Option<Instant> = None;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let before = attempt.progress();
+        let reason = match attempt.run(way).await {
+            Ok(finished) => return summing::summary(options, &attempt, finished),
+            // Not even TCP passes, but the control path did: it carries the data then.
+            Err(End::Fatal(error))
+                if fell_back && error.class == Class::Unreachable && !attempt.was_refused() =>
+            {
+                fell_back = false;
+                way = Way::Streams(0);
+                observer.notice(attempt.fallback_notice(0));
+                continue;
+            }
+            Err(End::Fatal(error)) => {
+                return match (lost_since, error.class) {
+                    // Once connected, a server that cannot be reached may come back.
+                    (Some(_), Class::Unreachable) if !attempt.was_refused() => {
+                        take_up(&mut lost_since, options, &error.to_string())?;
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                        continue;
+                    }
+                    _ => Err(error),
+                };
+            }
+            Err(End::NoDatagrams) => {
+                fell_back = true;
+                way = Way::Streams(FALLBACK_STREAMS);
+                observer.notice(attempt.fallback_notice(FALLBACK_STREAMS));
+                continue;
+            }
+            Err(End::Lost(reason)) => reason,
+        };
+        if attempt.progress() > before {
+            lost_since = None;
+            pause = FIRST_PAUSE;
+        }
+        take_up(&mut lost_since, options, &reason)?;
+        observer.notice(Notice::Reconnecting { reason });
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = cancel.wished() => return Err(hooks::interrupted()),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whether a lost connection is taken up once more.
+fn take_up(
+    lost_since: &mut Option<Instant>,
+    options: &CopyOptions,
+    reason: &str,
+) -> Result<(), Error> {
+    let since = *lost_since.get_or_insert_with(Instant::now);
+    if since.elapsed() < options.retry_for {
+        return Ok(());
+    }
+    let seconds = options.retry_for.as_secs();
+    let what =
+        format!("the connection was lost and did not come back within {seconds} s: {reason}");
+    Err(Error::new(Class::Unfinished, what)
+        .advise("the same command goes on where this one stopped"))
+}

@@ -1,0 +1,145 @@
+//! The summary of a finished copy, and what bounded it.
+
+use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::attempt::{Attempt, Finished};
+use super::hooks::Failed;
+use crate::control::Status;
+use crate::datapath::clock;
+use crate::error::{Class, Error};
+use crate::objects::place::show;
+use crate::options::CopyOptions;
+use crate::summary::{BoundBy, Summary};
+
+/// Files smaller than this on average are a copy of many small files.
+const SMALL: u64 = 64 << 10;
+
+/// Sums up.
+///
+/// # Errors
+/// The one file that was to be copied failed. Of a tree, files that failed are counted.
+pub(super) fn summary(
+    options: &CopyOptions,
+    attempt: &Attempt<'_>,
+    finished: Finished,
+) -> Result<Summary, Error> {
+    let now = clock::now();
+    let status = final_status(attempt, &finished);
+    let elapsed = now.since(attempt.started);
+    let (total_bytes, total_files) = attempt.hooks.board.totals();
+    let state = attempt.hooks.state.borrow();
+    if let (1, false, Some((path, failed))) =
+        (options.sources.len(), options.recursive, state.failed.first_key_value())
+    {
+        return Err(single(path, failed));
+    }
+    let outcome = &finished.outcome;
+    let failed_files = (state.failed.len() as u64).max(outcome.failed_count);
+    // What a later attempt finds there, the earlier ones have brought.
+    let (resumed_bytes, skipped_files) = match state.attempts {
+        0 | 1 => (state.resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
+        _ => (state.resumed.unwrap_or(0), state.skipped),
+    };
+    let moved = status.written.saturating_sub(resumed_bytes);
+    let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
+    let fake = options.receive == crate::options::Receive::Fake;
+    let path_lost = status.sent.saturating_sub(status.received);
+    let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
+    Ok(Summary {
+        bytes: total_bytes,
+        files: total_files,
+        elapsed,
+        setup: first.map_or(elapsed, |first| first.since(attempt.started)),
+        goodput: Bytes::new(moved) / elapsed,
+        protocol: finished.protocol,
+        rate: Rate::from_bps(status.rate_bps),
+        rtt: Span::from_nanos(status.rtt_nanos),
+        payload_bytes: finished.block,
+        blocks: status.first,
+        path_lost,
+        socket_lost: status.socket_lost,
+        sender: SenderAccounting {
+            sent: status.sent,
+            first: status.first,
+            retransmitted: status.retransmitted,
+            reported_lost: status.reported_lost,
+            rounds: status.rounds,
+            ..SenderAccounting::default()
+        },
+        receiver: ReceiverAccounting {
+            received: status.received,
+            distinct: status.distinct,
+            duplicates: status.duplicates,
+            blocks_lost: status.blocks_lost,
+            reported_lost: status.reported_lost,
+            highest: status.highest,
+            ..ReceiverAccounting::default()
+        },
+        waste,
+        bound_by: bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
+        resumed_bytes,
+        skipped_files,
+        failed_files,
+        cipher: finished.cipher,
+        blake3: hex(&finished.outcome.digest),
+        verified: !fake && !options.dry_run && failed_files == 0,
+        cpu: cpu_time(),
+    })
+}
+
+/// The end of a copy of one file, which failed.
+fn single(path: &[u8], failed: &Failed) -> Error {
+    let class = if failed.here { Class::LocalFile } else { Class::RemoteFile };
+    let what = format!("cannot copy {}: {}", show(path), failed.reason);
+    Error::new(class, what).advise("the same command tries it again")
+}
+
+/// Both ends' last words.
+fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
+    if let Some(status) = &finished.outcome.status
+        && attempt.hooks.sends
+    {
+        attempt.hooks.board.set_theirs(status.clone());
+    }
+    attempt.hooks.status()
+}
+
+/// Where the time of the slower end went.
+fn bound_by(attempt: &Attempt<'_>, fixed_rate: bool, bytes: u64, files: u64) -> BoundBy {
+    let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
+    let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
+    let work = from.busy_nanos.saturating_sub(from.disk_nanos);
+    let most = from.paced_nanos.max(from.granted_nanos).max(from.disk_nanos).max(work);
+    if most == 0 || from.sent == 0 {
+        return BoundBy::Nothing;
+    }
+    let small = bytes / files.max(1) < SMALL;
+    // It works beside all else, and goes on when the sender has nothing left to wait for.
+    if to.disk_nanos > most {
+        return if small { BoundBy::SmallFiles } else { BoundBy::DestinationDisk };
+    }
+    if most == from.paced_nanos {
+        return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
+    }
+    if most == from.granted_nanos {
+        let waited = from.granted_nanos;
+        return match to.disk_nanos * 2 > waited {
+            true if small => BoundBy::SmallFiles,
+            true => BoundBy::DestinationDisk,
+            false => BoundBy::PeerLimit,
+        };
+    }
+    if most == from.disk_nanos { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
+}
+
+fn hex(digest: &[u8]) -> Option<String> {
+    (!digest.is_empty()).then(|| data_encoding::HEXLOWER.encode(digest))
+}
+
+/// User and system time of this process.
+fn cpu_time() -> Span {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

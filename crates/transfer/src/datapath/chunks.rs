@@ -1,0 +1,137 @@
+//! Buffers of one chunk each, within a budget.
+//!
+//! The buffer given back last is handed out first: its memory is still in the cache, and pages
+//! that were never needed are never touched.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_proto::units::Bytes;
+
+/// A pool of chunk buffers. Clones share it.
+#[derive(Clone)]
+pub struct ChunkPool(Arc<Pool>);
+
+struct Pool {
+    chunk: usize,
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    free: Vec<Box<[u8]>>,
+    lent: usize,
+}
+
+/// One chunk's memory; goes back to its pool when dropped. What it held before is still in it.
+pub struct ChunkBuffer {
+    bytes: Box<[u8]>,
+    pool: Arc<Pool>,
+}
+
+impl ChunkPool {
+    /// A pool of buffers of `chunk` bytes, as many as fit `budget`, but at least two: one to fill
+    /// while the other is written. Memory is taken as it is needed.
+    pub fn new(chunk: Bytes, budget: Bytes) -> ChunkPool {
+        let most = (budget.get() / chunk.get().max(1)).max(2);
+        ChunkPool(Arc::new(Pool {
+            chunk: usize::try_from(chunk.get()).unwrap_or(usize::MAX),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A buffer, unless the budget is used up.
+    pub fn take(&self) -> Option<ChunkBuffer> {
+        let mut state = self.0.state();
+        if state.lent >= self.0.most {
+            return None;
+        }
+        state.lent += 1;
+        let free = state.free.pop();
+        drop(state);
+        let bytes = free.unwrap_or_else(|| vec![0; self.0.chunk].into_boxed_slice());
+        Some(ChunkBuffer { bytes, pool: self.0.clone() })
+    }
+
+    /// The size of each buffer.
+    pub fn chunk_size(&self) -> Bytes {
+        Bytes::new(self.0.chunk as u64)
+    }
+
+    /// How many buffers there may be.
+    pub fn capacity(&self) -> usize {
+        self.0.most
+    }
+
+    /// How many buffers are out.
+    pub fn lent(&self) -> usize {
+        self.0.state().lent
+    }
+
+    /// Returns the memory of buffers that are not out to the system.
+    pub fn trim(&self) {
+        self.0.state().free = Vec::new();
+    }
+}
+
+impl Pool {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for ChunkBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for ChunkBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for ChunkBuffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut state = self.pool.state();
+        state.lent -= 1;
+        state.free.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_lends_its_budget_and_no_more() {
+        let pool = ChunkPool::new(Bytes::new(1000), Bytes::new(3999));
+        let lent: Vec<ChunkBuffer> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((lent.len(), pool.lent()), (3, 3));
+        drop(lent);
+        assert_eq!(pool.lent(), 0);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn the_smallest_budget_has_two_buffers() {
+        assert_eq!(ChunkPool::new(Bytes::mebi(1), Bytes::ZERO).capacity(), 2);
+    }
+
+    #[test]
+    fn the_last_buffer_back_is_the_first_out() {
+        let pool = ChunkPool::new(Bytes::new(10), Bytes::new(100));
+        let (mut first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        first[0] = 77;
+        drop(second);
+        drop(first);
+        assert_eq!(pool.take().unwrap()[0], 77);
+    }
+}

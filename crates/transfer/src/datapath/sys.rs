@@ -1,0 +1,136 @@
+//! The system calls for which neither rustix, socket2 nor quinn-udp has a safe form: the only
+//! `unsafe` of this crate.
+//!
+//! - `SO_MEMINFO`: what the kernel dropped for want of receive buffer; the other ways to learn it
+//!   are a control message with every datagram, or reading all of `/proc/net/udp`.
+//! - `recvmsg` into many slices that also tells the distance of joined datagrams: rustix and
+//!   socket2 hide that control message, quinn-udp takes one slice a message.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+
+/// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h.
+const DROPS: usize = 8;
+const VARS: usize = 9;
+
+/// Datagrams that the kernel dropped at this socket since it was opened; the count wraps at 2³².
+pub(super) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
+    let mut memory = [0u32; VARS];
+    let mut len = size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: pointer and length are those of a live array that the kernel fills up to `len`;
+    // any bit pattern is a valid u32.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(memory[DROPS])
+}
+
+/// What one `recvmsg` brought.
+pub(super) struct Scattered {
+    /// Bytes in all, over the slices in their order.
+    pub(super) len: usize,
+    /// The distance of its datagrams.
+    pub(super) stride: usize,
+    pub(super) from: SocketAddr,
+    /// The address of ours that it was sent to.
+    pub(super) to: Option<IpAddr>,
+}
+
+/// Bytes of a `sockaddr_in6`, the longer one.
+const NAME_LEN: usize = 28;
+const CONTROL_WORDS: usize = 32;
+
+#[repr(align(8))]
+struct Name([u8; NAME_LEN]);
+
+/// Receives one message into `slices`, which may be at most 1024; `WouldBlock` if there is none.
+pub(super) fn receive_scattered(
+    socket: impl AsFd,
+    slices: &mut [IoSliceMut<'_>],
+) -> io::Result<Scattered> {
+    let mut name = Name([0; NAME_LEN]);
+    let mut control = [0u64; CONTROL_WORDS];
+    // SAFETY: all zeros are a valid msghdr. Every pointer set in it is that of a live buffer with
+    // its length beside it; the standard library guarantees that an IoSliceMut is an iovec.
+    let (result, control_len) = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_name = ptr::from_mut(&mut name.0).cast();
+        message.msg_namelen = NAME_LEN as libc::socklen_t;
+        message.msg_iov = slices.as_mut_ptr().cast();
+        message.msg_iovlen = slices.len() as _;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let fd = socket.as_fd().as_raw_fd();
+        let result = libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT);
+        (result, message.msg_controllen as usize)
+    };
+    let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
+    let from = parse_name(&name.0)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a datagram without source"))?;
+    let mut scattered = Scattered { len, stride: len.max(1), from, to: None };
+    let mut bytes = [0; CONTROL_WORDS * 8];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(control) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    let mut rest = &bytes[..control_len.min(bytes.len())];
+    while let Some((level, kind, payload, next)) = next_control(rest) {
+        scattered.note(level, kind, payload);
+        rest = next;
+    }
+    Ok(scattered)
+}
+
+impl Scattered {
+    fn note(&mut self, level: i32, kind: i32, payload: &[u8]) {
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                if let Some(stride) = payload.first_chunk() {
+                    self.stride = usize::try_from(i32::from_ne_bytes(*stride)).unwrap_or(1).max(1);
+                }
+            }
+            // in_pktinfo: interface, our address, the header's destination.
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let address = payload.get(8..).and_then(|rest| rest.first_chunk::<4>());
+                self.to = address.map(|bytes| Ipv4Addr::from(*bytes).into());
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                self.to = payload.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes).into());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first control message of `bytes`: level, type, payload, and what follows it.
+fn next_control(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
+    const WORD: usize = size_of::<usize>();
+    const HEAD: usize = WORD + 8;
+    let len = usize::from_ne_bytes(*bytes.first_chunk::<WORD>()?);
+    let level = i32::from_ne_bytes(*bytes.get(WORD..)?.first_chunk()?);
+    let kind = i32::from_ne_bytes(*bytes.get(WORD + 4..)?.first_chunk()?);
+    let payload = bytes.get(HEAD..len)?;
+    let next = bytes.get(len.next_multiple_of(WORD)..).unwrap_or_default();
+    Some((level, kind, payload, next))
+}
+
+fn parse_name(bytes: &[u8; NAME_LEN]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let ip: IpAddr = match family {
+        libc::AF_INET => Ipv4Addr::from(*bytes[4..].first_chunk::<4>()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(*bytes[8..].first_chunk::<16>()?).into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}

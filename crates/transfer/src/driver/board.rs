@@ -1,0 +1,90 @@
+//! What the threads of one end let the rest of the process know: counters, published a few times
+//! a second, never once a datagram.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longhaul_proto::time::Time;
+
+use crate::control::Status;
+
+/// One end's notice board.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    mine: Mutex<Status>,
+    theirs: Mutex<Status>,
+    /// When a sealed datagram last came from the other end; 0 before the first.
+    heard: AtomicU64,
+    /// Bytes and files of the object, once the manifest is known.
+    total_bytes: AtomicU64,
+    total_files: AtomicU64,
+    /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
+    first_datagram: AtomicU64,
+}
+
+impl Board {
+    /// Changes this end's columns.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.mine.lock().expect("no holder of a board panics"));
+    }
+
+    /// This end's columns.
+    pub(crate) fn mine(&self) -> Status {
+        self.mine.lock().expect("no holder of a board panics").clone()
+    }
+
+    /// The other end's columns, as it last told them.
+    pub(crate) fn theirs(&self) -> Status {
+        self.theirs.lock().expect("no holder of a board panics").clone()
+    }
+
+    /// The other end told its columns; an older message that comes late changes nothing.
+    pub(crate) fn set_theirs(&self, status: Status) {
+        let mut theirs = self.theirs.lock().expect("no holder of a board panics");
+        if status.sent >= theirs.sent && status.written >= theirs.written {
+            *theirs = status;
+        }
+    }
+
+    /// The object's size is known.
+    pub(crate) fn set_totals(&self, bytes: u64, files: u64) {
+        self.total_bytes.store(bytes, Ordering::Relaxed);
+        self.total_files.store(files, Ordering::Relaxed);
+    }
+
+    /// Bytes and files of the object; zero before they are known.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (self.total_bytes.load(Ordering::Relaxed), self.total_files.load(Ordering::Relaxed))
+    }
+
+    /// A sealed datagram came from the other end.
+    pub(crate) fn note_heard(&self, now: Time) {
+        self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// When a sealed datagram last came from the other end, if ever.
+    pub(crate) fn heard(&self) -> Option<Time> {
+        match self.heard.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(Time::from_nanos(nanos)),
+        }
+    }
+
+    /// The first data datagram went out, or came in, at `nanos` of the process's clock.
+    pub(crate) fn note_first_datagram(&self, nanos: u64) {
+        let _ = self.first_datagram.compare_exchange(
+            0,
+            nanos.max(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// When the first data datagram went out or came in, in nanoseconds of the process's clock.
+    pub(crate) fn first_datagram(&self) -> Option<u64> {
+        match self.first_datagram.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(nanos),
+        }
+    }
+}

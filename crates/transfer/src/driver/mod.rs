@@ -1,0 +1,34 @@
+//! The threads of a transfer: they run a core over sockets, files and the control stream.
+//!
+//! | thread | file | owns |
+//! | --- | --- | --- |
+//! | one a sending flow | [`send`] | the sending core, the source ([`payloads`]) |
+//! | the port's receive thread | [`receive`], [`feedback`] | receiving cores, chunks being filled |
+//! | one a receiving transfer | [`writer`] | the destination |
+//! | one a sending transfer without datagrams | [`stream`] | the source |
+//!
+//! They meet in channels, and on a [`board`] that others read.
+
+pub(crate) mod board;
+pub(crate) mod feedback;
+pub(crate) mod outbox;
+pub(crate) mod payloads;
+mod planned;
+pub(crate) mod receive;
+mod relay;
+pub(crate) mod send;
+pub(crate) mod skip;
+pub(crate) mod stream;
+pub(crate) mod writer;
+
+/// A random number for ids that others must not guess.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    u64::from_ne_bytes(bytes)
+}
+
+/// A random flow id.
+pub(crate) fn random_flow() -> longhaul_proto::endpoint::FlowId {
+    longhaul_proto::endpoint::FlowId(random_u64() as u32)
+}

@@ -1,0 +1,101 @@
+//! Ways out for messages: the control stream, and a copy ahead by datagram.
+//!
+//! A lost packet holds up everything behind it on a stream for more than a round trip. So what a
+//! protocol waits for goes twice: on the stream, which is sure, and in a sealed datagram of its
+//! own, which is quick. Every such message is idempotent.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::control::{Frame, Message};
+use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
+use crate::datapath::socket::{Path, Socket};
+use longhaul_proto::wire::header::Kind;
+
+/// The largest datagram that carries a message: what every path takes (RFC 8200 section 5, less
+/// the headers of IPv6 and UDP).
+const MAX_DATAGRAM: usize = 1280 - 40 - 8;
+
+/// The way to the control stream's writer. Clones lead to the same stream.
+#[derive(Clone)]
+pub(crate) struct Outbox(UnboundedSender<Option<Message>>);
+
+impl Outbox {
+    /// An outbox and where its messages come out.
+    ///
+    /// `None` is the end: nothing that comes after it is to be sent.
+    pub(crate) fn new() -> (Outbox, UnboundedReceiver<Option<Message>>) {
+        let (sender, receiver) = unbounded_channel();
+        (Outbox(sender), receiver)
+    }
+
+    /// Sends `message` on the stream. A stream that has ended takes nothing more; its reader
+    /// tells the end's task.
+    pub(crate) fn tell(&self, message: Message) {
+        let _ = self.0.send(Some(message));
+    }
+
+    /// Nothing more will be told.
+    pub(crate) fn end(&self) {
+        let _ = self.0.send(None);
+    }
+}
+
+/// Seals messages into datagrams of one flow and direction.
+pub(crate) struct Shadow {
+    sealer: Sealer,
+    socket: Arc<Socket>,
+    path: Option<Path>,
+    frame: Vec<u8>,
+    datagram: Box<[u8]>,
+}
+
+impl Shadow {
+    /// Seals with `sealer`, sends by `socket`; nothing goes before there is a path.
+    pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
+        let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
+        Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }
+    }
+
+    /// Where datagrams go from now on.
+    pub(crate) fn set_path(&mut self, path: Path) {
+        self.path = Some(path);
+    }
+
+    /// Sends `message` both ways.
+    pub(crate) fn tell(&mut self, outbox: &Outbox, message: Message) {
+        self.send(&message);
+        outbox.tell(message);
+    }
+
+    /// Sends `message` by datagram alone, if it fits one; it may be lost.
+    pub(crate) fn send(&mut self, message: &Message) {
+        let Some(path) = self.path else { return };
+        self.frame.clear();
+        let frame = Frame::from(message.clone());
+        if frame.encoded_len() + SEALED_OVERHEAD > MAX_DATAGRAM {
+            return;
+        }
+        frame.encode(&mut self.frame).expect("a vector grows as needed");
+        let frame = std::mem::take(&mut self.frame);
+        self.send_to(path, Kind::Control, &frame);
+        self.frame = frame;
+    }
+
+    /// Sends `content` as a datagram of `kind` to `path`, once.
+    pub(crate) fn send_to(&mut self, path: Path, kind: Kind, content: &[u8]) {
+        // All that can fail here passes as loss does.
+        if let Ok(len) = self.sealer.seal(kind, 0, content, &mut self.datagram) {
+            let _ = self.socket.send(path, &self.datagram[..len]);
+        }
+    }
+
+    /// Sends a datagram that says nothing but where it comes from.
+    pub(crate) fn send_empty(&mut self) {
+        if let Some(path) = self.path {
+            self.send_to(path, Kind::Control, &[]);
+        }
+    }
+}

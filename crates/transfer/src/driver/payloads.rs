@@ -1,0 +1,150 @@
+//! From a block's number to its bytes, and a digest for every chunk that goes out.
+//!
+//! First sends read whole chunks in order, once: hashed while cached, and kept until the next one
+//! is wanted. Repairs read just their block.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::tally::Tally;
+
+use crate::control::{Compare, Compared};
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::{CHUNK, Failure, Source};
+
+/// The sending end's object, block by block.
+pub(crate) struct Payloads {
+    source: Source,
+    /// The chunk in the buffer; what is behind its content is zero.
+    chunk: Option<u64>,
+    len: usize,
+    buffer: Box<[u8]>,
+    block: Vec<u8>,
+    /// Chunks whose digests this pass has told.
+    announced: Tally,
+    digests: Vec<(u64, Digest)>,
+    failures_told: usize,
+    reading: Duration,
+}
+
+impl Payloads {
+    /// The object of `source`.
+    ///
+    /// # Errors
+    /// It has more chunks than can be counted.
+    pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
+        let too_large = |_| Error::new(Class::Usage, "the object has more than 2³² chunks");
+        let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
+        Ok(Payloads {
+            source,
+            chunk: None,
+            len: 0,
+            buffer: vec![0; CHUNK as usize].into_boxed_slice(),
+            block: Vec::new(),
+            announced: Tally::new(chunks),
+            digests: Vec::new(),
+            failures_told: 0,
+            reading: Duration::ZERO,
+        })
+    }
+
+    /// Chunks at the object's beginning that are the manifest.
+    pub(crate) fn manifest_chunks(&self) -> u64 {
+        self.source.object().manifest_chunks()
+    }
+
+    /// A new pass begins: digests are told again for what it sends.
+    pub(crate) fn rewind(&mut self) {
+        self.chunk = None;
+        self.digests.clear();
+        self.announced = Tally::new(self.announced.blocks());
+    }
+
+    /// The payload of `block`. Chunks that are read for the first time leave their digests in
+    /// [`Payloads::take_digests`].
+    ///
+    /// # Errors
+    /// A block outside the object; a file's own trouble is a failure of that file.
+    pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
+        let chunk = layout.chunk_of(block);
+        let extent = layout.extent(block);
+        let start = (extent.offset - chunk * CHUNK) as usize;
+        let within = start..start + extent.len as usize;
+        if self.announced.mark(chunk as u32) {
+            self.read(chunk)?;
+        }
+        if self.chunk == Some(chunk) {
+            return Ok(&self.buffer[within]);
+        }
+        self.block.clear();
+        self.block.resize(within.len(), 0);
+        let started = Instant::now();
+        self.source.read_within(chunk, start, &mut self.block)?;
+        self.reading += started.elapsed();
+        Ok(&self.block)
+    }
+
+    /// Reads the whole of `chunk` and tells its digest; [`Payloads::content`] has it then.
+    ///
+    /// # Errors
+    /// A chunk outside the object.
+    pub(crate) fn read_whole(&mut self, chunk: u64) -> Result<Digest, Error> {
+        let value = self.read(chunk)?;
+        self.digests.clear();
+        Ok(value)
+    }
+
+    /// The content of the chunk that was read last.
+    pub(crate) fn content(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    fn read(&mut self, chunk: u64) -> Result<Digest, Error> {
+        self.chunk = None;
+        let started = Instant::now();
+        let read = self.source.read_chunk(chunk, &mut self.buffer)?;
+        self.reading += started.elapsed();
+        self.buffer[read.len..].fill(0);
+        self.chunk = Some(chunk);
+        self.len = read.len;
+        self.digests.push((chunk, read.value));
+        Ok(read.value)
+    }
+
+    /// Digests not told yet.
+    pub(crate) fn take_digests(&mut self) -> Vec<(u64, Digest)> {
+        std::mem::take(&mut self.digests)
+    }
+
+    /// Which of the chunks asked about are the same here: the answer, and what it means in chunks
+    /// of the object. Small files share chunks with others: what theirs mean, only the other end
+    /// can tell.
+    ///
+    /// # Errors
+    /// A question that is none.
+    pub(crate) fn compare(&mut self, ask: &Compare) -> Result<(Compared, Vec<Range<u64>>), Error> {
+        let (entry, asked) = ask.question()?;
+        let same = self.source.compare(entry, &asked);
+        if !self.source.object().is_large(entry) {
+            return Ok((Compared { entry: ask.entry, same }, Vec::new()));
+        }
+        let first = self.source.object().chunks_of(entry).start;
+        let right = asked.iter().zip(&same).filter(|(_, same)| **same);
+        let chunks = right.map(|((chunk, _), _)| first + chunk..first + chunk + 1).collect();
+        Ok((Compared { entry: ask.entry, same }, chunks))
+    }
+
+    /// Files found changed or unreadable since the last call.
+    pub(crate) fn new_failures(&mut self) -> &[Failure] {
+        let failures = self.source.failures();
+        let told = std::mem::replace(&mut self.failures_told, failures.len());
+        &failures[told..]
+    }
+
+    /// Time spent reading and hashing.
+    pub(crate) fn reading(&self) -> Duration {
+        self.reading
+    }
+}

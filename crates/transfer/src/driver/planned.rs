@@ -1,0 +1,142 @@
+//! What a destination says, in messages that each fit a frame.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use prost::Message as _;
+
+use super::writer::Happened;
+use crate::control::{Compare, EntryFailed, Outcome, Plan, Ranges};
+use crate::objects;
+
+/// Ranges in one message: twenty bytes each at worst.
+const RANGES: usize = 20_000;
+/// Values to compare in one message: few, so that reading what they speak of takes a moment.
+const VALUES: usize = 256;
+/// Failures listed in an outcome, and the bytes they may take there; more are only counted.
+const FAILURES: usize = 1_000;
+const FAILURE_BYTES: usize = 512 << 10;
+/// Tag and length of a message within another.
+const FIELD: usize = 6;
+
+/// The plan as messages, the last of them marked.
+pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
+    let mut slices: Vec<Plan> = Vec::new();
+    for have in plan.have.chunks(RANGES) {
+        let have = Some(Ranges::encode(have.iter().cloned()));
+        slices.push(Plan { have, more: true, ..Plan::default() });
+    }
+    for skipped in runs(plan.skipped.iter().map(|entry| u64::from(*entry))).chunks(RANGES) {
+        let skipped = Some(Ranges::encode(skipped.iter().cloned()));
+        slices.push(Plan { skipped, more: true, ..Plan::default() });
+    }
+    for ask in &plan.compare {
+        for values in ask.values.chunks(VALUES) {
+            let compare = vec![Compare {
+                entry: u64::from(ask.entry),
+                chunks: values.iter().map(|(chunk, _)| *chunk).collect(),
+                values: values.iter().flat_map(|(_, value)| *value).collect(),
+            }];
+            slices.push(Plan { compare, more: true, ..Plan::default() });
+        }
+    }
+    slices.push(Plan { resumed_bytes: plan.resumed_bytes, ..Plan::default() });
+    slices
+}
+
+/// What the end is told of a plan.
+pub(super) fn happened(plan: objects::Plan, implied: Vec<Range<u64>>) -> Happened {
+    Happened::Planned {
+        slices: slices(&plan),
+        skipped: runs(plan.skipped.iter().map(|entry| u64::from(*entry))),
+        have: plan.have,
+        implied,
+        resumed_bytes: plan.resumed_bytes,
+    }
+}
+
+/// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
+/// that failed at the source.
+pub(super) fn outcome(
+    outcome: objects::Outcome,
+    at_source: &BTreeSet<u32>,
+    resumed_bytes: u64,
+) -> Outcome {
+    let mut room = FAILURE_BYTES;
+    let told = outcome.failures.iter().take(FAILURES).map(|failure| EntryFailed {
+        entry: failure.entry.map_or(u64::MAX, u64::from),
+        path: failure.path.clone(),
+        reason: failure.reason.clone(),
+        at_source: failure.entry.is_some_and(|entry| at_source.contains(&entry)),
+    });
+    let failed = told.take_while(|failure| {
+        let taken = room.checked_sub(failure.encoded_len() + FIELD);
+        room = taken.unwrap_or(0);
+        taken.is_some()
+    });
+    Outcome {
+        files: outcome.files,
+        skipped: outcome.skipped,
+        failed: failed.collect(),
+        digest: outcome.digest.map(Vec::from).unwrap_or_default(),
+        status: None,
+        failed_count: outcome.failures.len() as u64,
+        resumed_bytes,
+    }
+}
+
+/// Ascending numbers as ranges.
+pub(super) fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(last) if last.end == number => last.end += 1,
+            _ => runs.push(number..number + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::frame;
+
+    #[test]
+    fn a_plan_of_any_size_fits_its_frames() {
+        let values: Vec<_> = (0..300_000).map(|chunk| (chunk, [7; 32])).collect();
+        let plan = objects::Plan {
+            have: (0..200_000).map(|n| n * 1_000_000..n * 1_000_000 + 7).collect(),
+            compare: vec![objects::sink::Compare { entry: 3, values: values.into() }],
+            skipped: (0..1_000_000).step_by(2).collect(),
+            resumed_bytes: 9,
+            bytes_due: 0,
+        };
+        let slices = slices(&plan);
+        let (last, others) = slices.split_last().unwrap();
+        assert!(!last.more && others.iter().all(|slice| slice.more));
+        for slice in slices {
+            let frame = crate::control::Frame::from(crate::control::Message::Plan(slice));
+            frame::encode(&frame, &mut Vec::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_outcome_of_many_failures_with_long_paths_fits_its_frame() {
+        let failure = |entry| objects::Failure {
+            entry: Some(entry),
+            path: vec![b'p'; 4096],
+            reason: "no space left on the device".into(),
+        };
+        let failures: Vec<_> = (0..1_000).map(failure).collect();
+        let outcome = outcome(
+            objects::Outcome { failures, ..objects::Outcome::default() },
+            &BTreeSet::new(),
+            0,
+        );
+        assert_eq!(outcome.failed_count, 1_000);
+        assert!(outcome.failed.len() > 100, "{}", outcome.failed.len());
+        let frame = crate::control::Frame::from(crate::control::Message::Outcome(outcome));
+        frame::encode(&frame, &mut Vec::new()).unwrap();
+    }
+}

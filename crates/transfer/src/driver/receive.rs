@@ -1,0 +1,442 @@
+//! A receiving flow, on its port's receive thread: opens datagrams straight into their chunks,
+//! tells the core once a batch, hands whole chunks to the writer.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_proto::wire::header::Kind;
+use prost::Message as _;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::board::Board;
+use super::outbox::{Outbox, Shadow};
+use super::relay::Relays;
+use super::writer::Job;
+use crate::control::{Frame, Message, Relay, Status};
+use crate::datapath::address::{AddressRule, Advice};
+use crate::datapath::assembly::Assembly;
+use crate::datapath::chunks::{ChunkBuffer, ChunkPool};
+use crate::datapath::clock;
+use crate::datapath::open::{OpenError, Opener};
+use crate::datapath::place::Placer;
+use crate::datapath::port::{Datagram, Datagrams, FlowSink, PortHandle};
+use crate::datapath::scatter::{Scatter, ScatterCall};
+use crate::datapath::seal::Sealer;
+use crate::datapath::socket::Path;
+use crate::end::EARLY_GRANT;
+use crate::options::Receive;
+
+/// How often the board is brought up to date.
+const PUBLISH: Span = Span::from_millis(100);
+/// How often a receiver that contacted the sender says where it is, until data come.
+const GREETING: Span = Span::from_millis(25);
+
+/// How far a pass's memory has been emptied: shared by the flow, which grants, and the writer.
+#[derive(Debug, Default)]
+pub(crate) struct Drained {
+    bytes: AtomicU64,
+    planned: AtomicBool,
+}
+
+impl Drained {
+    /// Bytes of blocks have left the memory for good.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The destination is open: what comes can be written.
+    pub(crate) fn set_planned(&self) {
+        self.planned.store(true, Ordering::Release);
+    }
+
+    /// What may be sent in all, with `budget` of memory.
+    fn grant(&self, budget: Bytes) -> Bytes {
+        let room = match self.planned.load(Ordering::Acquire) {
+            true => budget.max(EARLY_GRANT),
+            false => EARLY_GRANT,
+        };
+        Bytes::new(self.bytes.load(Ordering::Relaxed)) + room
+    }
+}
+
+/// A whole chunk on its way to the writer, with where its room is to be given back.
+pub(crate) struct Arrived {
+    pub(crate) chunk: u64,
+    pub(crate) buffer: ChunkBuffer,
+    /// How many bytes of it belong to the object, padding included.
+    pub(crate) len: usize,
+    /// Size of the blocks that brought it.
+    pub(crate) block: u32,
+    pub(crate) drained: Arc<Drained>,
+}
+
+impl Arrived {
+    /// Bytes of blocks that brought `content` bytes, as the sender counts them against its grant:
+    /// padding travels only in the last block that has content.
+    pub(crate) fn granted(&self, content: usize) -> u64 {
+        content.next_multiple_of(self.block as usize).min(self.len) as u64
+    }
+}
+
+/// What a receiving flow is told by the rest of its end.
+pub(crate) enum Letter {
+    /// A control message from the stream, for the core.
+    Relay(Relay),
+    /// These blocks need not come.
+    Skip(Vec<BlockRange>),
+    /// Send this, which the stream carries too, ahead of it by datagram.
+    Ahead(Box<Message>),
+    /// The writer has made room.
+    Drained,
+    /// The pass is over.
+    Close,
+}
+
+/// All that one pass needs to receive.
+pub(crate) struct ReceivePass {
+    pub(crate) flow: FlowId,
+    pub(crate) setup: Setup,
+    pub(crate) core: BoxedReceiver,
+    pub(crate) data: Opener,
+    pub(crate) control: Opener,
+    pub(crate) reports: Sealer,
+    pub(crate) peer: IpAddr,
+    /// The sender's data address, where this end knows it beforehand and greets it.
+    pub(crate) contact: Option<std::net::SocketAddr>,
+    pub(crate) port: PortHandle,
+    pub(crate) pool: ChunkPool,
+    pub(crate) budget: Bytes,
+    pub(crate) receive: Receive,
+    /// How many chunks at the start are the encoded manifest's.
+    pub(crate) manifest_chunks: u64,
+    pub(crate) outbox: Outbox,
+    pub(crate) inlet: UnboundedSender<Message>,
+    pub(crate) writer: Sender<Job>,
+    pub(crate) drained: Arc<Drained>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) earlier: Status,
+    pub(crate) letters: Receiver<Letter>,
+}
+
+/// The port's side of a receiving flow.
+pub(crate) struct Receiving {
+    flow: FlowId,
+    layout: Layout,
+    core: BoxedReceiver,
+    placer: Placer,
+    /// Where payloads are received straight to their predicted places.
+    scatter: Option<Scatter>,
+    control: Opener,
+    shadow: Shadow,
+    relays: Relays,
+    address: AddressRule,
+    port: PortHandle,
+    scratch: Box<[u8]>,
+    arrivals: Vec<Arrival>,
+    fake: bool,
+    budget: Bytes,
+    granted: Bytes,
+    drained: Arc<Drained>,
+    outbox: Outbox,
+    inlet: UnboundedSender<Message>,
+    writer: Sender<Job>,
+    board: Arc<Board>,
+    earlier: Status,
+    letters: Receiver<Letter>,
+    drops_before: u64,
+    next_greeting: Option<Time>,
+    published: Time,
+    finish_told: bool,
+    closed: bool,
+}
+
+impl Receiving {
+    /// A flow that waits for its first datagram.
+    pub(crate) fn new(now: Time, mut pass: ReceivePass) -> Receiving {
+        pass.core.add_flow(now, &pass.setup);
+        let address = match pass.contact {
+            Some(contact) => AddressRule::contacted(contact),
+            None => AddressRule::waiting(pass.peer),
+        };
+        let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
+        let mut assembly = Assembly::new(pass.setup.layout, pass.pool);
+        // What is granted may begin and end within a chunk.
+        let chunks = pass.budget.get() / pass.setup.layout.chunk_size().get() + 2;
+        assembly.set_limit(usize::try_from(chunks).unwrap_or(usize::MAX));
+        let fake = pass.receive == Receive::Fake;
+        // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
+        // object is has to be known all the same.
+        let kept = if fake { pass.manifest_chunks } else { u64::MAX };
+        Receiving {
+            flow: pass.flow,
+            layout: pass.setup.layout,
+            core: pass.core,
+            placer: Placer::new(pass.data, assembly, kept),
+            scatter: (pass.receive == Receive::Scatter).then(|| Scatter::new(pass.flow)),
+            control: pass.control,
+            shadow,
+            relays: Relays::default(),
+            next_greeting: address.destination().map(|_| now),
+            address,
+            drops_before: pass.port.statistics().kernel_drops,
+            port: pass.port,
+            scratch: vec![0; 1 << 16].into_boxed_slice(),
+            arrivals: Vec::with_capacity(512),
+            fake,
+            budget: pass.budget,
+            granted: Bytes::ZERO,
+            drained: pass.drained,
+            outbox: pass.outbox,
+            inlet: pass.inlet,
+            writer: pass.writer,
+            board: pass.board,
+            earlier: pass.earlier,
+            letters: pass.letters,
+            published: Time::ZERO,
+            finish_told: false,
+            closed: false,
+        }
+    }
+
+    fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>) {
+        let opened = match datagram.header.kind {
+            Kind::Data => self.on_block(now, datagram),
+            Kind::Control | Kind::Challenge | Kind::ChallengeAnswer => {
+                self.on_sealed(now, datagram)
+            }
+            Kind::Probe | Kind::ProbeAnswer => false,
+        };
+        if opened {
+            self.note_path(now, datagram.path, datagram.bytes.len());
+        }
+    }
+
+    /// A datagram with a block; whether it was genuine.
+    fn on_block(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
+        match self.placer.place(now, datagram) {
+            Ok(Some(block)) => {
+                self.arrivals.push(Arrival { number: datagram.header.number, block });
+                true
+            }
+            Ok(None) => false,
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn refuse(&mut self, error: OpenError) -> bool {
+        if error == OpenError::Ended && !self.closed {
+            self.closed = true;
+            let _ = self.writer.send(Job::Forged);
+        }
+        false
+    }
+
+    /// A sealed control datagram; whether it was genuine.
+    fn on_sealed(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
+        let opened = self.control.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
+        let Ok(len) = opened else { return false };
+        self.board.note_heard(now);
+        let content = &self.scratch[..len];
+        match datagram.header.kind {
+            Kind::Challenge => {
+                let answer = content.to_vec();
+                self.shadow.send_to(datagram.path, Kind::ChallengeAnswer, &answer);
+            }
+            Kind::ChallengeAnswer => {
+                if let Ok(echo) = content.try_into()
+                    && self.address.on_echo(datagram.path, &echo)
+                {
+                    self.shadow.set_path(datagram.path);
+                }
+            }
+            _ => match Frame::decode(content).ok().and_then(|frame| frame.message) {
+                Some(Message::Relay(relay)) => {
+                    if let Some(control) = self.relays.take(&relay) {
+                        self.core.on_control(now, self.flow, &control);
+                    }
+                }
+                Some(Message::Digests(digests)) => {
+                    let _ = self.writer.send(Job::Digests(digests));
+                }
+                Some(message) => {
+                    let _ = self.inlet.send(message);
+                }
+                None => {}
+            },
+        }
+        true
+    }
+
+    /// A genuine datagram of `len` bytes came over `path`: is that where this end answers to?
+    fn note_path(&mut self, now: Time, path: Path, len: usize) {
+        if self.address.destination().map(|known| known.remote) == Some(path.remote) {
+            return;
+        }
+        let cost = crate::datapath::seal::SEALED_OVERHEAD + 16;
+        let advice = self.address.on_genuine(now, path, len, cost, || {
+            let mut challenge = [0; 16];
+            challenge[..8].copy_from_slice(&super::random_u64().to_ne_bytes());
+            challenge[8..].copy_from_slice(&super::random_u64().to_ne_bytes());
+            challenge
+        });
+        match advice {
+            Advice::Nothing => {}
+            Advice::Adopted => self.shadow.set_path(path),
+            Advice::Send(challenge) => self.shadow.send_to(path, Kind::Challenge, &challenge),
+        }
+    }
+
+    /// Tells the core what one system call brought.
+    fn take_arrivals(&mut self, now: Time) {
+        if !self.arrivals.is_empty() {
+            self.next_greeting = None;
+            self.board.note_first_datagram(now.as_nanos());
+            self.board.note_heard(now);
+            self.core.on_datagrams(now, self.flow, &self.arrivals);
+        }
+        self.settle(now);
+    }
+
+    /// After input: hands on what is whole, grants, lets the core speak.
+    fn settle(&mut self, now: Time) {
+        while let Some(whole) = self.placer.assembly().pop_whole() {
+            let _ = self.writer.send(Job::Chunk(Arrived {
+                chunk: whole.chunk,
+                buffer: whole.buffer,
+                len: whole.len,
+                block: self.layout.block_size(),
+                drained: self.drained.clone(),
+            }));
+        }
+        // A measurement keeps nothing that would have to be drained.
+        let budget = if self.fake { self.layout.object() } else { self.budget };
+        let grant = self.drained.grant(budget);
+        if grant > self.granted {
+            self.granted = grant;
+            self.core.set_grant(now, self.flow, grant, None);
+        }
+        self.speak(now);
+        if now.since(self.published) >= PUBLISH {
+            self.publish(now);
+        }
+    }
+
+    fn speak(&mut self, now: Time) {
+        while let Some(outgoing) = self.core.poll_control(now) {
+            self.relays.send(&outgoing, &mut self.shadow, &self.outbox);
+        }
+        while let Some((_, event)) = self.core.poll_event() {
+            if event == Event::Finished && !self.finish_told {
+                self.finish_told = true;
+                self.publish(now);
+                let _ = self.writer.send(Job::AllArrived);
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Time) {
+        self.published = now;
+        let drops = self.port.statistics().kernel_drops.wrapping_sub(self.drops_before);
+        let drops = drops & u64::from(u32::MAX);
+        self.core.set_socket_lost(now, self.flow, drops);
+        let Some(counts) = self.core.accounting(self.flow) else { return };
+        let sum = &self.earlier;
+        let moved = counts.distinct * u64::from(self.layout.block_size());
+        let moved = self.fake.then_some(moved.min(self.layout.object().get()));
+        self.board.update(|status| {
+            status.written = moved.unwrap_or(status.written);
+            status.received = sum.received + counts.received;
+            status.distinct = sum.distinct + counts.distinct;
+            status.duplicates = sum.duplicates + counts.duplicates;
+            status.blocks_lost = sum.blocks_lost + counts.blocks_lost;
+            status.reported_lost = sum.reported_lost + counts.reported_lost;
+            status.highest = sum.highest + counts.highest;
+            status.socket_lost = sum.socket_lost + drops;
+        });
+    }
+
+    fn read_letters(&mut self, now: Time) {
+        while let Ok(letter) = self.letters.try_recv() {
+            match letter {
+                Letter::Relay(relay) => {
+                    if let Some(control) = self.relays.take(&relay) {
+                        self.core.on_control(now, self.flow, &control);
+                    }
+                }
+                Letter::Skip(runs) => {
+                    for run in runs {
+                        self.core.skip(now, self.flow, run);
+                        self.placer.assembly().skip(run);
+                    }
+                }
+                Letter::Ahead(message) => self.shadow.send(&message),
+                Letter::Drained => {}
+                Letter::Close => self.closed = true,
+            }
+        }
+    }
+}
+
+impl FlowSink for Receiving {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        self.arrivals.clear();
+        for datagram in datagrams {
+            self.on_datagram(now, &datagram);
+        }
+        self.take_arrivals(now);
+    }
+
+    fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {
+        let Some(scatter) = &mut self.scatter else { return Ok(false) };
+        self.arrivals.clear();
+        scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
+        let now = clock::now();
+        if !self.arrivals.is_empty() {
+            self.note_path(now, call.path(), self.layout.block_size() as usize);
+        } else if self.placer.opener().is_ended() {
+            self.refuse(OpenError::Ended);
+        }
+        self.take_arrivals(now);
+        Ok(true)
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.read_letters(now);
+        if let Some(due) = self.next_greeting
+            && now >= due
+        {
+            self.shadow.send_empty();
+            self.next_greeting = Some(now + GREETING);
+        }
+        if let Wake::At(due, _) = self.core.next_wakeup()
+            && now >= due
+        {
+            self.core.on_timeout(now);
+        }
+        self.settle(now);
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let core = match self.core.next_wakeup() {
+            Wake::Now => Some(Time::ZERO),
+            Wake::At(due, _) => Some(due),
+            Wake::OnInput => None,
+        };
+        core.into_iter().chain(self.next_greeting).min()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn on_port_closed(&mut self, why: &str) {
+        let _ = self.writer.send(Job::PortClosed(why.to_owned()));
+    }
+}

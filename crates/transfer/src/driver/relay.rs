@@ -1,0 +1,82 @@
+//! A core's control messages, wrapped and numbered: what goes both by stream and by datagram
+//! reaches the other core once.
+
+use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};
+use longhaul_proto::wire::Control;
+
+use super::outbox::{Outbox, Shadow};
+use crate::control::{Message, Relay};
+use crate::datapath::replay::{ReplayWindow, Seen};
+
+/// No end counts so far: a number from here on would leave none for what follows.
+const NUMBERS: u64 = 1 << 62;
+
+/// One end's relays of a flow, in both directions.
+#[derive(Default)]
+pub(super) struct Relays {
+    next: u64,
+    seen: ReplayWindow,
+}
+
+impl Relays {
+    /// Sends a control message the way that it wants.
+    pub(super) fn send(&mut self, outgoing: &Outgoing, shadow: &mut Shadow, outbox: &Outbox) {
+        let mut control = Vec::new();
+        outgoing.control.encode(&mut control);
+        let message = Message::Relay(Relay { flow: outgoing.flow.0, control, number: self.next });
+        self.next += 1;
+        match outgoing.carrier {
+            Carrier::Reliable => shadow.tell(outbox, message),
+            Carrier::Datagram => shadow.send(&message),
+        }
+    }
+
+    /// The control message of a relay, unless it has come before or makes no sense: then it came
+    /// from a newer version, and is to be ignored.
+    pub(super) fn take(&mut self, relay: &Relay) -> Option<Control> {
+        let number = PacketNumber(relay.number);
+        if relay.number >= NUMBERS || self.seen.check(number) != Seen::New {
+            return None;
+        }
+        let control = Control::decode(&relay.control).ok()?;
+        self.seen.mark(number);
+        Some(control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::wire::Done;
+
+    fn relay(number: u64) -> Relay {
+        let done = Done { segment: 0, round: 1, sent_to: 4, highest: PacketNumber(3) };
+        let mut control = Vec::new();
+        Control::Done(done).encode(&mut control);
+        Relay { flow: 7, control, number }
+    }
+
+    #[test]
+    fn the_second_copy_of_a_message_counts_for_nothing() {
+        let mut relays = Relays::default();
+        assert!(relays.take(&relay(5)).is_some());
+        assert!(relays.take(&relay(5)).is_none());
+        assert!(relays.take(&relay(4)).is_some());
+    }
+
+    #[test]
+    fn a_number_that_nobody_counts_to_is_refused() {
+        let mut relays = Relays::default();
+        for number in [u64::MAX, u64::MAX - 1, NUMBERS] {
+            assert!(relays.take(&relay(number)).is_none(), "number {number}");
+        }
+        assert!(relays.take(&relay(0)).is_some());
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_ignored() {
+        let mut relays = Relays::default();
+        assert!(relays.take(&Relay { flow: 7, control: vec![0xff; 9], number: 0 }).is_none());
+        assert!(relays.take(&relay(0)).is_some());
+    }
+}

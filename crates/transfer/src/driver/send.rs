@@ -1,0 +1,422 @@
+//! The sending thread of one pass: the core says which blocks, this thread moves their bytes.
+//!
+//! One loop, no lock and no allocation a datagram: commands in, blocks out, sealed straight into
+//! the batch that one system call sends. Between bursts it waits for the core's next wake-up or
+//! a command, whichever comes first.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
+use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::wire::Control;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+use super::board::Board;
+use super::outbox::{Outbox, Shadow};
+use super::payloads::Payloads;
+use super::relay::Relays;
+use super::skip::blocks_of;
+use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
+use crate::datapath::batch::{Batch, MAX_DATAGRAMS};
+use crate::datapath::clock;
+use crate::datapath::mtu::HoleWatch;
+use crate::datapath::seal::Sealer;
+use crate::datapath::socket::{Outcome, Path, SendError, Socket};
+use crate::datapath::wait::{self, Woken};
+use crate::error::{Class, Error};
+use crate::objects::Failure;
+use longhaul_proto::wire::header::Kind;
+
+/// How often the board is brought up to date while datagrams flow.
+const PUBLISH: Span = Span::from_millis(100);
+/// How often an idle way is shown to be open.
+const ALIVE: Span = Span::from_millis(250);
+
+/// What a sending thread is told.
+pub(crate) enum Command {
+    /// A control message for the core.
+    Relay(Relay),
+    /// Sealed datagrams come from there: that is where the flow goes.
+    Peer(Path),
+    /// The receiver wants this back by datagram there, to be sure of the sender's address.
+    Challenge(Path, Vec<u8>),
+    /// The receiver has these blocks.
+    Skip(Vec<BlockRange>),
+    /// The receiver asks which of its chunks are the same here.
+    Compare(Compare),
+    /// The pass is over.
+    Stop,
+}
+
+/// What a sending thread notices that is for its end to decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    /// A file went wrong here.
+    Failed(Failure),
+    /// The receiver speaks, but our datagrams no longer reach it: they are too large, or the first
+    /// link refuses them.
+    TooLarge {
+        /// Some of this pass did arrive.
+        begun: bool,
+    },
+    /// Something of the core.
+    Core(Event),
+}
+
+/// All that one pass needs to send.
+pub(crate) struct SendPass {
+    pub(crate) flow: FlowId,
+    pub(crate) layout: Layout,
+    pub(crate) core: BoxedSender,
+    pub(crate) data: Sealer,
+    pub(crate) control: Sealer,
+    pub(crate) socket: Arc<Socket>,
+    /// Where to; nothing until the receiver has shown itself.
+    pub(crate) path: Option<Path>,
+    pub(crate) datagram: u16,
+    pub(crate) outbox: Outbox,
+    pub(crate) board: Arc<Board>,
+    /// What earlier passes of the transfer counted.
+    pub(crate) earlier: Status,
+    pub(crate) notices: UnboundedSender<Noticed>,
+}
+
+/// What a sending thread leaves: the payloads, for a further pass.
+pub(crate) type Done = oneshot::Receiver<Result<Payloads, Error>>;
+
+/// Starts the thread.
+pub(crate) fn spawn(pass: SendPass, payloads: Payloads) -> Result<(Sender<Command>, Done), Error> {
+    let (commands, inbox) = std::sync::mpsc::channel();
+    let (ended, done) = oneshot::channel();
+    std::thread::Builder::new()
+        .name(format!("send {:08x}", pass.flow.0))
+        .spawn(move || {
+            // Nobody waits any more where the transfer was given up.
+            let _ = ended.send(Sending::new(pass, payloads, inbox).run());
+        })
+        .map_err(|error| {
+            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+        })?;
+    Ok((commands, done))
+}
+
+struct Sending {
+    flow: FlowId,
+    layout: Layout,
+    core: BoxedSender,
+    data: Sealer,
+    shadow: Shadow,
+    relays: Relays,
+    socket: Arc<Socket>,
+    path: Option<Path>,
+    batch: Batch,
+    blocks: Vec<Block>,
+    payloads: Payloads,
+    inbox: Receiver<Command>,
+    outbox: Outbox,
+    board: Arc<Board>,
+    earlier: Status,
+    notices: UnboundedSender<Noticed>,
+    ordered: bool,
+    /// When the other end was last told that the way is open.
+    alive: Time,
+    /// From the first datagram on.
+    hole: Option<HoleWatch>,
+    hole_told: bool,
+    arrived: u64,
+    published: Time,
+    paced: Duration,
+    granted: Duration,
+    busy: Duration,
+}
+
+impl Sending {
+    fn new(pass: SendPass, mut payloads: Payloads, inbox: Receiver<Command>) -> Sending {
+        payloads.rewind();
+        Sending {
+            flow: pass.flow,
+            layout: pass.layout,
+            core: pass.core,
+            data: pass.data,
+            shadow: Shadow::new(pass.control, pass.socket.clone(), pass.path),
+            relays: Relays::default(),
+            socket: pass.socket,
+            path: pass.path,
+            batch: Batch::new(pass.datagram),
+            blocks: Vec::with_capacity(MAX_DATAGRAMS),
+            payloads,
+            inbox,
+            outbox: pass.outbox,
+            board: pass.board,
+            earlier: pass.earlier,
+            notices: pass.notices,
+            ordered: false,
+            alive: Time::ZERO,
+            hole: None,
+            hole_told: false,
+            arrived: 0,
+            published: Time::ZERO,
+            paced: Duration::ZERO,
+            granted: Duration::ZERO,
+            busy: Duration::ZERO,
+        }
+    }
+
+    fn run(mut self) -> Result<Payloads, Error> {
+        wait::take_slack_out();
+        let mut mark = clock::now();
+        self.ordered = tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        loop {
+            if !self.take_commands()? {
+                break;
+            }
+            self.tell_control();
+            if self.send_due()? {
+                continue;
+            }
+            self.tell_control();
+            let now = clock::now();
+            self.busy += clock::duration(now.since(mark));
+            self.publish(now);
+            let goes_on = self.wait(now)?;
+            mark = clock::now();
+            if !goes_on {
+                break;
+            }
+        }
+        self.publish(clock::now());
+        Ok(self.payloads)
+    }
+
+    /// Takes what is in the inbox; false once the pass is over.
+    fn take_commands(&mut self) -> Result<bool, Error> {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => {
+                    if !self.take(command)? {
+                        return Ok(false);
+                    }
+                }
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command) -> Result<bool, Error> {
+        let now = clock::now();
+        match command {
+            Command::Relay(relay) => {
+                if let Some(control) = self.relays.take(&relay) {
+                    self.look_for_hole(now, &control);
+                    self.core.on_control(now, self.flow, &control);
+                }
+            }
+            Command::Peer(path) => {
+                self.path = Some(path);
+                self.shadow.set_path(path);
+                // The first block may have to wait for a disk; the other end waits for a sign.
+                self.shadow.send_empty();
+            }
+            Command::Challenge(path, challenge) => {
+                self.shadow.send_to(path, Kind::ChallengeAnswer, &challenge);
+            }
+            Command::Skip(runs) => {
+                for run in runs {
+                    self.core.skip(now, self.flow, run);
+                }
+            }
+            Command::Compare(ask) => {
+                let (compared, same) = self.payloads.compare(&ask)?;
+                self.keep_alive(clock::now());
+                self.outbox.tell(Message::Compared(compared));
+                for run in same.into_iter().flat_map(|chunks| blocks_of(&self.layout, chunks)) {
+                    self.core.skip(now, self.flow, run);
+                }
+            }
+            Command::Stop => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A receiver that is heard but hears nothing sits behind a link that swallows large datagrams.
+    fn look_for_hole(&mut self, now: Time, control: &Control) {
+        let Control::Pulse(pulse) = control else { return };
+        self.arrived = self.arrived.max(pulse.received);
+        let (sent, rtt) = (self.core.accounting().sent, self.core.rtt());
+        if let Some(hole) = &mut self.hole
+            && hole.on_report(now, sent, pulse.received, rtt)
+        {
+            self.tell_hole();
+        }
+    }
+
+    fn tell_hole(&mut self) {
+        if !self.hole_told {
+            self.hole_told = true;
+            let _ = self.notices.send(Noticed::TooLarge { begun: self.arrived > 0 });
+        }
+    }
+
+    /// Sends what is due; whether anything was.
+    fn send_due(&mut self) -> Result<bool, Error> {
+        let Some(path) = self.path else { return Ok(false) };
+        self.blocks.clear();
+        let now = clock::now();
+        let next = self.data.next_number();
+        self.core.poll_transmit(now, next, self.batch.capacity(), &mut self.blocks);
+        if self.blocks.is_empty() {
+            return Ok(false);
+        }
+        if self.hole.is_none() {
+            self.hole = Some(HoleWatch::new(now));
+            self.board.note_first_datagram(now.as_nanos());
+        }
+        let blocks = std::mem::take(&mut self.blocks);
+        for block in &blocks {
+            let number = self.layout.number(*block);
+            let payload = self.payloads.payload(&self.layout, *block)?;
+            self.batch.push(&mut self.data, Kind::Data, number, payload).map_err(|error| {
+                Error::new(Class::Unfinished, format!("cannot seal a datagram: {error}"))
+            })?;
+            if self.batch.room() == 0 {
+                self.flush(path)?;
+            }
+        }
+        self.blocks = blocks;
+        self.flush(path)?;
+        self.tell_digests();
+        if now.since(self.published) >= PUBLISH {
+            self.publish(now);
+        }
+        Ok(true)
+    }
+
+    fn flush(&mut self, path: Path) -> Result<(), Error> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        match self.batch.send(&self.socket, path) {
+            // A route that is gone looks like loss and passes as loss does.
+            Ok(Outcome::Sent | Outcome::Lost(_)) => Ok(()),
+            Err(SendError::TooLarge) => {
+                self.tell_hole();
+                Ok(())
+            }
+            Err(SendError::Broken(error)) => {
+                let what = format!("sending to {} failed: {error}", path.remote);
+                Err(Error::new(Class::Unfinished, what))
+            }
+        }
+    }
+
+    /// Tells what was read: failures first, then digests. Once a file has failed, digests no
+    /// longer go ahead of the stream: what is sent in its place must not be taken for content.
+    fn tell_digests(&mut self) {
+        self.ordered |= tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        let digests = self.payloads.take_digests();
+        if digests.is_empty() {
+            return;
+        }
+        let message = Message::Digests(Digests {
+            chunks: digests.iter().map(|(chunk, _)| *chunk).collect(),
+            values: digests.iter().flat_map(|(_, digest)| *digest).collect(),
+        });
+        match self.ordered {
+            true => self.outbox.tell(message),
+            false => self.shadow.tell(&self.outbox, message),
+        }
+    }
+
+    fn tell_control(&mut self) {
+        while let Some(outgoing) = self.core.poll_control(clock::now()) {
+            self.relays.send(&outgoing, &mut self.shadow, &self.outbox);
+        }
+        while let Some(event) = self.core.poll_event() {
+            self.publish(clock::now());
+            let _ = self.notices.send(Noticed::Core(event));
+        }
+    }
+
+    /// Waits for what comes first; false once the pass is over.
+    fn wait(&mut self, now: Time) -> Result<bool, Error> {
+        let (due, why) = match self.core.next_wakeup() {
+            Wake::Now if self.path.is_some() => return Ok(true),
+            Wake::At(due, why) if self.path.is_some() => (due, Some(why)),
+            _ => (Time::NEVER, None),
+        };
+        self.keep_alive(now);
+        let sign = if self.path.is_some() { self.alive + ALIVE } else { Time::NEVER };
+        let woken = wait::until(&self.inbox, due.min(sign));
+        let waited = clock::duration(clock::now().since(now));
+        if self.core.is_blocked_by_grant() {
+            self.granted += waited;
+        } else if why == Some(Why::Pacing) {
+            self.paced += waited;
+        }
+        match woken {
+            Woken::Message(command) => self.take(command),
+            Woken::Closed => Ok(false),
+            Woken::Due => {
+                let now = clock::now();
+                if now >= due {
+                    self.core.on_timeout(now);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Says now and then that the way is open, also while there is nothing to send: the other end
+    /// would else take it for closed.
+    fn keep_alive(&mut self, now: Time) {
+        if now.since(self.alive) >= ALIVE {
+            self.alive = now;
+            self.shadow.send_empty();
+        }
+    }
+
+    fn publish(&mut self, now: Time) {
+        self.published = now;
+        let (sum, counts) = (&self.earlier, self.core.accounting());
+        let (rate, rtt) = (self.core.rate(), self.core.rtt());
+        let nanos = |span: Duration| span.as_nanos() as u64;
+        self.board.update(|status| {
+            status.sent = sum.sent + counts.sent;
+            status.first = sum.first + counts.first;
+            status.retransmitted = sum.retransmitted + counts.retransmitted;
+            status.reported_lost = sum.reported_lost + counts.reported_lost;
+            status.rounds = sum.rounds.max(counts.rounds);
+            status.rate_bps = rate.as_bps();
+            status.rtt_nanos = rtt.as_nanos();
+            status.paced_nanos = sum.paced_nanos + nanos(self.paced);
+            status.granted_nanos = sum.granted_nanos + nanos(self.granted);
+            status.busy_nanos = sum.busy_nanos + nanos(self.busy);
+            status.disk_nanos = nanos(self.payloads.reading());
+        });
+    }
+}
+
+/// Tells the other end and this one which files went wrong here; whether any did.
+pub(super) fn tell_failures(
+    payloads: &mut Payloads,
+    outbox: &Outbox,
+    notices: &UnboundedSender<Noticed>,
+) -> bool {
+    let failures = payloads.new_failures();
+    for failure in failures {
+        outbox.tell(Message::EntryFailed(EntryFailed {
+            entry: failure.entry.map_or(u64::MAX, u64::from),
+            path: failure.path.clone(),
+            reason: failure.reason.clone(),
+            at_source: true,
+        }));
+        let _ = notices.send(Noticed::Failed(failure.clone()));
+    }
+    !failures.is_empty()
+}

@@ -1,0 +1,242 @@
+//! Chunks by stream, where datagrams do not pass: the same source, digests, verification and
+//! resume; only the way is another.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::board::Board;
+use super::outbox::Outbox;
+use super::payloads::Payloads;
+use super::send::Noticed;
+use super::skip::{tidy, without};
+use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
+use crate::datapath::clock;
+use crate::error::{Class, Error};
+use crate::session::Session;
+
+/// Bytes of one piece: a quarter of a frame's limit.
+const PIECE: usize = 256 << 10;
+/// Pieces that wait for a stream.
+const WAITING: usize = 4;
+
+enum Command {
+    Skip(Vec<Range<u64>>),
+    Compare(Compare),
+    Planned,
+    Stop,
+}
+
+/// A running sender of chunks.
+pub(crate) struct Outgoing {
+    commands: Sender<Command>,
+    done: oneshot::Receiver<Result<Payloads, Error>>,
+}
+
+impl Outgoing {
+    /// The receiver has these chunks.
+    pub(crate) fn skip(&self, chunks: Vec<Range<u64>>) {
+        let _ = self.commands.send(Command::Skip(chunks));
+    }
+
+    /// The receiver asks which of its chunks are the same here.
+    pub(crate) fn compare(&self, ask: Compare) {
+        let _ = self.commands.send(Command::Compare(ask));
+    }
+
+    /// The plan is complete: the chunks may go.
+    pub(crate) fn planned(&self) {
+        let _ = self.commands.send(Command::Planned);
+    }
+
+    /// Resolves when the thread ends before it was stopped.
+    pub(crate) async fn ended(
+        &mut self,
+    ) -> Result<Result<Payloads, Error>, oneshot::error::RecvError> {
+        (&mut self.done).await
+    }
+
+    /// Stops the thread and gets the payloads back.
+    pub(crate) async fn stop(self) -> Option<Payloads> {
+        let _ = self.commands.send(Command::Stop);
+        self.done.await.ok()?.ok()
+    }
+}
+
+/// What a sender of chunks is given.
+pub(crate) struct Outgo {
+    pub(crate) payloads: Payloads,
+    /// The chunks to send, less what the plan takes off.
+    pub(crate) wanted: Vec<Range<u64>>,
+    /// The plan is known already.
+    pub(crate) planned: bool,
+    /// The further sessions that carry chunks.
+    pub(crate) sessions: Vec<Session>,
+    /// The control stream, where there are none.
+    pub(crate) bulk: mpsc::Sender<ChunkPiece>,
+    pub(crate) outbox: Outbox,
+    pub(crate) board: Arc<Board>,
+    pub(crate) notices: mpsc::UnboundedSender<Noticed>,
+}
+
+/// Starts the sender's thread.
+pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
+    let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
+        outgo.sessions.into_iter().map(way_over).collect();
+    if ways.is_empty() {
+        ways.push(outgo.bulk);
+    }
+    let (commands, inbox) = std::sync::mpsc::channel();
+    let (ended, done) = oneshot::channel();
+    let mut sending = Streaming {
+        payloads: outgo.payloads,
+        wanted: outgo.wanted,
+        ways,
+        turn: 0,
+        inbox,
+        outbox: outgo.outbox,
+        board: outgo.board,
+        notices: outgo.notices,
+    };
+    let planned = outgo.planned;
+    std::thread::Builder::new()
+        .name("send by stream".into())
+        .spawn(move || {
+            let result = sending.run(planned);
+            let _ = ended.send(result.map(|()| sending.payloads));
+        })
+        .map_err(|error| {
+            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+        })?;
+    Ok(Outgoing { commands, done })
+}
+
+/// A task that writes pieces to `session`.
+fn way_over(session: Session) -> mpsc::Sender<ChunkPiece> {
+    let (sender, mut pieces) = mpsc::channel(WAITING);
+    tokio::task::spawn_local(async move {
+        let (mut writer, reader) = session.split();
+        while let Some(piece) = pieces.recv().await {
+            if writer.write(&Frame::from(Message::ChunkPiece(piece))).await.is_err() {
+                return;
+            }
+        }
+        let _ = writer.close(reader, None).await;
+    });
+    sender
+}
+
+struct Streaming {
+    payloads: Payloads,
+    wanted: Vec<Range<u64>>,
+    ways: Vec<mpsc::Sender<ChunkPiece>>,
+    turn: usize,
+    inbox: Receiver<Command>,
+    outbox: Outbox,
+    board: Arc<Board>,
+    notices: mpsc::UnboundedSender<Noticed>,
+}
+
+impl Streaming {
+    fn run(&mut self, mut planned: bool) -> Result<(), Error> {
+        self.payloads.rewind();
+        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        // The plan needs the manifest, so that does not wait for the plan.
+        let manifest = 0..self.payloads.manifest_chunks();
+        let mut wanted = without(&self.wanted, std::slice::from_ref(&manifest));
+        for chunk in manifest
+            .filter(|chunk| self.wanted.iter().any(|range| range.contains(chunk)))
+            .collect::<Vec<_>>()
+        {
+            self.send_chunk(chunk)?;
+        }
+        while !planned {
+            match self.inbox.recv() {
+                Ok(Command::Planned) => planned = true,
+                Ok(command) => {
+                    if !self.take(command, &mut wanted)? {
+                        return Ok(());
+                    }
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+        while let Some(chunk) = take_first(&mut wanted) {
+            self.send_chunk(chunk)?;
+            while let Ok(command) = self.inbox.try_recv() {
+                if !self.take(command, &mut wanted)? {
+                    return Ok(());
+                }
+            }
+        }
+        // The pass is over when the receiver says so.
+        while !matches!(self.inbox.recv(), Ok(Command::Stop) | Err(_)) {}
+        Ok(())
+    }
+
+    /// Takes a command; false once the pass is over.
+    fn take(&mut self, command: Command, wanted: &mut Vec<Range<u64>>) -> Result<bool, Error> {
+        match command {
+            Command::Planned => {}
+            Command::Skip(have) => *wanted = without(wanted, &tidy(have)),
+            Command::Compare(ask) => {
+                let (compared, same) = self.payloads.compare(&ask)?;
+                *wanted = without(wanted, &tidy(same));
+                self.outbox.tell(Message::Compared(compared));
+            }
+            Command::Stop => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Sends one chunk on a way that has room.
+    fn send_chunk(&mut self, chunk: u64) -> Result<(), Error> {
+        self.board.note_first_datagram(clock::now().as_nanos());
+        let digest = self.payloads.read_whole(chunk)?;
+        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        let (chunks, values) = (vec![chunk], digest.to_vec());
+        self.outbox.tell(Message::Digests(Digests { chunks, values }));
+        let content = self.payloads.content();
+        let free = (0..self.ways.len())
+            .map(|step| (self.turn + step) % self.ways.len())
+            .find(|nth| self.ways[*nth].capacity() == WAITING);
+        self.turn = free.unwrap_or(self.turn + 1) % self.ways.len();
+        let pieces = content.len().div_ceil(PIECE).max(1);
+        for nth in 0..pieces {
+            let start = nth * PIECE;
+            let end = (start + PIECE).min(content.len());
+            let piece = ChunkPiece {
+                chunk,
+                offset: start as u32,
+                bytes: content[start..end].to_vec(),
+                last: nth + 1 == pieces,
+            };
+            // What a stream took with it comes again when the copy is taken up again.
+            let lost = self.ways[self.turn].blocking_send(piece).is_err();
+            if lost || self.ways.iter().any(mpsc::Sender::is_closed) {
+                return Err(Error::new(Class::Unfinished, "a stream that carried data was lost"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the first number out of ascending ranges.
+fn take_first(ranges: &mut Vec<Range<u64>>) -> Option<u64> {
+    let first = ranges.first_mut()?;
+    let number = first.next();
+    if first.is_empty() {
+        ranges.remove(0);
+    }
+    number
+}
+
+/// A chunk that has come by stream, and its place in the memory budget.
+pub(crate) struct Streamed {
+    pub(crate) chunk: u64,
+    pub(crate) content: Vec<u8>,
+    #[expect(dead_code, reason = "its end is what counts: it makes room")]
+    pub(crate) room: tokio::sync::OwnedSemaphorePermit,
+}

@@ -1,0 +1,495 @@
+//! The writing thread of a receiving transfer: opens the destination when the manifest is known,
+//! verifies each chunk against its digest, writes it, and says what stands.
+//!
+//! It is the only thread that waits for the destination's disk. What waits for it is bounded by
+//! what the receiving flow grants, so a slow disk slows the sender and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+
+use super::board::Board;
+use super::planned;
+use super::receive::Arrived;
+use super::stream::Streamed;
+use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan, Ranges};
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::{CHUNK, Manifest, Place, Sink, SinkOptions, Verdict, VirtualObject};
+
+/// How often the destination gets a chance to sync and rename while nothing comes.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Failures kept until the destination is open; a source in worse shape is copied in parts.
+const MOST_EARLY_FAILURES: usize = 1 << 20;
+
+/// Where an object goes.
+pub(crate) enum Target {
+    /// To files.
+    Place {
+        /// The destination.
+        place: Place,
+        /// How it is written.
+        options: SinkOptions,
+    },
+    /// Nowhere: a measurement that writes nothing.
+    Nowhere,
+}
+
+/// What the writer is told.
+pub(crate) enum Job {
+    /// A chunk has come by datagrams.
+    Chunk(Arrived),
+    /// A chunk has come by stream.
+    Streamed(Streamed),
+    /// What chunks must hash to.
+    Digests(Digests),
+    /// A file went wrong at the source.
+    SourceFailed(EntryFailed),
+    /// Which chunks are the same at the source.
+    Compared(Compared),
+    /// A pass begins.
+    BeginPass(u32),
+    /// The core has seen every block.
+    AllArrived,
+    /// The flow was forged at until its cipher no longer protects.
+    Forged,
+    /// The port has closed under the flow.
+    PortClosed(String),
+    /// The transfer is over, finished or not.
+    Stop,
+}
+
+/// What the writer tells its end.
+pub(crate) enum Happened {
+    /// The destination is open, and this need not come.
+    Planned {
+        slices: Vec<Plan>,
+        have: Vec<Range<u64>>,
+        implied: Vec<Range<u64>>,
+        skipped: Vec<Range<u64>>,
+        resumed_bytes: u64,
+    },
+    /// These chunks need not come any more, and the source does not know it.
+    Needless(Vec<Range<u64>>),
+    /// These chunks are the same at the source, which knows it.
+    Same(Vec<Range<u64>>),
+    /// These files would be copied if it were not for a dry run.
+    WouldCopy(Vec<Vec<u8>>),
+    /// There is room again.
+    Drained,
+    /// All chunks but the failed ones are written.
+    PassEnd(PassEnd),
+    /// A file went wrong here.
+    EntryFailed { path: Vec<u8>, reason: String },
+    /// All stands.
+    Outcome(Box<Outcome>),
+    /// It cannot go on.
+    Failed(Error),
+}
+
+/// Starts the thread; it ends after [`Job::Stop`], with the destination closed.
+pub(crate) fn spawn(
+    offer: Offer,
+    target: Target,
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+) -> Result<(Sender<Job>, oneshot::Receiver<()>), Error> {
+    let (jobs, inbox) = std::sync::mpsc::channel();
+    let (ended, done) = oneshot::channel();
+    let writer = Writer {
+        offer,
+        target: Some(target),
+        board,
+        happened,
+        opened: None,
+        manifest: BTreeMap::new(),
+        digests: BTreeMap::new(),
+        waiting: BTreeMap::new(),
+        early_failures: Vec::new(),
+        all_arrived: false,
+        ended: false,
+        pass: 0,
+        writing: Duration::ZERO,
+    };
+    std::thread::Builder::new()
+        .name("write".into())
+        .spawn(move || {
+            writer.run(&inbox);
+            let _ = ended.send(());
+        })
+        .map_err(|error| {
+            Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
+        })?;
+    Ok((jobs, done))
+}
+
+/// A chunk's content, whichever way it came.
+enum Content {
+    Datagrams(Arrived),
+    Stream(Streamed),
+}
+
+impl Content {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Datagrams(arrived) => &arrived.buffer[..arrived.len],
+            Content::Stream(streamed) => &streamed.content,
+        }
+    }
+
+    /// Gives the room of `content` bytes back to what granted it.
+    fn release(self, content: usize) {
+        if let Content::Datagrams(arrived) = self {
+            arrived.drained.add(arrived.granted(content));
+        }
+    }
+}
+
+struct Writer {
+    offer: Offer,
+    target: Option<Target>,
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+    opened: Option<Opened>,
+    /// The manifest's own chunks, until all have come.
+    manifest: BTreeMap<u64, Vec<u8>>,
+    digests: BTreeMap<u64, Digest>,
+    /// Chunks that wait for their digest, or for the manifest.
+    waiting: BTreeMap<u64, Content>,
+    /// Files that went wrong at the source before the destination was open.
+    early_failures: Vec<EntryFailed>,
+    all_arrived: bool,
+    ended: bool,
+    pass: u32,
+    writing: Duration,
+}
+
+struct Opened {
+    object: VirtualObject,
+    /// Nothing in a measurement that writes nothing.
+    sink: Option<Sink>,
+    /// Entries whose comparison is still awaited: how many answers each wants, and has.
+    comparing: BTreeMap<u32, (usize, Vec<bool>)>,
+    /// What was there before this run.
+    resumed: u64,
+    failed: BTreeSet<u64>,
+    /// Entries of whose failure the source has told: it need not be told back.
+    failed_at_source: BTreeSet<u32>,
+    failures_told: usize,
+}
+
+impl Writer {
+    fn run(mut self, inbox: &Receiver<Job>) {
+        if self.offer.manifest_len == 0 {
+            let encoded = std::mem::take(&mut self.offer.manifest);
+            self.attempt(|writer| writer.open(&encoded));
+        }
+        loop {
+            match inbox.recv_timeout(TICK) {
+                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(job) => self.attempt(|writer| writer.take(job)),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.attempt(Writer::settle);
+        }
+    }
+
+    /// After an error there is nothing more to do but to wait for the end.
+    fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
+        if self.ended {
+            return;
+        }
+        if let Err(error) = work(self) {
+            self.ended = true;
+            self.waiting.clear();
+            let _ = self.happened.send(Happened::Failed(error));
+        }
+    }
+
+    fn take(&mut self, job: Job) -> Result<(), Error> {
+        match job {
+            Job::Chunk(arrived) => self.take_chunk(arrived.chunk, Content::Datagrams(arrived)),
+            Job::Streamed(streamed) => self.take_chunk(streamed.chunk, Content::Stream(streamed)),
+            Job::Digests(digests) => self.take_digests(&digests),
+            Job::SourceFailed(failed) => {
+                self.take_source_failure(failed);
+                Ok(())
+            }
+            Job::Compared(compared) => self.take_compared(&compared),
+            Job::BeginPass(number) => {
+                self.pass = number;
+                self.all_arrived = false;
+                self.waiting.clear();
+                self.digests.clear();
+                if let Some(opened) = &mut self.opened {
+                    opened.failed.clear();
+                }
+                Ok(())
+            }
+            Job::AllArrived => {
+                self.all_arrived = true;
+                Ok(())
+            }
+            Job::Forged => {
+                let what = "so many forged datagrams came that the cipher no longer protects";
+                Err(Error::new(Class::Unfinished, what).advise("run the same command again"))
+            }
+            Job::PortClosed(why) => {
+                Err(Error::new(Class::Unfinished, format!("the data port closed: {why}")))
+            }
+            Job::Stop => Ok(()),
+        }
+    }
+
+    /// A file that went wrong at the source never gets its name; what is known too early is kept
+    /// until the destination is open.
+    fn take_source_failure(&mut self, failed: EntryFailed) {
+        let Ok(entry) = u32::try_from(failed.entry) else { return };
+        let Some(opened) = &mut self.opened else {
+            if self.early_failures.len() < MOST_EARLY_FAILURES {
+                self.early_failures.push(failed);
+            }
+            return;
+        };
+        if let Some(sink) = &mut opened.sink {
+            opened.failed_at_source.insert(entry);
+            let needless = sink.fail_entry(entry, &failed.reason);
+            let _ = self.happened.send(Happened::Needless(needless));
+        }
+    }
+
+    fn take_digests(&mut self, digests: &Digests) -> Result<(), Error> {
+        let chunks = self.offer.object_len.div_ceil(CHUNK);
+        for (chunk, value) in digests.pairs()?.filter(|(chunk, _)| *chunk < chunks) {
+            self.digests.insert(chunk, value);
+            if let Some(content) = self.waiting.remove(&chunk) {
+                self.take_chunk(chunk, content)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_chunk(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
+        if chunk >= self.offer.object_len.div_ceil(CHUNK) {
+            return Ok(());
+        }
+        if chunk < self.offer.manifest_len.div_ceil(CHUNK) {
+            return self.take_manifest(chunk, content);
+        }
+        match (&self.opened, self.digests.remove(&chunk)) {
+            (Some(_), Some(digest)) => self.write(chunk, content, &digest),
+            (_, digest) => {
+                if let Some(digest) = digest {
+                    self.digests.insert(chunk, digest);
+                }
+                self.waiting.insert(chunk, content);
+                Ok(())
+            }
+        }
+    }
+
+    /// A chunk of the manifest: when all are there, the destination can be opened.
+    fn take_manifest(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
+        if self.opened.is_some() {
+            return Ok(());
+        }
+        let rest = self.offer.manifest_len - chunk * CHUNK;
+        let len = rest.min(CHUNK) as usize;
+        let part = content.bytes().get(..len).unwrap_or_default().to_vec();
+        self.manifest.insert(chunk, part);
+        content.release(len);
+        let _ = self.happened.send(Happened::Drained);
+        if (self.manifest.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
+            return Ok(());
+        }
+        let encoded: Vec<u8> = std::mem::take(&mut self.manifest).into_values().flatten().collect();
+        self.open(&encoded)?;
+        for (chunk, content) in std::mem::take(&mut self.waiting) {
+            self.take_chunk(chunk, content)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the destination and plans.
+    fn open(&mut self, encoded: &[u8]) -> Result<(), Error> {
+        if blake3::hash(encoded).as_bytes()[..] != self.offer.manifest_digest[..] {
+            let what = "the manifest that came is not the one that was offered";
+            return Err(Error::new(Class::Verification, what));
+        }
+        let manifest = Manifest::decode(encoded).map_err(|error| {
+            let what = format!("the other side's list of files is refused: {error}");
+            Error::new(Class::Unreachable, what)
+        })?;
+        let manifest = Arc::new(manifest);
+        let object = VirtualObject::new(&manifest, self.offer.manifest_len);
+        if object.len() != self.offer.object_len {
+            let what = format!(
+                "the other side offers {} bytes but lists {}",
+                self.offer.object_len,
+                object.len()
+            );
+            return Err(Error::new(Class::Unreachable, what));
+        }
+        self.board.set_totals(manifest.bytes(), manifest.files());
+        let dry_run = matches!(
+            &self.target,
+            Some(Target::Place { options, .. }) if options.dry_run
+        );
+        let (sink, plan) = match self.target.take() {
+            Some(Target::Place { place, options }) => {
+                let prefix = self.offer.manifest_len;
+                let (sink, plan) = Sink::open(&place, &manifest, prefix, &options)?;
+                (Some(sink), plan)
+            }
+            Some(Target::Nowhere) | None => (None, crate::objects::Plan::default()),
+        };
+        let asked = plan.compare.iter();
+        let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
+        let (resumed, skipped) = (plan.resumed_bytes, plan.skipped.clone());
+        let happened = planned::happened(plan, object.implied());
+        self.board.update(|status| status.written = resumed);
+        let failed = BTreeSet::new();
+        self.opened = Some(Opened {
+            object,
+            sink,
+            comparing,
+            resumed,
+            failed,
+            failed_at_source: BTreeSet::new(),
+            failures_told: 0,
+        });
+        let _ = self.happened.send(happened);
+        for failed in std::mem::take(&mut self.early_failures) {
+            self.take_source_failure(failed);
+        }
+        if dry_run {
+            self.end_dry_run(&manifest, &skipped);
+        }
+        Ok(())
+    }
+
+    /// Nothing is to be moved: what would be is told instead.
+    fn end_dry_run(&mut self, manifest: &Manifest, skipped: &[u32]) {
+        self.ended = true;
+        let skipped: BTreeSet<u32> = skipped.iter().copied().collect();
+        let entries = manifest.entries().iter().enumerate();
+        let due = entries.filter(|(number, entry)| {
+            entry.size().is_some() && !skipped.contains(&(*number as u32))
+        });
+        let paths: Vec<Vec<u8>> = due.map(|(_, entry)| entry.path.to_vec()).collect();
+        let files = paths.len() as u64;
+        let _ = self.happened.send(Happened::WouldCopy(paths));
+        let outcome = Outcome {
+            files,
+            skipped: manifest.files().saturating_sub(files),
+            ..Outcome::default()
+        };
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+    }
+
+    /// Answers come in the order of the questions, perhaps in several messages an entry.
+    fn take_compared(&mut self, compared: &Compared) -> Result<(), Error> {
+        let Some(opened) = &mut self.opened else { return Ok(()) };
+        let Some(sink) = &mut opened.sink else { return Ok(()) };
+        let Ok(entry) = u32::try_from(compared.entry) else { return Ok(()) };
+        let Some((wanted, answers)) = opened.comparing.get_mut(&entry) else { return Ok(()) };
+        answers.extend(&compared.same);
+        if answers.len() < *wanted {
+            return Ok(());
+        }
+        let answers = std::mem::take(answers);
+        opened.comparing.remove(&entry);
+        let needless = sink.compare_result(entry, &answers)?;
+        let there = |range: &Range<u64>| {
+            range.clone().map(|chunk| opened.object.chunk_content(chunk) as u64).sum::<u64>()
+        };
+        opened.resumed += needless.iter().map(there).sum::<u64>();
+        let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
+        self.board.update(|status| (status.written, status.files) = (written, files));
+        let _ = self.happened.send(match opened.object.is_large(entry) {
+            true => Happened::Same(needless),
+            false => Happened::Needless(needless),
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error> {
+        let Some(opened) = &mut self.opened else { return Ok(()) };
+        let len = opened.object.chunk_content(chunk);
+        if let Some(sink) = &mut opened.sink {
+            let started = Instant::now();
+            let verdict = match content.bytes().get(..len) {
+                Some(bytes) => sink.write_chunk(chunk, bytes, digest)?,
+                None => Verdict::Mismatch,
+            };
+            self.writing += started.elapsed();
+            if verdict == Verdict::Mismatch {
+                opened.failed.insert(chunk);
+            }
+            let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
+            let disk = self.writing.as_nanos() as u64;
+            self.board.update(|status| {
+                (status.written, status.files, status.disk_nanos) = (written, files, disk);
+            });
+        } else {
+            self.board.update(|status| status.written += len as u64);
+        }
+        content.release(len);
+        let _ = self.happened.send(Happened::Drained);
+        Ok(())
+    }
+
+    /// After each job: syncs that are due, failures to tell, and whether the pass is over.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(opened) = &mut self.opened else { return Ok(()) };
+        let Some(sink) = &mut opened.sink else {
+            if self.all_arrived {
+                self.ended = true;
+                let (bytes, _) = self.board.totals();
+                self.board.update(|status| status.written = bytes);
+                let _ = self.happened.send(Happened::Outcome(Box::default()));
+            }
+            return Ok(());
+        };
+        sink.tick(Instant::now())?;
+        for failure in &sink.failures()[opened.failures_told..] {
+            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains(&entry)) {
+                continue;
+            }
+            let (path, reason) = (failure.path.clone(), failure.reason.clone());
+            let _ = self.happened.send(Happened::EntryFailed { path, reason });
+        }
+        opened.failures_told = sink.failures().len();
+        let needless = sink.take_needless();
+        if !needless.is_empty() {
+            opened.failed.retain(|chunk| sink.needs(*chunk));
+            let _ = self.happened.send(Happened::Needless(needless));
+        }
+        let left = sink.missing_chunks();
+        if !opened.comparing.is_empty() || left > opened.failed.len() as u64 {
+            return Ok(());
+        }
+        if left > 0 {
+            if !opened.failed.is_empty() {
+                let failed = planned::runs(std::mem::take(&mut opened.failed).into_iter());
+                let failed = Some(Ranges::encode(failed));
+                let end = PassEnd { number: self.pass, failed };
+                let _ = self.happened.send(Happened::PassEnd(end));
+            }
+            return Ok(());
+        }
+        self.ended = true;
+        let Some(sink) = opened.sink.take() else { return Ok(()) };
+        let outcome = sink.finish()?;
+        let files = outcome.files + outcome.skipped;
+        self.board.update(|status| status.files = files);
+        let outcome = planned::outcome(outcome, &opened.failed_at_source, opened.resumed);
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+        Ok(())
+    }
+}

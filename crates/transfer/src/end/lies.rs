@@ -1,0 +1,275 @@
+//! The other end says what cannot be: it is refused, or changes nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::registry;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::{Control, Done, Echo, Pulse, Train};
+use proptest::prelude::*;
+use tempfile::TempDir;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::sending::{decode, offer};
+use super::terms::layout;
+use crate::control::{Compare, Compared, Digests, Offer, Ranges};
+use crate::driver::board::Board;
+use crate::driver::payloads::Payloads;
+use crate::driver::stream::Streamed;
+use crate::driver::writer::{self, Happened, Job, Target};
+use crate::error::Class;
+use crate::objects::{CHUNK, Place, SinkOptions, Source, SourceOptions};
+
+fn honest() -> Offer {
+    Offer { manifest_digest: vec![0; 32], object_len: 5 * CHUNK, ..Offer::default() }
+}
+
+#[test]
+fn an_offer_that_cannot_be_is_refused_before_anything_is_made_of_it() {
+    assert_eq!(honest().check(), Ok(()));
+    let wrong = [
+        Offer { manifest_digest: vec![0; 31], ..honest() },
+        Offer { manifest_len: 6 * CHUNK, ..honest() },
+        Offer { manifest_len: crate::control::MAX_MANIFEST + 1, object_len: 1 << 50, ..honest() },
+        Offer { object_len: u64::MAX, ..honest() },
+        Offer { object_len: CHUNK << 32, ..honest() },
+    ];
+    for offer in wrong {
+        assert!(offer.check().is_err(), "{offer:?}");
+    }
+}
+
+#[test]
+fn a_cut_that_cannot_be_is_refused() {
+    let sizes = [0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, u64::MAX / 2, u64::MAX];
+    for object in sizes {
+        for segment in sizes {
+            for block in [0, 1, 1 << 20, (1 << 20) + 1, u32::MAX] {
+                if let Ok(layout) = layout(object, Bytes::new(segment), block) {
+                    assert!((1..=1 << 20).contains(&block));
+                    assert!(segment == 0 || segment.is_multiple_of(CHUNK) || segment > object);
+                    assert!(layout.blocks() < 1 << 48, "{object} {segment} {block}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_chunks_that_are_not_there_is_refused() {
+    let plan = |steps: &[u64]| decode(Some(&Ranges { steps: steps.to_vec() }), 5, "chunks");
+    let honest: Vec<u64> = plan(&[1, 4]).unwrap().into_iter().flatten().collect();
+    assert_eq!(honest, [1, 2, 3, 4]);
+    for lie in [&[1, 5][..], &[0, 0], &[3], &[u64::MAX, u64::MAX], &[4, 1, 0, 1]] {
+        assert_eq!(plan(lie).map_err(|error| error.class), Err(Class::Unfinished), "{lie:?}");
+    }
+}
+
+/// A source of one file of two chunks and a bit.
+fn source(folder: &TempDir) -> Source {
+    let file = folder.path().join("source");
+    let content: Vec<u8> = (0..2 * CHUNK + 77).map(|n| (n * 31 % 251) as u8).collect();
+    std::fs::write(&file, content).unwrap();
+    let options = SourceOptions { recursive: false, filters: Vec::new() };
+    Source::open(&[Place::Ambient(file)], &options).unwrap()
+}
+
+#[test]
+fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut payloads = Payloads::new(source(&folder)).unwrap();
+    let mut ask = |entry, chunks: &[u64], values: usize| {
+        let ask = Compare { entry, chunks: chunks.to_vec(), values: vec![0; values] };
+        payloads.compare(&ask).map(|(compared, same)| (compared.same, same))
+    };
+    assert!(ask(0, &[0, 1], 32).is_err());
+    assert!(ask(0, &[0], 33).is_err());
+    assert!(ask(u64::MAX, &[0], 32).is_err());
+    let none = Vec::<std::ops::Range<u64>>::new;
+    assert_eq!(ask(u64::from(u32::MAX), &[0], 32), Ok((vec![false], none())));
+    assert_eq!(ask(0, &[0, 3, u64::MAX], 96), Ok((vec![false; 3], none())));
+}
+
+/// A writer that awaits the file of [`source`], which it is offered.
+struct Writing {
+    jobs: Sender<Job>,
+    happened: UnboundedReceiver<Happened>,
+    payloads: Payloads,
+    folder: TempDir,
+}
+
+impl Writing {
+    fn new() -> Writing {
+        let folder = tempfile::tempdir().unwrap();
+        let mut source = source(&folder);
+        let place = Place::Ambient(folder.path().join("copy"));
+        let target = Target::Place { place, options: SinkOptions::default() };
+        let (end, happened) = tokio::sync::mpsc::unbounded_channel();
+        let board = Arc::new(Board::default());
+        let (jobs, _) = writer::spawn(offer(&mut source), target, board, end).unwrap();
+        Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
+    }
+
+    fn tell(&self, job: Job) {
+        self.jobs.send(job).unwrap();
+    }
+
+    /// Sends all chunks as an honest end does.
+    fn send_all(&mut self) {
+        for chunk in 0..3 {
+            let digest = self.payloads.read_whole(chunk).unwrap();
+            let content = self.payloads.content().to_vec();
+            self.tell(Job::Digests(Digests { chunks: vec![chunk], values: digest.to_vec() }));
+            self.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
+        }
+    }
+
+    /// How it ends.
+    fn end(&mut self) -> Result<u64, Class> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let end = async {
+            loop {
+                match self.happened.recv().await.expect("it says how it ends") {
+                    Happened::Outcome(outcome) => return Ok(outcome.files),
+                    Happened::Failed(error) => return Err(error.class),
+                    _ => {}
+                }
+            }
+        };
+        runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(20), end).await.unwrap() })
+    }
+}
+
+/// A place in a memory of its own.
+fn room() -> OwnedSemaphorePermit {
+    Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
+}
+
+#[test]
+fn a_writer_is_not_misled_by_chunks_digests_and_answers_that_nobody_awaits() {
+    let mut writing = Writing::new();
+    let beyond = vec![3, u64::MAX];
+    writing.tell(Job::Digests(Digests { chunks: beyond, values: vec![7; 64] }));
+    for chunk in [3, u64::MAX] {
+        let content = vec![1; 10];
+        writing.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
+    }
+    for entry in [0, 1, u64::MAX] {
+        writing.tell(Job::Compared(Compared { entry, same: vec![true; 1000] }));
+    }
+    writing.send_all();
+    assert_eq!(writing.end(), Ok(1));
+    let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();
+    assert!(read("copy") == read("source"));
+}
+
+#[test]
+fn a_list_of_digests_that_is_none_ends_the_transfer() {
+    for values in [0, 31, 33, 64] {
+        let mut writing = Writing::new();
+        writing.tell(Job::Digests(Digests { chunks: vec![0], values: vec![7; values] }));
+        assert_eq!(writing.end(), Err(Class::Unfinished), "{values}");
+    }
+}
+
+fn setup(rate: Option<Rate>) -> Setup {
+    Setup {
+        flow: FlowId(1),
+        layout: Layout::new(Bytes::mebi(4), Bytes::mebi(1), Bytes::mebi(1), 1400).unwrap(),
+        overhead: Bytes::new(32),
+        rtt: Span::from_millis(20),
+        rate,
+        rate_limit: None,
+        grant: Bytes::mebi(2),
+        tail_copies: 2,
+    }
+}
+
+fn lie() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), 0..5_000u64, any::<u64>()]
+}
+
+fn pulse() -> impl Strategy<Value = Control> {
+    let train =
+        (lie(), lie(), 1..u64::MAX, any::<u32>()).prop_map(|(first, bytes, span, steps)| {
+            let (first, bytes) = (PacketNumber(first), Bytes::new(bytes));
+            Train { first, bytes, span: Span::from_nanos(span), steps }
+        });
+    let echo = (lie(), lie())
+        .prop_map(|(n, age)| Echo { number: PacketNumber(n), age: Span::from_nanos(age) });
+    let counts = (lie(), lie(), lie(), lie(), lie(), lie());
+    let rates = prop::option::of(lie().prop_map(Rate::from_bps));
+    (counts, prop::option::of(echo), prop::option::of(train), rates).prop_map(
+        |((sequence, clock, highest, received, grant, socket_lost), echo, train, drain)| {
+            Control::Pulse(Pulse {
+                sequence,
+                clock: Span::from_nanos(clock),
+                highest,
+                received,
+                distinct: received,
+                grant: Bytes::new(grant),
+                drain,
+                echo,
+                train,
+                socket_lost,
+            })
+        },
+    )
+}
+
+fn done() -> impl Strategy<Value = Control> {
+    (0..6u32, any::<u32>(), prop_oneof![0..1000u32, any::<u32>()], lie()).prop_map(
+        |(segment, round, sent_to, highest)| {
+            Control::Done(Done { segment, round, sent_to, highest: PacketNumber(highest) })
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn a_sender_outlives_any_pulse(
+        lies in prop::collection::vec(prop_oneof![pulse(), done()], 1..40), fixed: bool,
+    ) {
+        for row in registry::all() {
+            let rate = fixed.then(|| Rate::from_mbps(100));
+            let mut core = (row.sender)(&setup(rate));
+            let (mut now, mut next, mut blocks) = (Time::from_nanos(1), 0, Vec::new());
+            for lie in &lies {
+                core.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
+                next += blocks.drain(..).count() as u64;
+                core.on_control(now, FlowId(1), lie);
+                core.on_timeout(now);
+                while core.poll_control(now).is_some() {}
+                if fixed {
+                    prop_assert_eq!(core.rate(), Rate::from_mbps(100));
+                }
+                now += Span::from_millis(7);
+            }
+            prop_assert!(!core.is_finished());
+        }
+    }
+
+    #[test]
+    fn a_receiver_outlives_any_question(lies in prop::collection::vec(done(), 1..40)) {
+        for row in registry::all() {
+            let mut core = (row.receiver)();
+            let mut now = Time::from_nanos(1);
+            core.add_flow(now, &setup(None));
+            for lie in &lies {
+                core.on_control(now, FlowId(1), lie);
+                core.on_timeout(now);
+                let spoken = (0..10_000).take_while(|_| core.poll_control(now).is_some()).count();
+                prop_assert!(spoken < 10_000, "one lie makes it speak for ever");
+                now += Span::from_millis(7);
+            }
+            prop_assert!(!core.is_finished(FlowId(1)));
+        }
+    }
+}

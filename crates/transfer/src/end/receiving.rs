@@ -1,0 +1,400 @@
+//! The end that wants the object.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::units::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::Hooks;
+use super::bounds;
+use super::silence::Silence;
+use super::terms::{Terms, layout};
+use super::wire::{End, Wire};
+use crate::control::{
+    EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
+};
+use crate::datapath::chunks::ChunkPool;
+use crate::datapath::clock;
+use crate::datapath::port::{Mailbox, PortHandle};
+use crate::driver::board::Board;
+use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
+use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
+use crate::driver::stream::Streamed;
+use crate::driver::writer::{self, Happened, Job, Target};
+use crate::error::{Class, Error};
+use crate::objects::CHUNK;
+use crate::options::Receive;
+use crate::session::Session;
+
+/// How often the other end is told where this one stands.
+const TICK: Duration = Duration::from_millis(100);
+/// How long an offer may take after the request.
+const OFFER: Duration = Duration::from_secs(600);
+
+/// What a receiving end works with.
+pub(crate) struct ReceivingEnd<'a> {
+    pub(crate) wire: &'a mut Wire,
+    pub(crate) terms: Terms,
+    pub(crate) port: PortHandle,
+    /// The sender's data address, where this end contacts it.
+    pub(crate) contact: Option<SocketAddr>,
+    pub(crate) board: Arc<Board>,
+    /// Sessions that carry chunks, as they come.
+    pub(crate) streams: mpsc::UnboundedReceiver<Session>,
+    pub(crate) hooks: &'a dyn Hooks,
+    /// This end decides whether datagrams pass: the client does.
+    pub(crate) decides: bool,
+    pub(crate) pool: ChunkPool,
+    pub(crate) budget: Bytes,
+    pub(crate) receive: Receive,
+    /// Where the object goes.
+    pub(crate) target: Target,
+}
+
+/// The receiving flow of the present pass.
+struct Flow {
+    id: FlowId,
+    layout: Layout,
+    mailbox: Mailbox<Letter>,
+    drained: Arc<Drained>,
+}
+
+struct Running<'a, 'b> {
+    end: &'b mut ReceivingEnd<'a>,
+    jobs: Sender<Job>,
+    happened: mpsc::UnboundedReceiver<Happened>,
+    /// Whole chunks from further streams.
+    pieces: mpsc::Receiver<Result<Streamed, Error>>,
+    pieces_end: mpsc::Sender<Result<Streamed, Error>>,
+    /// Pieces that come on the control stream.
+    on_wire: Pieces,
+    /// A chunk from the control stream for which there is no room: nothing more is read till then.
+    waiting: Option<(u64, Vec<u8>)>,
+    /// Room for chunks that come by stream.
+    room: Arc<Semaphore>,
+    object_len: u64,
+    manifest_len: u64,
+    flow: Option<Flow>,
+    number: u32,
+    /// Chunks that need not come, once that is known.
+    have: Option<Vec<Range<u64>>>,
+    implied: Vec<Range<u64>>,
+    silence: Silence,
+}
+
+impl ReceivingEnd<'_> {
+    /// Receives the object until all of it stands.
+    pub(crate) async fn run(mut self) -> Result<Outcome, End> {
+        let offer = tokio::time::timeout(OFFER, first_offer(self.wire)).await;
+        let offer = offer.map_err(|_| End::Lost("no offer came".into()))??;
+        offer.check()?;
+        let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
+        let target = std::mem::replace(&mut self.target, Target::Nowhere);
+        let (happened_end, happened) = mpsc::unbounded_channel();
+        let (jobs, done) = writer::spawn(offer, target, self.board.clone(), happened_end)?;
+        let (pieces_end, pieces) = mpsc::channel(2);
+        let rooms = usize::try_from(self.budget.get() / CHUNK).unwrap_or(usize::MAX >> 4).max(2);
+        let mut running = Running {
+            end: &mut self,
+            jobs,
+            happened,
+            pieces,
+            pieces_end,
+            on_wire: Pieces::new(object_len.div_ceil(CHUNK)),
+            waiting: None,
+            room: Arc::new(Semaphore::new(rooms)),
+            object_len,
+            manifest_len,
+            flow: None,
+            number: 0,
+            have: None,
+            implied: Vec::new(),
+            silence: Silence::new(),
+        };
+        let result = running.serve().await;
+        running.close_flow();
+        let _ = running.jobs.send(Job::Stop);
+        // The destination is closed, and what it holds is resumable, before anything else.
+        let _ = done.await;
+        result
+    }
+}
+
+async fn first_offer(wire: &mut Wire) -> Result<Offer, End> {
+    loop {
+        if let Message::Offer(offer) = wire.next().await? {
+            return Ok(offer);
+        }
+    }
+}
+
+fn lost_writer() -> Error {
+    Error::new(Class::Unfinished, "the writing thread ended before its time")
+}
+
+impl Running<'_, '_> {
+    async fn serve(&mut self) -> Result<Outcome, End> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                message = self.end.wire.next(), if self.waiting.is_none() => self.take(message?)?,
+                happened = self.happened.recv() => {
+                    let happened = happened.ok_or_else(lost_writer)?;
+                    if let Some(outcome) = self.on_happened(happened)? {
+                        return Ok(outcome);
+                    }
+                }
+                Some(session) = self.end.streams.recv() => self.read_stream(session),
+                Some(chunk) = self.pieces.recv() => {
+                    self.take_chunk(chunk?);
+                }
+                _ = tick.tick() => self.tick()?,
+            }
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), End> {
+        self.end.wire.outbox().tell(Message::Status(self.end.board.mine()));
+        if self.end.decides && self.flow.is_some() {
+            self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
+        }
+        self.end.hooks.tick()
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), End> {
+        self.end.hooks.heard();
+        self.silence.control_spoke();
+        match message {
+            Message::Relay(relay) => {
+                if let Some(flow) = self.flow.as_ref().filter(|flow| flow.id.0 == relay.flow) {
+                    flow.mailbox.post(Letter::Relay(relay));
+                }
+            }
+            Message::Pass(pass) if pass.number > 0 || self.flow.is_none() => self.begin(&pass)?,
+            Message::Digests(digests) => self.job(Job::Digests(digests)),
+            Message::Compared(compared) => self.job(Job::Compared(compared)),
+            Message::EntryFailed(failed) => {
+                self.end.hooks.entry_failed(&failed.path, &failed.reason, true);
+                self.job(Job::SourceFailed(failed));
+            }
+            Message::Status(status) => self.end.board.set_theirs(status),
+            Message::ChunkPiece(piece) => {
+                self.waiting = self.on_wire.take(piece)?;
+                self.take_waiting();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn job(&self, job: Job) {
+        // A writer that has ended has said why.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Takes the chunk that waits for room, once there is some.
+    fn take_waiting(&mut self) {
+        if self.waiting.is_some()
+            && let Ok(room) = self.room.clone().try_acquire_owned()
+            && let Some((chunk, content)) = self.waiting.take()
+        {
+            self.take_chunk(Streamed { chunk, content, room });
+        }
+    }
+
+    fn take_chunk(&self, streamed: Streamed) {
+        let now = clock::now();
+        self.end.board.note_first_datagram(now.as_nanos());
+        self.end.board.note_heard(now);
+        self.job(Job::Streamed(streamed));
+    }
+
+    /// A new pass: its flow takes over.
+    fn begin(&mut self, pass: &Pass) -> Result<(), End> {
+        if pass.number != 0 && pass.number <= self.number {
+            return Ok(());
+        }
+        self.close_flow();
+        self.number = pass.number;
+        self.job(Job::BeginPass(pass.number));
+        if pass.protocol.is_empty() {
+            return Ok(());
+        }
+        let end = &self.end;
+        let Some(row) = longhaul_proto::registry::find(&pass.protocol) else {
+            let what =
+                format!("the other side sends by {}, which is not known here", pass.protocol);
+            let error = Error::new(Class::Unreachable, what);
+            return Err(error.advise("use the same release of longhaul on both sides").into());
+        };
+        bounds::pass(pass, self.object_len)?;
+        let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
+        let id = FlowId(pass.flow);
+        let keys = end.terms.keys(id).receiving_end();
+        let drained = Arc::new(Drained::default());
+        let (mailbox, letters) = end.port.mailbox(id);
+        let rtt = longhaul_proto::time::Span::from_nanos(pass.rtt_nanos);
+        let setup = Setup { rtt: rtt.max(end.terms.rtt), ..end.terms.setup(id, layout) };
+        let flow = ReceivePass {
+            flow: id,
+            setup,
+            core: (row.receiver)(),
+            data: keys.data,
+            control: keys.control,
+            reports: keys.reports,
+            peer: end.terms.peer,
+            contact: end.contact,
+            port: end.port.clone(),
+            pool: end.pool.clone(),
+            budget: end.budget,
+            receive: end.receive,
+            manifest_chunks: self.manifest_len.div_ceil(CHUNK),
+            outbox: end.wire.outbox().clone(),
+            inlet: end.wire.inlet(),
+            writer: self.jobs.clone(),
+            drained: drained.clone(),
+            board: end.board.clone(),
+            earlier: if pass.number == 0 { Status::default() } else { end.board.mine() },
+            letters,
+        };
+        end.port.register(id, Box::new(Receiving::new(clock::now(), flow)))?;
+        // Known before the manifest is: what is behind it in its last chunk never comes.
+        let padding = self.manifest_len..self.manifest_len.next_multiple_of(CHUNK);
+        mailbox.post(Letter::Skip(blocks_within(&layout, padding)));
+        self.flow = Some(Flow { id, layout, mailbox, drained });
+        self.tell_have();
+        Ok(())
+    }
+
+    /// Once the plan is known, the flow is told what need not come.
+    fn tell_have(&self) {
+        let (Some(flow), Some(have)) = (&self.flow, &self.have) else { return };
+        let mut runs: Vec<BlockRange> = Vec::new();
+        for bytes in &self.implied {
+            runs.extend(blocks_within(&flow.layout, bytes.clone()));
+        }
+        for chunks in have {
+            runs.extend(blocks_of(&flow.layout, chunks.clone()));
+        }
+        flow.mailbox.post(Letter::Skip(runs));
+        flow.drained.set_planned();
+        flow.mailbox.post(Letter::Drained);
+    }
+
+    fn on_happened(&mut self, happened: Happened) -> Result<Option<Outcome>, End> {
+        match happened {
+            Happened::Planned { slices, have, implied, skipped, resumed_bytes } => {
+                for slice in slices {
+                    self.end.wire.outbox().tell(Message::Plan(slice));
+                }
+                self.end.hooks.planned(&skipped, resumed_bytes);
+                self.have = Some(have);
+                self.implied = implied;
+                self.tell_have();
+            }
+            Happened::Needless(chunks) => {
+                let chunks = tidy(chunks);
+                let ranges = Some(Ranges::encode(chunks.iter().cloned()));
+                self.end.wire.outbox().tell(Message::Needless(Needless { chunks: ranges }));
+                self.skip(chunks);
+            }
+            Happened::WouldCopy(paths) => {
+                paths.iter().for_each(|path| self.end.hooks.would_copy(path));
+            }
+            Happened::Same(chunks) => self.skip(chunks),
+            Happened::Drained => {
+                self.take_waiting();
+                if let Some(flow) = &self.flow {
+                    flow.mailbox.post(Letter::Drained);
+                }
+            }
+            Happened::PassEnd(end) => {
+                let chunks = self.object_len.div_ceil(CHUNK);
+                if let Some(failed) = &end.failed
+                    && let Ok(failed) = failed.decode(chunks)
+                {
+                    self.have = Some(without(std::slice::from_ref(&(0..chunks)), &failed));
+                }
+                self.tell_both_ways(Message::PassEnd(end));
+            }
+            Happened::EntryFailed { path, reason } => {
+                self.end.hooks.entry_failed(&path, &reason, false);
+                self.end.wire.outbox().tell(Message::EntryFailed(EntryFailed {
+                    entry: u64::MAX,
+                    path,
+                    reason,
+                    at_source: false,
+                }));
+            }
+            Happened::Outcome(outcome) => {
+                let mut outcome = *outcome;
+                outcome.status = Some(self.end.board.mine());
+                self.tell_both_ways(Message::Outcome(outcome.clone()));
+                return Ok(Some(outcome));
+            }
+            Happened::Failed(error) => return Err(End::Fatal(error)),
+        }
+        Ok(None)
+    }
+
+    /// The flow need not wait for these chunks.
+    fn skip(&mut self, chunks: Vec<Range<u64>>) {
+        if let Some(flow) = &self.flow {
+            let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));
+            flow.mailbox.post(Letter::Skip(runs.collect()));
+        }
+        if let Some(have) = &mut self.have {
+            have.extend(chunks);
+            *have = tidy(std::mem::take(have));
+        }
+    }
+
+    fn tell_both_ways(&self, message: Message) {
+        self.end.wire.outbox().tell(message.clone());
+        if let Some(flow) = &self.flow {
+            flow.mailbox.post(Letter::Ahead(Box::new(message)));
+        }
+    }
+
+    /// Reads chunks from a further stream; one at a time waits for the writer.
+    fn read_stream(&self, session: Session) {
+        let (sink, room) = (self.pieces_end.clone(), self.room.clone());
+        let chunks = self.object_len.div_ceil(CHUNK);
+        tokio::task::spawn_local(async move {
+            let mut pieces = Pieces::new(chunks);
+            let (_writer, mut reader) = session.split();
+            loop {
+                let piece = match reader.read::<Frame>().await {
+                    Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
+                    Ok(Some(_)) => continue,
+                    // Its end is the other side's wish; a stream that breaks is missed by it.
+                    Ok(None) | Err(_) => return,
+                };
+                let chunk = match pieces.take(piece) {
+                    Ok(None) => continue,
+                    Ok(Some((chunk, content))) => {
+                        let Ok(room) = room.clone().acquire_owned().await else { return };
+                        Ok(Streamed { chunk, content, room })
+                    }
+                    Err(error) => Err(error),
+                };
+                if sink.send(chunk).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn close_flow(&mut self) {
+        if let Some(flow) = self.flow.take() {
+            flow.mailbox.post(Letter::Close);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The end that has the object.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use longhaul_proto::endpoint::FlowId;
+use tokio::sync::mpsc;
+
+use super::Hooks;
+use super::silence::Silence;
+use super::terms::{Terms, layout};
+use super::wire::{End, Wire};
+use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
+use crate::datapath::port::PortHandle;
+use crate::datapath::socket::Path;
+use crate::driver::board::Board;
+use crate::driver::feedback::Feedback;
+use crate::driver::payloads::Payloads;
+use crate::driver::random_flow;
+use crate::driver::send::{self, Command, Done, Noticed, SendPass};
+use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
+use crate::driver::stream;
+use crate::error::{Class, Error};
+use crate::objects::{Manifest, Source, VirtualObject};
+use crate::session::Session;
+
+/// Encoded manifests up to this size travel on the control stream, larger ones as the object's
+/// beginning.
+const INLINE_MANIFEST: usize = 16 << 10;
+/// A chunk that fails its digest goes again at most so often.
+const MAX_REPEATS: u32 = 3;
+/// How often the other end is told where this one stands.
+const TICK: Duration = Duration::from_millis(100);
+/// The UDP payload that is fallen back to where larger datagrams vanish: what IPv6 promises.
+const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
+/// And below that, what every IPv4 host takes (RFC 791: 576 bytes).
+const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
+/// What a sending end works with.
+pub(crate) struct SendingEnd<'a> {
+    pub(crate) wire: &'a mut Wire,
+    pub(crate) terms: Terms,
+    pub(crate) port: PortHandle,
+    /// Where the data go; nothing until the other end has shown itself.
+    pub(crate) path: Option<Path>,
+    /// The first pass's flow.
+    pub(crate) flow: FlowId,
+    pub(crate) board: Arc<Board>,
+    /// Sessions that carry chunks, as they come.
+    pub(crate) streams: mpsc::UnboundedReceiver<Session>,
+    pub(crate) hooks: &'a dyn Hooks,
+    /// This end decides whether datagrams pass: the client does.
+    pub(crate) decides: bool,
+    /// Only the manifest is moved: the other end plans, and nothing else happens.
+    pub(crate) dry_run: bool,
+}
+
+/// The running pass.
+enum Carried {
+    Flow { flow: FlowId, commands: Sender<Command>, done: Done },
+    Stream(stream::Outgoing),
+}
+
+struct Running<'a, 'b> {
+    end: &'b mut SendingEnd<'a>,
+    manifest: Arc<Manifest>,
+    virtual_object: VirtualObject,
+    carried: Option<Carried>,
+    notices: mpsc::UnboundedReceiver<Noticed>,
+    notices_end: mpsc::UnboundedSender<Noticed>,
+    plan: PlanSoFar,
+    /// The present pass.
+    number: u32,
+    /// Passes that brought chunks again whose digests were wrong.
+    repeats: u32,
+    datagram: u16,
+    /// Chunks of the present pass; nothing for all.
+    missing: Option<Vec<Range<u64>>>,
+    silence: Silence,
+}
+
+#[derive(Default)]
+struct PlanSoFar {
+    have: Vec<Range<u64>>,
+    skipped: Vec<Range<u64>>,
+    complete: bool,
+}
+
+/// The offer of what `source` has.
+pub(super) fn offer(source: &mut Source) -> Offer {
+    let encoded = source.manifest().encode();
+    let manifest_digest = blake3::hash(&encoded).as_bytes().to_vec();
+    let (manifest, manifest_len) = if encoded.len() <= INLINE_MANIFEST {
+        (encoded, 0)
+    } else {
+        let len = encoded.len() as u64;
+        source.prefix_manifest(encoded.into());
+        (Vec::new(), len)
+    };
+    Offer { manifest, manifest_len, manifest_digest, object_len: source.object().len() }
+}
+
+impl SendingEnd<'_> {
+    /// Offers the object and sends it until all of it stands at the other end.
+    pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
+        self.wire.outbox().tell(Message::Offer(offer(&mut source)));
+        for failure in source.failures() {
+            self.hooks.entry_failed(&failure.path, &failure.reason, true);
+        }
+        let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
+        let payloads = Payloads::new(source)?;
+        let (notices_end, notices) = mpsc::unbounded_channel();
+        let datagram = self.terms.datagram;
+        let mut running = Running {
+            end: &mut self,
+            manifest,
+            virtual_object,
+            carried: None,
+            notices,
+            notices_end,
+            plan: PlanSoFar::default(),
+            number: 0,
+            repeats: 0,
+            datagram,
+            missing: None,
+            silence: Silence::new(),
+        };
+        running.begin_pass(payloads).await?;
+        let result = running.serve().await;
+        running.stop().await;
+        result
+    }
+}
+
+impl Running<'_, '_> {
+    /// Takes messages until the other end says that everything stands.
+    async fn serve(&mut self) -> Result<Outcome, End> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            let carried = self.carried.as_mut();
+            tokio::select! {
+                message = self.end.wire.next() => {
+                    if let Some(outcome) = self.take(message?).await? {
+                        return Ok(outcome);
+                    }
+                }
+                Some(noticed) = self.notices.recv() => self.notice(noticed).await?,
+                ended = ended(carried) => return Err(ended),
+                _ = tick.tick() => self.tick()?,
+            }
+        }
+    }
+
+    async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
+        self.end.hooks.heard();
+        self.silence.control_spoke();
+        match message {
+            Message::Relay(relay) => {
+                if let Some(Carried::Flow { flow, commands, .. }) = &self.carried
+                    && flow.0 == relay.flow
+                {
+                    let _ = commands.send(Command::Relay(relay));
+                }
+            }
+            Message::Plan(plan) => self.take_plan(plan)?,
+            Message::Needless(needless) => {
+                let chunks = self.virtual_object.chunks();
+                let chunks = decode(needless.chunks.as_ref(), chunks, "needless chunks")?;
+                self.skip(&chunks);
+                self.plan.have.extend(chunks);
+                self.plan.have = tidy(std::mem::take(&mut self.plan.have));
+            }
+            Message::Status(status) => self.end.board.set_theirs(status),
+            Message::PassEnd(end) if end.number == self.number => {
+                let chunks = self.virtual_object.chunks();
+                let failed = decode(end.failed.as_ref(), chunks, "failed chunks")?;
+                if !failed.is_empty() {
+                    self.repeat(failed).await?;
+                }
+            }
+            Message::EntryFailed(failed) => {
+                self.end.hooks.entry_failed(&failed.path, &failed.reason, failed.at_source);
+            }
+            Message::Outcome(outcome) => {
+                // It may have come ahead of what was told of them one by one.
+                for failed in &outcome.failed {
+                    self.end.hooks.entry_failed(&failed.path, &failed.reason, failed.at_source);
+                }
+                return Ok(Some(outcome));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn take_plan(&mut self, plan: Plan) -> Result<(), End> {
+        if self.plan.complete {
+            return Ok(());
+        }
+        let have = decode(plan.have.as_ref(), self.virtual_object.chunks(), "planned chunks")?;
+        let entries = u64::from(u32::MAX);
+        self.plan.skipped.extend(decode(plan.skipped.as_ref(), entries, "skipped entries")?);
+        self.skip(&have);
+        self.plan.have.extend(have);
+        for ask in plan.compare {
+            match &self.carried {
+                Some(Carried::Flow { commands, .. }) => {
+                    let _ = commands.send(Command::Compare(ask));
+                }
+                Some(Carried::Stream(outgoing)) => outgoing.compare(ask),
+                None => {}
+            }
+        }
+        if !plan.more {
+            self.plan.complete = true;
+            self.end.hooks.planned(&self.plan.skipped, plan.resumed_bytes);
+            if self.end.dry_run {
+                self.tell_due_files();
+            }
+            if let Some(Carried::Stream(outgoing)) = &self.carried {
+                outgoing.planned();
+            }
+        }
+        Ok(())
+    }
+
+    /// Which files would be copied if it were not for a dry run.
+    fn tell_due_files(&self) {
+        let skipped = &self.plan.skipped;
+        for (number, entry) in self.manifest.entries().iter().enumerate() {
+            let number = number as u64;
+            let next = skipped.partition_point(|range| range.end <= number);
+            let is_skipped = skipped.get(next).is_some_and(|range| range.start <= number);
+            if entry.size().is_some() && !is_skipped {
+                self.end.hooks.would_copy(&entry.path);
+            }
+        }
+    }
+
+    fn skip(&self, chunks: &[Range<u64>]) {
+        match &self.carried {
+            Some(Carried::Flow { commands, .. }) => {
+                if let Ok(layout) = self.layout() {
+                    let runs = chunks.iter().flat_map(|chunks| blocks_of(&layout, chunks.clone()));
+                    let _ = commands.send(Command::Skip(runs.collect()));
+                }
+            }
+            Some(Carried::Stream(outgoing)) => outgoing.skip(chunks.to_vec()),
+            None => {}
+        }
+    }
+
+    fn layout(&self) -> Result<longhaul_proto::layout::Layout, Error> {
+        let terms = &self.end.terms;
+        layout(self.virtual_object.len(), terms.segment, terms.block(self.datagram))
+    }
+
+    /// What the sending thread noticed.
+    async fn notice(&mut self, noticed: Noticed) -> Result<(), End> {
+        match noticed {
+            // The way has changed: what stands is known best by a new start, with a new search.
+            Noticed::TooLarge { begun: true } => {
+                let why = "datagrams of this size no longer pass";
+                return Err(End::Lost(why.into()));
+            }
+            Noticed::TooLarge { .. } if self.datagram > SMALLEST_DATAGRAM => {
+                self.datagram =
+                    if self.datagram > SAFE_DATAGRAM { SAFE_DATAGRAM } else { SMALLEST_DATAGRAM };
+                let payloads = self.stop().await.ok_or_else(lost_thread)?;
+                self.number += 1;
+                self.begin_pass(payloads).await?;
+            }
+            Noticed::TooLarge { .. } if self.end.decides => return Err(End::NoDatagrams),
+            Noticed::Failed(failure) => {
+                self.end.hooks.entry_failed(&failure.path, &failure.reason, true);
+            }
+            // At the end of a round the other end should know what it ought to have.
+            Noticed::Core(_) => {
+                let mine = self.end.board.mine();
+                self.end.wire.outbox().tell(Message::Status(mine));
+            }
+            Noticed::TooLarge { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Chunks came wrong: a further pass brings them again.
+    async fn repeat(&mut self, failed: Vec<Range<u64>>) -> Result<(), End> {
+        if self.repeats >= MAX_REPEATS {
+            let count: u64 = failed.iter().map(|range| range.end - range.start).sum();
+            let what = format!(
+                "{count} chunks of 1 MiB came wrong {} times: what arrives is not what was sent",
+                MAX_REPEATS + 1
+            );
+            let error = Error::new(Class::Verification, what);
+            return Err(End::Fatal(error.advise("suspect memory or disk of one of the hosts")));
+        }
+        let payloads = self.stop().await.ok_or_else(lost_thread)?;
+        self.number += 1;
+        self.repeats += 1;
+        self.missing = Some(failed);
+        self.begin_pass(payloads).await
+    }
+
+    /// Starts a pass over what is missing.
+    async fn begin_pass(&mut self, payloads: Payloads) -> Result<(), End> {
+        let first = self.number == 0;
+        let flow = if first { self.end.flow } else { random_flow() };
+        let terms = &self.end.terms;
+        let layout = self.layout()?;
+        self.end.wire.outbox().tell(Message::Pass(Pass {
+            number: self.number,
+            flow: flow.0,
+            block: layout.block_size(),
+            segment: terms.segment.get(),
+            rtt_nanos: terms.rtt.as_nanos(),
+            protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
+        }));
+        self.carried = Some(match terms.protocol {
+            Some(row) => {
+                let mut core = (row.sender)(&terms.setup(flow, layout));
+                let now = crate::datapath::clock::now();
+                for run in self.not_sent(&layout) {
+                    core.skip(now, flow, run);
+                }
+                self.begin_flow(flow, layout, core, payloads)?
+            }
+            None => {
+                let wanted = self.wanted_chunks();
+                Carried::Stream(self.begin_stream(payloads, wanted).await?)
+            }
+        });
+        Ok(())
+    }
+
+    /// Runs of blocks that the present pass need not carry, as far as is known now.
+    fn not_sent(
+        &self,
+        layout: &longhaul_proto::layout::Layout,
+    ) -> Vec<longhaul_proto::endpoint::BlockRange> {
+        let implied = self.virtual_object.implied();
+        let mut runs: Vec<_> =
+            implied.into_iter().flat_map(|bytes| blocks_within(layout, bytes)).collect();
+        runs.extend(self.plan.have.iter().flat_map(|chunks| blocks_of(layout, chunks.clone())));
+        if let Some(missing) = &self.missing {
+            let all = 0..self.virtual_object.chunks();
+            let others = without(std::slice::from_ref(&all), missing);
+            runs.extend(others.into_iter().flat_map(|chunks| blocks_of(layout, chunks)));
+        }
+        runs
+    }
+
+    fn wanted_chunks(&self) -> Vec<Range<u64>> {
+        let manifest = self.virtual_object.manifest_chunks();
+        let dry_run = self.end.dry_run;
+        let chunks = if dry_run { manifest } else { self.virtual_object.chunks() };
+        let all = || std::iter::once(0..chunks).filter(|range| !range.is_empty()).collect();
+        let wanted: Vec<_> = self.missing.clone().unwrap_or_else(all);
+        let holes: Vec<_> = self.virtual_object.hole_chunks().collect();
+        without(&without(&wanted, &holes), &self.plan.have)
+    }
+
+    fn begin_flow(
+        &self,
+        flow: FlowId,
+        layout: longhaul_proto::layout::Layout,
+        core: longhaul_proto::endpoint::BoxedSender,
+        payloads: Payloads,
+    ) -> Result<Carried, Error> {
+        let end = &self.end;
+        let keys = end.terms.keys(flow).sending_end();
+        let pass = SendPass {
+            flow,
+            layout,
+            core,
+            data: keys.data,
+            control: keys.control,
+            socket: end.port.socket().clone(),
+            path: end.path,
+            datagram: self.datagram,
+            outbox: end.wire.outbox().clone(),
+            board: end.board.clone(),
+            earlier: if self.number == 0 { Status::default() } else { end.board.mine() },
+            notices: self.notices_end.clone(),
+        };
+        let (commands, done) = send::spawn(pass, payloads)?;
+        let (peer, board) = (end.terms.peer, end.board.clone());
+        let feedback = Feedback::new(keys.reports, commands.clone(), end.wire.inlet(), peer, board);
+        end.port.register(flow, Box::new(feedback))?;
+        Ok(Carried::Flow { flow, commands, done })
+    }
+
+    async fn begin_stream(
+        &mut self,
+        payloads: Payloads,
+        wanted: Vec<Range<u64>>,
+    ) -> Result<stream::Outgoing, Error> {
+        let mut sessions = Vec::new();
+        let deadline = tokio::time::sleep(Duration::from_secs(3));
+        tokio::pin!(deadline);
+        while self.number == 0 && sessions.len() < self.end.terms.streams as usize {
+            tokio::select! {
+                Some(session) = self.end.streams.recv() => sessions.push(session),
+                () = &mut deadline => break,
+            }
+        }
+        let end = &self.end;
+        let (bulk, outbox) = (end.wire.bulk(), end.wire.outbox().clone());
+        let planned = self.plan.complete;
+        let board = end.board.clone();
+        let notices = self.notices_end.clone();
+        stream::send(stream::Outgo {
+            payloads,
+            wanted,
+            planned,
+            sessions,
+            bulk,
+            outbox,
+            board,
+            notices,
+        })
+    }
+
+    /// Ends the present pass and gets the payloads back.
+    async fn stop(&mut self) -> Option<Payloads> {
+        match self.carried.take()? {
+            Carried::Flow { flow, commands, done } => {
+                let _ = commands.send(Command::Stop);
+                self.end.port.unregister(flow);
+                done.await.ok()?.ok()
+            }
+            Carried::Stream(outgoing) => outgoing.stop().await,
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), End> {
+        let mine = self.end.board.mine();
+        self.end.wire.outbox().tell(Message::Status(mine));
+        if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
+            // Pulses come all the time.
+            self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;
+        }
+        self.end.hooks.tick()
+    }
+}
+
+/// The error of a pass that ended by itself; never comes while all is well.
+async fn ended(carried: Option<&mut Carried>) -> End {
+    let result = match carried {
+        Some(Carried::Flow { done, .. }) => done.await,
+        Some(Carried::Stream(outgoing)) => outgoing.ended().await,
+        None => std::future::pending().await,
+    };
+    match result {
+        // What broke is the way, not the object: a new session may do better.
+        Ok(Err(error)) if error.class == Class::Unfinished => End::Lost(error.what),
+        Ok(Err(error)) => End::Fatal(error),
+        Ok(Ok(_)) | Err(_) => End::Fatal(lost_thread()),
+    }
+}
+
+fn lost_thread() -> Error {
+    Error::new(Class::Unfinished, "the sending thread ended before its time")
+}
+
+pub(super) fn decode(
+    ranges: Option<&crate::control::Ranges>,
+    limit: u64,
+    what: &str,
+) -> Result<Vec<Range<u64>>, Error> {
+    let Some(ranges) = ranges else { return Ok(Vec::new()) };
+    ranges.decode(limit).map_err(|error| {
+        Error::new(
+            Class::Unfinished,
+            format!("the other side's list of {what} is no list: {error:?}"),
+        )
+    })
+}

@@ -1,0 +1,138 @@
+//! When silence means that datagrams do not pass, rather than that the network is gone.
+//!
+//! A network that is out is waited for. But where the control stream speaks and datagrams do not,
+//! something on the way lets one through and not the other.
+
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::{Span, Time};
+
+use super::wire::End;
+use crate::datapath::clock;
+use crate::driver::board::Board;
+
+/// Silence on a data port that never spoke is believed after this long and four round trips.
+const NEVER: Duration = Duration::from_millis(1500);
+/// Silence on one that spoke before.
+const NOW: Duration = Duration::from_millis(2500);
+/// The control stream speaks if it did so within this long, and two round trips.
+const SPEAKS: Duration = Duration::from_millis(1000);
+/// What was sent before the silence is told of within this long, and two round trips.
+const TOLD: Duration = Duration::from_millis(500);
+/// A longer time between two looks is this process's own pause, and no silence.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Watches both ways.
+pub(super) struct Silence {
+    spoke: Option<Instant>,
+    looked: Instant,
+    heard: Option<Time>,
+    /// How long the control path alone has spoken.
+    alone: Duration,
+    /// What the other end had sent when the silence began.
+    sent: u64,
+}
+
+impl Silence {
+    /// A flow begins.
+    pub(super) fn new() -> Silence {
+        let alone = Duration::ZERO;
+        Silence { spoke: None, looked: Instant::now(), heard: None, alone, sent: 0 }
+    }
+
+    /// Something came on the control path.
+    pub(super) fn control_spoke(&mut self) {
+        self.spoke = Some(Instant::now());
+    }
+
+    /// Looks at both ways; to be called several times a second. `always`: the other end sends
+    /// datagrams at all times, not only while it has data to send and leave to do so.
+    ///
+    /// # Errors
+    /// [`End::NoDatagrams`] if only the control path speaks.
+    pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
+        let rtt = clock::duration(rtt);
+        let passed = self.looked.elapsed().min(LOOK);
+        self.looked = Instant::now();
+        let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
+        let heard = board.heard();
+        if heard != self.heard || !speaks {
+            // After an outage each way gets the same time to come back.
+            self.heard = heard;
+            self.alone = Duration::ZERO;
+        } else {
+            self.alone += passed;
+        }
+        let sent = board.theirs().sent;
+        if self.alone < TOLD + rtt * 2 {
+            self.sent = sent;
+        }
+        let patience = if heard.is_none() { NEVER } else { NOW };
+        let due = always || heard.is_none() || sent > self.sent;
+        if due && self.alone >= patience + rtt * 4 { Err(End::NoDatagrams) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Status;
+
+    const RTT: Span = Span::from_millis(1);
+
+    struct Rig {
+        silence: Silence,
+        board: Board,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let rig = Rig { silence: Silence::new(), board: Board::default() };
+            rig.board.note_heard(Time::from_nanos(7));
+            rig
+        }
+
+        /// Looks for `seconds`, the control path speaking if `speaks`; whether the silence was
+        /// believed.
+        fn look(&mut self, seconds: f64, speaks: bool, always: bool) -> bool {
+            let looks = (seconds / 0.1) as u32;
+            (0..looks).any(|_| {
+                self.silence.looked = Instant::now() - Duration::from_millis(100);
+                self.silence.spoke = speaks.then(Instant::now);
+                self.silence.judge(&self.board, RTT, always).is_err()
+            })
+        }
+    }
+
+    #[test]
+    fn a_control_path_that_speaks_alone_is_believed_soon() {
+        let mut rig = Rig::new();
+        assert!(!rig.look(2.0, true, true));
+        assert!(rig.look(1.0, true, true));
+    }
+
+    #[test]
+    fn a_network_that_is_out_is_waited_for_and_starts_anew() {
+        let mut rig = Rig::new();
+        assert!(!rig.look(2.0, true, true));
+        assert!(!rig.look(20.0, false, true));
+        assert!(!rig.look(2.0, true, true));
+    }
+
+    #[test]
+    fn an_end_that_sends_nothing_is_not_missed() {
+        let mut rig = Rig::new();
+        rig.board.set_theirs(Status { sent: 100, ..Status::default() });
+        assert!(!rig.look(60.0, true, false));
+        rig.board.set_theirs(Status { sent: 101, ..Status::default() });
+        assert!(rig.look(0.1, true, false));
+    }
+
+    #[test]
+    fn an_own_pause_is_no_silence() {
+        let mut rig = Rig::new();
+        rig.silence.looked = Instant::now() - Duration::from_secs(20);
+        rig.silence.spoke = Some(Instant::now());
+        assert!(rig.silence.judge(&rig.board, RTT, true).is_ok());
+    }
+}

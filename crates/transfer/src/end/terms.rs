@@ -1,0 +1,101 @@
+//! What both ends of a transfer go by.
+
+use std::net::IpAddr;
+
+use longhaul_proto::endpoint::{FlowId, Setup};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::registry::Row;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::datapath::chunks::ChunkPool;
+use crate::datapath::keys::{FlowKeys, Suite};
+use crate::datapath::seal::data_overhead;
+use crate::error::{Class, Error};
+use crate::objects::CHUNK;
+use crate::session::Exporter;
+
+/// What may be sent before the receiving end has planned: as much as it will hold.
+pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(32);
+
+/// The memory for incomplete chunks where `memory` is to be granted: never less than what may come
+/// before anything is granted, and a chunk more at each end of what is under way.
+pub(crate) fn chunk_pool(memory: Bytes) -> ChunkPool {
+    ChunkPool::new(Bytes::new(CHUNK), memory.max(EARLY_GRANT) + Bytes::new(2 * CHUNK))
+}
+
+/// Segments are short, so that chunks become whole, verified and journalled soon after they were
+/// sent, on any path; several are in flight.
+pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
+
+/// A small last round goes this many times: at 1 % loss the next one is spared in 99 of 100.
+const TAIL_COPIES: u32 = 2;
+
+/// What both ends of a transfer go by.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    /// Names the transfer in key derivation.
+    pub(crate) transfer: u64,
+    /// How data are sealed.
+    pub(crate) suite: Suite,
+    /// The session's keys.
+    pub(crate) exporter: Exporter,
+    /// The other end's address, proven by the session.
+    pub(crate) peer: IpAddr,
+    /// The protocol; nothing where the chunks go by stream.
+    pub(crate) protocol: Option<&'static Row>,
+    /// Streams beside the control stream that carry chunks.
+    pub(crate) streams: u32,
+    /// The fixed rate.
+    pub(crate) rate: Option<Rate>,
+    /// The limit of a found rate.
+    pub(crate) rate_limit: Option<Rate>,
+    /// Segment size; zero for the whole object.
+    pub(crate) segment: Bytes,
+    /// UDP payload of a full data datagram.
+    pub(crate) datagram: u16,
+    /// Round-trip time as the session found it.
+    pub(crate) rtt: Span,
+}
+
+impl Terms {
+    /// The keys of a flow.
+    pub(crate) fn keys(&self, flow: FlowId) -> FlowKeys {
+        let secret = self.exporter.export(b"longhaul data", &self.transfer.to_be_bytes());
+        FlowKeys::new(&secret, self.suite, self.transfer, flow)
+    }
+
+    /// Block size of datagrams of `datagram` bytes.
+    pub(crate) fn block(&self, datagram: u16) -> u32 {
+        u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
+    }
+
+    /// What the core is told of a pass.
+    pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
+        Setup {
+            flow,
+            layout,
+            overhead: Bytes::new(data_overhead(self.suite) as u64),
+            rtt: self.rtt,
+            rate: self.rate,
+            rate_limit: self.rate_limit,
+            grant: EARLY_GRANT,
+            tail_copies: TAIL_COPIES,
+        }
+    }
+}
+
+/// The cut of an object of `object_len` bytes.
+///
+/// # Errors
+/// Sizes that the other side may have sent and that do not fit together.
+pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layout, Error> {
+    Layout::new(Bytes::new(object_len), segment, Bytes::new(CHUNK), block).map_err(|error| {
+        let what = format!(
+            "an object of {object_len} bytes cannot be cut into segments of {} bytes and blocks of \
+             {block}: {error:?}",
+            segment.get()
+        );
+        Error::new(Class::Usage, what).advise("choose another --segment or --datagram")
+    })
+}

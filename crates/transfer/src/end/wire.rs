@@ -1,0 +1,226 @@
+//! One session as an end uses it: messages in from the stream and from datagrams alike, messages
+//! out without waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{
+    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::control::{ChunkPiece, Frame, Message, Ping};
+use crate::driver::outbox::Outbox;
+use crate::error::{Class, Error};
+use crate::session::{FrameReader, FrameWriter, Session};
+
+/// Pieces of chunks that wait for the stream.
+const BULK: usize = 4;
+/// Once nothing can be told any more, the other side's last word is waited for so long.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Why an end ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The session is gone; the copy can go on over a new one.
+    Lost(String),
+    /// Datagrams do not pass (any more); the copy can go on by stream.
+    NoDatagrams,
+    /// For good.
+    Fatal(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> End {
+        End::Fatal(error)
+    }
+}
+
+/// A session's messages.
+pub(crate) struct Wire {
+    reader: FrameReader,
+    outbox: Outbox,
+    /// An answer to a ping is in the outbox: one is enough, and a peer that does not read cannot
+    /// fill it.
+    answering: Arc<AtomicBool>,
+    bulk: Sender<ChunkPiece>,
+    writer: JoinHandle<Result<FrameWriter, String>>,
+    /// Why the writer ended before its time.
+    broken: Receiver<String>,
+    /// The same once it is known, and when the session is given up for it.
+    giving_up: Option<(String, Instant)>,
+    inlet: UnboundedReceiver<Message>,
+    inlet_end: UnboundedSender<Message>,
+}
+
+impl Wire {
+    /// Takes over `session`. Must be called within a `LocalSet`.
+    pub(crate) fn new(session: Session) -> Wire {
+        let (mut writer, reader) = session.split();
+        let (outbox, mut messages) = Outbox::new();
+        let (bulk, mut pieces) = channel(BULK);
+        let (breaking, broken) = channel(1);
+        let answering = Arc::new(AtomicBool::new(false));
+        let answered = answering.clone();
+        let writer = tokio::task::spawn_local(async move {
+            loop {
+                let message = tokio::select! {
+                    biased;
+                    message = messages.recv() => message.flatten(),
+                    Some(piece) = pieces.recv() => Some(Message::ChunkPiece(piece)),
+                };
+                let Some(message) = message else { return Ok(writer) };
+                let answer = matches!(message, Message::Ping(Ping { answer: true }));
+                if let Err(error) = writer.write(&Frame::from(message)).await {
+                    let _ = breaking.try_send(error.to_string());
+                    return Err(error.to_string());
+                }
+                if answer {
+                    answered.store(false, Ordering::Relaxed);
+                }
+            }
+        });
+        let (inlet_end, inlet) = unbounded_channel();
+        Wire { reader, outbox, answering, bulk, writer, broken, giving_up: None, inlet, inlet_end }
+    }
+
+    /// The way out.
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The way out for pieces of chunks, behind everything else; it waits when it is full.
+    pub(crate) fn bulk(&self) -> Sender<ChunkPiece> {
+        self.bulk.clone()
+    }
+
+    /// Where messages that come by datagram are put in.
+    pub(crate) fn inlet(&self) -> UnboundedSender<Message> {
+        self.inlet_end.clone()
+    }
+
+    /// The next message, by stream or by datagram. Pings are answered.
+    /// Safe to drop half-way: nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<Message, End> {
+        loop {
+            let deadline = self.giving_up.as_ref().map(|(_, at)| *at);
+            let message = tokio::select! {
+                why = self.broken.recv(), if deadline.is_none() => {
+                    let why = why.unwrap_or_else(|| "nothing more can be told".into());
+                    self.giving_up = Some((why, Instant::now() + LAST_WORD));
+                    continue;
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    let why = self.giving_up.take().map(|(why, _)| why);
+                    return Err(End::Lost(why.unwrap_or_default()));
+                }
+                Some(message) = self.inlet.recv() => message,
+                frame = self.reader.read::<Frame>() => match frame {
+                    Ok(Some(Frame { message: Some(message) })) => message,
+                    // Of a newer version: to be ignored.
+                    Ok(Some(Frame { message: None })) => continue,
+                    Ok(None) => return Err(End::Lost("the other side hung up".into())),
+                    Err(error) => return Err(lost_or_fatal(error)),
+                },
+            };
+            match message {
+                Message::Ping(ping) if !ping.answer => {
+                    if !self.answering.swap(true, Ordering::Relaxed) {
+                        self.outbox.tell(Message::Ping(Ping { answer: true }));
+                    }
+                }
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// Ends the session without waiting: this end has heard all it wanted.
+    pub(crate) async fn leave(self) {
+        self.outbox.end();
+        if let Ok(Ok(writer)) = self.writer.await {
+            // The other side may be gone already.
+            let _ = writer.leave(self.reader).await;
+        }
+    }
+
+    /// Delivers what was told, then ends the session and says why.
+    pub(crate) async fn close(self, why: Option<&Error>) {
+        self.outbox.end();
+        if let Ok(Ok(writer)) = self.writer.await {
+            // The other side may be gone already.
+            let _ = writer.close(self.reader, why).await;
+        }
+    }
+}
+
+/// A session that breaks can be taken up again; one that is refused cannot.
+fn lost_or_fatal(error: Error) -> End {
+    match error.class {
+        Class::Unfinished | Class::Stalled => End::Lost(error.what),
+        _ => End::Fatal(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Carriers;
+    use crate::session::tests::{LOOPBACKS, pair, run};
+
+    #[test]
+    fn an_end_that_can_tell_nothing_any_more_ends() {
+        run(async {
+            let local = tokio::task::LocalSet::new();
+            local
+                .run_until(async {
+                    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                    // The other side hears no more, but does not hang up.
+                    let (_writer, reader) = far.split();
+                    drop(reader);
+                    let mut wire = Wire::new(near);
+                    let outbox = wire.outbox().clone();
+                    let teller = tokio::task::spawn_local(async move {
+                        let mut tick = tokio::time::interval(Duration::from_millis(10));
+                        loop {
+                            tick.tick().await;
+                            outbox.tell(Message::Ping(Ping { answer: false }));
+                        }
+                    });
+                    assert!(matches!(wire.next().await, Err(End::Lost(_))));
+                    teller.abort();
+                    wire.close(None).await;
+                })
+                .await;
+        });
+    }
+
+    #[test]
+    fn pings_that_come_faster_than_answers_leave_share_one() {
+        run(async {
+            let local = tokio::task::LocalSet::new();
+            local
+                .run_until(async {
+                    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                    let (_writer, mut reader) = far.split();
+                    let mut wire = Wire::new(near);
+                    let status = || Message::Status(crate::control::Status::default());
+                    for _ in 0..2 {
+                        // The writer has no turn before the end waits.
+                        let ping = || Message::Ping(Ping { answer: false });
+                        (0..50).for_each(|_| wire.inlet_end.send(ping()).unwrap());
+                        wire.inlet_end.send(status()).unwrap();
+                        assert!(matches!(wire.next().await, Ok(Message::Status(_))));
+                        wire.outbox.tell(status());
+                        let mut answers = 0;
+                        while reader.read::<Frame>().await.unwrap() != Some(status().into()) {
+                            answers += 1;
+                        }
+                        assert!((1..=2).contains(&answers), "{answers} answers");
+                    }
+                })
+                .await;
+        });
+    }
+}

@@ -1,0 +1,210 @@
+//! Values of chunks, and how they merge into what `b3sum` prints.
+//!
+//! BLAKE3 is a tree over pieces of 1024 bytes whose left subtree always holds the largest power of
+//! two (BLAKE3 paper, section 2.1). So each aligned mebibyte is a subtree of its own: its chaining
+//! value can be computed as soon as its bytes are there, in any order, and the root follows from
+//! these values alone.
+
+use std::collections::BTreeMap;
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+use super::CHUNK;
+
+/// A BLAKE3 hash or chaining value.
+pub type Digest = [u8; 32];
+
+/// The value of a chunk of packed files or of the encoded manifest: the plain hash.
+pub fn packed_value(content: &[u8]) -> Digest {
+    *blake3::hash(content).as_bytes()
+}
+
+/// The value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the root hash
+/// if that chunk is the whole file, else the subtree's chaining value.
+///
+/// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
+pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
+    if file_size <= CHUNK {
+        return packed_value(content);
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(chunk * CHUNK);
+    hasher.update(content);
+    hasher.finalize_non_root()
+}
+
+/// Merges the values of a file's chunks, given in any order, into the file's root.
+///
+/// Aligned pairs merge as soon as both are there, so memory is O(log n) plus one value for each
+/// gap in what has been given.
+#[derive(Clone, Debug)]
+pub struct RootBuilder {
+    chunks: u64,
+    given: u64,
+    /// By level and number: the subtree of chunks `number << level` up to the next one's.
+    subtrees: BTreeMap<(u32, u64), Digest>,
+}
+
+impl RootBuilder {
+    /// For a file of `file_size` bytes.
+    pub fn new(file_size: u64) -> RootBuilder {
+        RootBuilder { chunks: file_size.div_ceil(CHUNK), given: 0, subtrees: BTreeMap::new() }
+    }
+
+    /// Takes the value of chunk `chunk`. Each chunk is to be given once; one outside the file is
+    /// ignored.
+    pub fn give(&mut self, chunk: u64, value: Digest) {
+        if chunk >= self.chunks {
+            return;
+        }
+        self.given += 1;
+        let (mut level, mut number, mut value) = (0, chunk, value);
+        // The pair below the root must stay apart: the root is merged in a way of its own.
+        while let Some(end) = self.pair_end(level, number)
+            && (end < self.chunks || number >> 1 > 0)
+            && let Some(sibling) = self.subtrees.remove(&(level, number ^ 1))
+        {
+            let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
+            value = merge_subtrees_non_root(&left, &right, Mode::Hash);
+            (level, number) = (level + 1, number >> 1);
+        }
+        self.subtrees.insert((level, number), value);
+    }
+
+    /// Whether every chunk has been given.
+    pub fn is_complete(&self) -> bool {
+        self.given >= self.chunks
+    }
+
+    /// The file's BLAKE3 hash, once every chunk has been given.
+    pub fn root(&self) -> Option<Digest> {
+        if !self.is_complete() {
+            return None;
+        }
+        // What is left are the powers of two that the count of chunks consists of (for a power of
+        // two its halves), the largest leftmost: the tree's spine, folded from the right.
+        let mut spine: Vec<(u64, Digest)> =
+            self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
+        spine.sort_unstable_by_key(|(start, _)| *start);
+        let Some((_, mut right)) = spine.pop() else {
+            return Some(packed_value(&[]));
+        };
+        while let Some((_, left)) = spine.pop() {
+            right = match spine.is_empty() {
+                true => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
+                false => merge_subtrees_non_root(&left, &right, Mode::Hash),
+            };
+        }
+        Some(right)
+    }
+
+    /// Where the pair that holds this subtree ends, if all of it lies within the file.
+    fn pair_end(&self, level: u32, number: u64) -> Option<u64> {
+        let end = ((number >> 1) + 1) << (level + 1);
+        (end <= self.chunks).then_some(end)
+    }
+}
+
+/// A BLAKE3 hash over values numbered from zero that come nearly in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SequenceHasher {
+    hasher: blake3::Hasher,
+    next: u64,
+    early: BTreeMap<u64, Digest>,
+}
+
+impl SequenceHasher {
+    pub(crate) fn give(&mut self, number: u64, value: Digest) {
+        self.early.insert(number, value);
+        while let Some(value) = self.early.remove(&self.next) {
+            self.hasher.update(&value);
+            self.next += 1;
+        }
+    }
+
+    /// The hash, if exactly the first `count` values have been given.
+    pub(crate) fn finish(&self, count: u64) -> Option<Digest> {
+        (self.next == count && self.early.is_empty()).then(|| *self.hasher.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn content(len: u64) -> Vec<u8> {
+        (0..len).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+    }
+
+    fn root_in_order(content: &[u8], order: impl Iterator<Item = u64>) -> Option<Digest> {
+        let size = content.len() as u64;
+        let mut builder = RootBuilder::new(size);
+        for chunk in order {
+            let end = ((chunk + 1) * CHUNK).min(size);
+            let piece = &content[(chunk * CHUNK) as usize..end as usize];
+            builder.give(chunk, file_value(size, chunk, piece));
+        }
+        builder.root()
+    }
+
+    #[test]
+    fn the_root_is_what_b3sum_prints_at_every_power_of_two() {
+        let all = content((8 << 20) + 1);
+        let sizes = (0..=23).flat_map(|power| {
+            let size = 1u64 << power;
+            [size - 1, size, size + 1]
+        });
+        for size in sizes.chain([3 * CHUNK, 5 * CHUNK + 7, 7 * CHUNK - 1]) {
+            let content = &all[..size as usize];
+            let chunks = size.div_ceil(CHUNK);
+            let plain = *blake3::hash(content).as_bytes();
+            assert_eq!(root_in_order(content, 0..chunks), Some(plain), "{size} bytes");
+            assert_eq!(root_in_order(content, (0..chunks).rev()), Some(plain), "{size} bytes");
+        }
+    }
+
+    #[test]
+    fn a_missing_chunk_means_no_root() {
+        assert_eq!(root_in_order(&content(3 * CHUNK), [0, 2].into_iter()), None);
+    }
+
+    #[test]
+    fn memory_stays_logarithmic_in_order() {
+        let mut builder = RootBuilder::new((1 << 20) * CHUNK);
+        for chunk in 0..1 << 20 {
+            builder.give(chunk, [0; 32]);
+            assert!(builder.subtrees.len() <= 21);
+        }
+        assert!(builder.root().is_some());
+    }
+
+    #[test]
+    fn a_sequence_hashes_the_same_in_any_order() {
+        let (mut forth, mut back) = (SequenceHasher::default(), SequenceHasher::default());
+        for n in 0..5u64 {
+            forth.give(n, [n as u8; 32]);
+            back.give(4 - n, [4 - n as u8; 32]);
+        }
+        assert!(forth.finish(5).is_some());
+        assert_eq!(forth.finish(5), back.finish(5));
+        assert_eq!(forth.finish(4), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        /// Values stand for content: the tree's shape must not depend on the order.
+        #[test]
+        fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
+            let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();
+            let mut order: Vec<u64> = (0..chunks).collect();
+            order.sort_by_key(|n| blake3::hash(&(n ^ seed).to_le_bytes()).as_bytes().to_owned());
+            let (mut sorted, mut mixed) =
+                (RootBuilder::new(chunks * CHUNK), RootBuilder::new(chunks * CHUNK));
+            (0..chunks).for_each(|n| sorted.give(n, value(n)));
+            order.into_iter().for_each(|n| mixed.give(n, value(n)));
+            prop_assert_eq!(sorted.root(), mixed.root());
+            prop_assert!(sorted.root().is_some());
+        }
+    }
+}

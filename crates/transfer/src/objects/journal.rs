@@ -1,0 +1,162 @@
+//! What survives a kill: which chunks of a partial file were verified, and their values.
+//!
+//! A journal only grows. A record is appended after its chunk's data are on the disk, so a record
+//! that can be read is true; losing any of them costs no more than reading the partial file again.
+//! Records count only up to the first that is torn or damaged. The journal knows nothing of
+//! protocols, rates or directions: any later copy of the file can go on from it.
+
+use super::CHUNK;
+use super::digest::Digest;
+use super::manifest::FileTime;
+
+const MAGIC: &[u8; 4] = b"lhj1";
+const CHECK: usize = 8;
+const HEADER: usize = 4 + 8 + 8 + 4 + CHECK;
+const RECORD: usize = 8 + 32 + CHECK;
+
+type Check = [u8; CHECK];
+
+/// Of which version of the source file the journal speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The source file's length in bytes.
+    pub size: u64,
+    /// When the source file was last modified.
+    pub modified: FileTime,
+}
+
+impl Header {
+    /// The bytes that a journal starts with.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&self.size.to_be_bytes());
+        out.extend_from_slice(&self.modified.seconds.to_be_bytes());
+        out.extend_from_slice(&self.modified.nanos.to_be_bytes());
+        out.extend_from_slice(&check(&[], &out));
+        out
+    }
+
+    /// The bytes of one record, to be appended to a journal that starts with this header.
+    pub fn encode_record(&self, chunk: u64, value: &Digest) -> Vec<u8> {
+        let mut out = Vec::with_capacity(RECORD);
+        out.extend_from_slice(&chunk.to_be_bytes());
+        out.extend_from_slice(value);
+        out.extend_from_slice(&check(&self.check(), &out));
+        out
+    }
+
+    fn check(&self) -> Check {
+        let encoded = self.encode();
+        encoded[HEADER - CHECK..].try_into().expect("a header ends with its check")
+    }
+
+    /// The longest journal worth reading for this file: every chunk twice.
+    pub fn longest(size: u64) -> u64 {
+        (HEADER as u64).saturating_add(size.div_ceil(CHUNK).saturating_mul(2 * RECORD as u64))
+    }
+}
+
+/// A journal that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// What it speaks of.
+    pub header: Header,
+    /// Chunks counted in the file, and their values, in the order of writing.
+    pub values: Vec<(u64, Digest)>,
+    /// How many bytes of it are sound: where the next record belongs.
+    pub sound: u64,
+}
+
+impl Journal {
+    /// Reads what is sound of a journal; `bytes` may be anything. Nothing if not even the header
+    /// is.
+    pub fn decode(bytes: &[u8]) -> Option<Journal> {
+        let (head, mut rest) = bytes.split_at_checked(HEADER)?;
+        let (fields, sum) = head.split_at(HEADER - CHECK);
+        if fields[..4] != MAGIC[..] || check(&[], fields) != *sum {
+            return None;
+        }
+        let size = u64::from_be_bytes(fields[4..12].try_into().ok()?);
+        let seconds = i64::from_be_bytes(fields[12..20].try_into().ok()?);
+        let nanos = u32::from_be_bytes(fields[20..24].try_into().ok()?);
+        let header = Header { size, modified: FileTime { seconds, nanos } };
+        let (head_check, chunks) = (header.check(), size.div_ceil(CHUNK));
+        let mut values = Vec::with_capacity(rest.len() / RECORD);
+        while let Some((record, behind)) = rest.split_at_checked(RECORD) {
+            let (fields, sum) = record.split_at(RECORD - CHECK);
+            let chunk = u64::from_be_bytes(fields[..8].try_into().ok()?);
+            if check(&head_check, fields) != *sum || chunk >= chunks {
+                break;
+            }
+            values.push((chunk, fields[8..].try_into().ok()?));
+            rest = behind;
+        }
+        let sound = (HEADER + values.len() * RECORD) as u64;
+        Some(Journal { header, values, sound })
+    }
+}
+
+/// Against torn and rotten bytes, not against people: who can write the journal can write the
+/// partial file as well.
+fn check(head: &[u8], fields: &[u8]) -> Check {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(head).update(fields);
+    let hash = hasher.finalize();
+    hash.as_bytes()[..CHECK].try_into().expect("a hash is longer than a check")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn journal(records: u64) -> (Header, Vec<u8>) {
+        let modified = FileTime { seconds: -5, nanos: 7 };
+        let header = Header { size: 100 * CHUNK - 1, modified };
+        let mut bytes = header.encode();
+        for chunk in 0..records {
+            bytes.extend(header.encode_record(chunk, &[chunk as u8; 32]));
+        }
+        (header, bytes)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn a_torn_tail_costs_its_own_record_only(records in 0u64..20, torn in 0usize..RECORD) {
+            let (header, bytes) = journal(records + 1);
+            let journal = Journal::decode(&bytes[..bytes.len() - RECORD + torn]).unwrap();
+            prop_assert_eq!(journal.header, header);
+            prop_assert_eq!(journal.values.len() as u64, records);
+            prop_assert_eq!(journal.sound as usize, bytes.len() - RECORD);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_never_believed(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let (header, mut bytes) = journal(10);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            match Journal::decode(&bytes) {
+                None => prop_assert!(at < HEADER),
+                Some(journal) => {
+                    prop_assert!(at >= HEADER);
+                    prop_assert_eq!(journal.header, header);
+                    prop_assert_eq!(journal.values.len(), (at - HEADER) / RECORD);
+                }
+            }
+        }
+
+        #[test]
+        fn anything_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(Journal::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_chunk_behind_the_end_of_the_file_is_not_believed() {
+        let (header, mut bytes) = journal(3);
+        bytes.extend(header.encode_record(100, &[0; 32]));
+        assert_eq!(Journal::decode(&bytes).unwrap().values.len(), 3);
+    }
+}

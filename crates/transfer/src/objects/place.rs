@@ -1,0 +1,161 @@
+//! Paths as a user of this host names them, or as a peer does below a served root.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags};
+
+use super::folders::{self, Attributes, FileKind};
+use crate::error::{Class, Error};
+
+/// A path, and what it may reach.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A path of this host, with the rights of this process: the client's own side.
+    Ambient(PathBuf),
+    /// A path below a folder that it cannot leave: `..`, absolute names and links that lead
+    /// outside are refused, also when they change between a look and a use.
+    Within {
+        /// The folder.
+        root: Arc<Dir>,
+        /// The path relative to it; empty for the folder itself.
+        path: PathBuf,
+    },
+}
+
+/// What is at a place.
+pub(crate) enum Found {
+    /// A folder, also at the end of a link.
+    Folder(OwnedFd),
+    /// Something else, in a folder that is there. A link only if it leads to no folder.
+    Other { parent: OwnedFd, name: Vec<u8>, attributes: Attributes },
+    /// Nothing, in a folder that is there.
+    Nothing { parent: OwnedFd, name: Vec<u8> },
+}
+
+impl Place {
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        match self {
+            Place::Ambient(path) | Place::Within { path, .. } => path,
+        }
+    }
+
+    /// The path for people.
+    pub fn shown(&self) -> String {
+        match self.path().as_os_str().is_empty() {
+            true => ".".to_owned(),
+            false => self.path().display().to_string(),
+        }
+    }
+
+    /// Whether it was written as a folder: with a slash at the end, or as `.` or `..`.
+    pub(crate) fn says_folder(&self) -> bool {
+        let path = self.path().as_os_str().as_bytes();
+        path.is_empty()
+            || [&b"/"[..], b"/.", b"/.."].iter().any(|end| path.ends_with(end))
+            || path == b"."
+            || path == b".."
+    }
+
+    /// Its last component, unless that is `..` or there is none.
+    pub(crate) fn name(&self) -> Option<Vec<u8>> {
+        self.path().file_name().map(|name| name.as_bytes().to_vec())
+    }
+
+    /// The folder here.
+    pub(crate) fn folder(&self) -> io::Result<OwnedFd> {
+        let here = |path: &Path| match path.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => path.to_owned(),
+        };
+        match self {
+            Place::Ambient(path) => {
+                let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+                Ok(rustix::fs::open(here(path), how, Mode::empty())?)
+            }
+            Place::Within { root, path } => {
+                let folder: OwnedFd = root.open_dir(here(path))?.into_std_file().into();
+                // That handle may be good for paths alone; this one can be read and synced.
+                let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+                Ok(rustix::fs::openat(folder, ".", how, Mode::empty())?)
+            }
+        }
+    }
+
+    /// What is here, links to folders followed.
+    ///
+    /// # Errors
+    /// `NotFound` if the folder that would hold it is missing; else what the system says.
+    pub(crate) fn find(&self) -> io::Result<Found> {
+        let error = match self.folder() {
+            Ok(folder) => return Ok(Found::Folder(folder)),
+            Err(error) => error,
+        };
+        if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            return Err(error);
+        }
+        let Some(name) = self.name() else {
+            return Err(error);
+        };
+        let parent = self.parent().folder()?;
+        Ok(match folders::look_if_there(&parent, &name)? {
+            Some(attributes) => Found::Other { parent, name, attributes },
+            None => Found::Nothing { parent, name },
+        })
+    }
+
+    /// The same, with links followed to their end: what is there is no link.
+    pub(crate) fn find_at_end(&self) -> io::Result<Found> {
+        match self.find()? {
+            Found::Other { attributes, .. } if attributes.kind == FileKind::Link => {
+                let path = self.path();
+                match self {
+                    Place::Ambient(_) => Place::Ambient(path.canonicalize()?),
+                    Place::Within { root, .. } => {
+                        Place::Within { root: root.clone(), path: root.canonicalize(path)? }
+                    }
+                }
+                .find()
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The place that holds this one.
+    pub(crate) fn parent(&self) -> Place {
+        let path = self.path().parent().unwrap_or(Path::new("")).to_owned();
+        match self {
+            Place::Ambient(_) => Place::Ambient(path),
+            Place::Within { root, .. } => Place::Within { root: root.clone(), path },
+        }
+    }
+}
+
+/// Bytes of a path for people.
+pub(crate) fn show(path: &[u8]) -> String {
+    Path::new(OsStr::from_bytes(path)).display().to_string()
+}
+
+/// An error of this host's files: what could not be done with `path`, and why.
+pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("cannot {verb} {path}: {}", reason(error)))
+}
+
+/// What the system says, without its number.
+pub(crate) fn reason(error: &io::Error) -> String {
+    // The system's own refusals have a number; this one is cap-std's.
+    if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        return "it leads out of the folder that is served".to_owned();
+    }
+    let text = error.to_string();
+    match text.split_once(" (os error ") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,195 @@
+//! The end of a copy: files without content, links, permissions and times of folders, and the
+//! account of what was done.
+
+use std::io;
+
+use super::small::sync_all;
+use super::{Sink, State, attributes};
+use crate::error::Error;
+use crate::objects::digest::{self, Digest};
+use crate::objects::folders::{self, FileKind};
+use crate::objects::{Failure, Kind, names};
+
+/// What a copy has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Regular files that got their final names in this run.
+    pub files: u64,
+    /// Files that were there and equal.
+    pub skipped: u64,
+    /// Files that are not whole yet; the same copy run again goes on with them.
+    pub unfinished: u64,
+    /// Bytes of content that this run has written.
+    pub bytes: u64,
+    /// What did not make it, at the source or here.
+    pub failures: Vec<Failure>,
+    /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
+    /// the other: of the encoded manifest, of the roots of its large files in the manifest's
+    /// order, and of the values of its packed chunks in their order. Nothing where not all of it
+    /// was hashed, since some of it was there already, or failed.
+    pub digest: Option<Digest>,
+}
+
+impl Sink {
+    /// Ends the copy: whatever waits goes onto the disk; once no chunk is missing, links are made
+    /// and folders get their permissions and times.
+    ///
+    /// Called earlier it leaves what is there for a later run, and says how much is unfinished.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        if !self.options.dry_run {
+            let complete = self.is_complete();
+            if complete {
+                self.create_whole_holes()?;
+                self.each(Kind::is_empty_file, Sink::make_empty)?;
+            }
+            self.sync()?;
+            if complete {
+                self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
+                self.finish_folders();
+                self.end_on_disk()?;
+            }
+        }
+        Ok(self.account())
+    }
+
+    /// Does something for each entry of a kind that is still due.
+    fn each(
+        &mut self,
+        wanted: impl Fn(&Kind) -> bool,
+        mut act: impl FnMut(&mut Sink, u32) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        for (number, entry) in manifest.entries().iter().enumerate() {
+            let number = number as u32;
+            if wanted(&entry.kind)
+                && self.states[number as usize] == State::Due
+                && let Err(error) = act(self, number)
+            {
+                self.local_failure(number, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Large files that are one hole: no chunk of them ever comes.
+    fn create_whole_holes(&mut self) -> Result<(), Error> {
+        self.each(
+            |kind| matches!(kind, Kind::File { size: 1.., .. }),
+            |sink, number| {
+                if sink.object.is_large(number) && !sink.larges.contains_key(&number) {
+                    let large = super::Large::create(number, &mut sink.ground, sink.keep)?;
+                    sink.larges.insert(number, large);
+                    sink.complete_large(number)?;
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn make_empty(&mut self, number: u32) -> io::Result<()> {
+        self.small.write_empty(&mut self.ground, self.keep, number)
+    }
+
+    fn make_link(&mut self, number: u32) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let entry = &manifest.entries()[number as usize];
+        let Kind::Link { target } = &entry.kind else { return Ok(()) };
+        let (folder, name) = self.ground.at(number)?;
+        let partial = names::partial(&name);
+        folders::remove_if_there(folder, &partial)?;
+        rustix::fs::symlinkat(&**target, folder, &partial)?;
+        if self.keep.permissions {
+            attributes::set_link_time(folder, &partial, entry.modified)?;
+        }
+        let found = folders::look_if_there(folder, &name)?;
+        if found.is_some_and(|found| found.kind == FileKind::Other) {
+            folders::remove_if_there(folder, &partial)?;
+            let what = "a device, socket or pipe is in its place";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        rustix::fs::renameat(folder, &partial, folder, &name)?;
+        self.settle(number, State::Done);
+        Ok(())
+    }
+
+    /// From the inmost folder on: what is done within one would change its time.
+    fn finish_folders(&mut self) {
+        let manifest = self.ground.manifest.clone();
+        for (number, entry) in manifest.entries().iter().enumerate().rev() {
+            let number = number as u32;
+            if entry.kind != Kind::Folder || self.states[number as usize] != State::Due {
+                continue;
+            }
+            match self.finish_folder(number) {
+                Ok(()) => self.settle(number, State::Done),
+                Err(error) => {
+                    let why = crate::objects::place::reason(&error);
+                    self.give_up(number, format!("cannot get its permissions and time: {why}"));
+                }
+            }
+        }
+    }
+
+    fn finish_folder(&mut self, number: u32) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let entry = &manifest.entries()[number as usize];
+        let Some(mode) = self.keep.mode(entry) else { return Ok(()) };
+        let folder = self.ground.folder(number)?;
+        rustix::fs::fchmod(folder, mode)?;
+        attributes::set_time(folder, entry.modified)
+    }
+
+    /// New names are on the disk before the copy says that it is done.
+    fn end_on_disk(&mut self) -> Result<(), Error> {
+        if self.failures.is_empty() {
+            self.ground.remove_mark().map_err(|error| {
+                crate::objects::place::file_error("finish", &self.ground.shown, &error)
+            })?;
+        }
+        if !self.ground.manifest.is_single() && self.written > 0 {
+            sync_all(&self.ground).map_err(|error| {
+                crate::objects::place::file_error("sync", &self.ground.shown, &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn account(&mut self) -> Outcome {
+        let manifest = self.ground.manifest.clone();
+        let files = manifest.entries().iter().zip(&self.states);
+        let files: Vec<State> =
+            files.filter(|(entry, _)| entry.size().is_some()).map(|(_, state)| *state).collect();
+        let count = |wanted| files.iter().filter(|state| **state == wanted).count() as u64;
+        Outcome {
+            files: count(State::Done),
+            skipped: count(State::Skipped),
+            unfinished: count(State::Due),
+            bytes: self.written,
+            failures: std::mem::take(&mut self.failures),
+            digest: if count(State::Done) == files.len() as u64 { self.digest() } else { None },
+        }
+    }
+
+    fn digest(&self) -> Option<Digest> {
+        let manifest = &self.ground.manifest;
+        if manifest.is_single() {
+            let empty = manifest.bytes() == 0;
+            return if empty { Some(digest::packed_value(&[])) } else { self.single_root };
+        }
+        let parts = [
+            digest::packed_value(&manifest.encode()),
+            self.roots.finish(self.order.larges())?,
+            self.packed.finish(self.order.packed(&self.object))?,
+        ];
+        Some(digest::packed_value(parts.as_flattened()))
+    }
+}
+
+impl Kind {
+    fn is_empty_file(&self) -> bool {
+        matches!(self, Kind::File { size: 0, .. })
+    }
+}

@@ -1,0 +1,507 @@
+//! The receiving end: verified chunks become files under their final names.
+//!
+//! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
+//! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
+//! sync), `compare` (what the sender says of what is there), `finish` (links, folders, the
+//! account), `attributes`, `order`, `space`, `bits`.
+//!
+//! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
+//! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
+//! file that is whole gets permissions and time, is brought onto the disk, renamed; then its
+//! folder is, then the journal goes.
+
+mod attributes;
+mod bits;
+mod compare;
+mod destination;
+mod finish;
+mod large;
+mod order;
+mod partial;
+mod plan;
+mod small;
+mod space;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::attributes::Keep;
+use self::bits::Bits;
+use self::destination::Ground;
+use self::large::Large;
+use self::order::Order;
+use self::small::Small;
+use super::digest::{self, Digest, SequenceHasher};
+use super::place::{self, Place};
+use super::virtual_object::{ChunkKind, Extent};
+use super::{Failure, Manifest, VirtualObject};
+use crate::error::{Class, Error};
+
+pub use self::finish::Outcome;
+
+/// How a destination is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SinkOptions {
+    /// Keep permissions, and times of folders and links. Without it, files can be run if their
+    /// source can, and the umask decides the rest; times of files are kept always.
+    pub preserve: bool,
+    /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
+    pub set_id: bool,
+    /// Compare files that are there already by content, not by size and time.
+    pub checksum: bool,
+    /// Look only: nothing is made, written or removed.
+    pub dry_run: bool,
+}
+
+/// Values of what is there, for the sender to compare with its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compare {
+    /// The manifest's entry.
+    pub entry: u32,
+    /// Chunks counted in the file, and their values (see [`digest::file_value`]).
+    pub values: Arc<[(u64, Digest)]>,
+}
+
+/// What is there already.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Chunks of the virtual object that need not be sent; holes are not among them.
+    pub have: Vec<Range<u64>>,
+    /// What the sender is to compare; the answers go to [`Sink::compare_result`].
+    pub compare: Vec<Compare>,
+    /// Files and links that are there and equal.
+    pub skipped: Vec<u32>,
+    /// Bytes of files that need not be sent.
+    pub resumed_bytes: u64,
+    /// Bytes of content in all chunks that are still to come, before anything is compared.
+    pub bytes_due: u64,
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is what was sent, and it is written (or was not needed).
+    Written,
+    /// It is not what was sent; nothing was written.
+    Mismatch,
+}
+
+/// How an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Due,
+    Done,
+    Skipped,
+    Failed,
+}
+
+/// What the sender has been asked of a file.
+#[derive(Debug)]
+struct Comparing {
+    values: Arc<[(u64, Digest)]>,
+    /// The values are those of the file under the final name, not of the partial file.
+    under_final_name: bool,
+}
+
+/// The longest that what was verified waits for the disk and its journal.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// How many large files that have begun are kept open.
+const KEPT: usize = 64;
+
+/// The files of an object at the receiving end.
+///
+/// Dropped at any moment it leaves what it has got for a later run.
+#[derive(Debug)]
+pub struct Sink {
+    object: VirtualObject,
+    options: SinkOptions,
+    keep: Keep,
+    ground: Ground,
+    states: Vec<State>,
+    larges: BTreeMap<u32, Large>,
+    small: Small,
+    comparing: BTreeMap<u32, Comparing>,
+    /// The chunks that are still to come.
+    needed: Bits,
+    /// Chunks that have become needless and were not told yet.
+    needless: Vec<Range<u64>>,
+    failures: Vec<Failure>,
+    /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
+    roots: SequenceHasher,
+    packed: SequenceHasher,
+    single_root: Option<Digest>,
+    order: Order,
+    files_done: u64,
+    written: u64,
+    uses: u64,
+    synced: Instant,
+    #[cfg(test)]
+    is_killed: bool,
+}
+
+impl Sink {
+    /// Prepares a destination for `manifest`: makes folders, takes up what an earlier run left,
+    /// sees that there is room.
+    ///
+    /// `manifest_prefix_len` is the length of the encoded manifest if that is the first part of
+    /// the virtual object, else zero. Values to compare are found by reading and hashing what is
+    /// there without a journal, which takes as long as reading it does.
+    ///
+    /// # Errors
+    /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
+    /// without enough room (`LocalFile`); a reserved name (`Usage`).
+    pub fn open(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        manifest_prefix_len: u64,
+        options: &SinkOptions,
+    ) -> Result<(Sink, Plan), Error> {
+        let ground = Ground::open(place, manifest, options.dry_run)?;
+        let object = VirtualObject::new(manifest, manifest_prefix_len);
+        let mut sink = Sink {
+            needed: Bits::default(),
+            object,
+            options: *options,
+            keep: Keep { permissions: options.preserve, set_id: options.set_id },
+            ground,
+            states: vec![State::Due; manifest.entries().len()],
+            larges: BTreeMap::new(),
+            small: Small::default(),
+            comparing: BTreeMap::new(),
+            needless: Vec::new(),
+            failures: Vec::new(),
+            roots: SequenceHasher::default(),
+            packed: SequenceHasher::default(),
+            single_root: None,
+            order: Order::default(),
+            files_done: 0,
+            written: 0,
+            uses: 0,
+            synced: Instant::now(),
+            #[cfg(test)]
+            is_killed: false,
+        };
+        sink.order = Order::new(&sink.object, manifest);
+        let plan = sink.plan()?;
+        sink.complete_resumed()?;
+        Ok((sink, plan))
+    }
+
+    /// How the files lie in what is sent.
+    pub fn object(&self) -> &VirtualObject {
+        &self.object
+    }
+
+    /// Entries that will not make it, and why; grows at the end.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// How many regular files are there under their final names, skipped ones included.
+    pub fn files_done(&self) -> u64 {
+        self.files_done
+    }
+
+    /// The chunks of the virtual object that are still to come.
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        self.needed.runs(true)
+    }
+
+    /// Whether chunk `chunk` is still to come.
+    pub fn needs(&self, chunk: u64) -> bool {
+        self.needed.has(chunk)
+    }
+
+    /// How many chunks are still to come.
+    pub fn missing_chunks(&self) -> u64 {
+        self.needed.count()
+    }
+
+    /// Bytes of content that this run has written.
+    pub fn bytes_written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether no chunk is to come any more.
+    pub fn is_complete(&self) -> bool {
+        self.needed.is_empty()
+    }
+
+    /// Chunks that nobody needs any more since their files failed; each is told once.
+    pub fn take_needless(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.needless)
+    }
+
+    /// Verifies chunk `chunk` of the virtual object against the value that the sender announced,
+    /// writes it, and gives files that are whole by it their names.
+    ///
+    /// What an entry's file cannot take is its failure; others go on.
+    ///
+    /// # Errors
+    /// A chunk outside the object (`Usage`); a disk that is full, and for a copy of one file
+    /// anything that its file cannot take (`LocalFile`). What was written stays for a later run.
+    pub fn write_chunk(
+        &mut self,
+        chunk: u64,
+        content: &[u8],
+        expected: &Digest,
+    ) -> Result<Verdict, Error> {
+        let Some(kind) = self.object.chunk_kind(chunk) else {
+            let what = format!("chunk {chunk} is not in the object");
+            return Err(Error::new(Class::Usage, what));
+        };
+        if content.len() != self.object.chunk_content(chunk) {
+            return Ok(Verdict::Mismatch);
+        }
+        let manifest = self.ground.manifest.clone();
+        let value = match kind {
+            ChunkKind::Large { entry, chunk } => {
+                let size = manifest.entries()[entry as usize].size().unwrap_or(0);
+                digest::file_value(size, chunk, content)
+            }
+            ChunkKind::Manifest | ChunkKind::Packed => digest::packed_value(content),
+        };
+        if value != *expected {
+            return Ok(Verdict::Mismatch);
+        }
+        if !self.needed.has(chunk) || self.options.dry_run {
+            return Ok(Verdict::Written);
+        }
+        match kind {
+            ChunkKind::Manifest => {}
+            ChunkKind::Large { entry, chunk } => self.write_large(entry, chunk, content, value)?,
+            ChunkKind::Packed => self.write_packed(chunk, content, value)?,
+        }
+        self.needed.remove(chunk);
+        self.written += content.len() as u64;
+        self.tick(Instant::now())?;
+        Ok(Verdict::Written)
+    }
+
+    /// Brings what waits onto the disk if it has waited long enough; to be called a few times a
+    /// second while no chunks come.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn tick(&mut self, now: Instant) -> Result<(), Error> {
+        if now.saturating_duration_since(self.synced) >= SYNC_EVERY || self.small.is_full() {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
+    /// that nobody needs any more.
+    ///
+    /// To be called before the first chunk whose value was computed after the failure is written.
+    pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
+        let is_due = self.states.get(entry as usize) == Some(&State::Due);
+        if is_due {
+            // Zeros may stand in for its content: what is journalled of it is not to be trusted.
+            if let Some(large) = self.larges.remove(&entry)
+                && let Err(error) = large.distrust(&mut self.ground)
+            {
+                let why = place::reason(&error);
+                self.give_up(entry, format!("{reason}; and its journal is stuck: {why}"));
+            } else {
+                self.give_up(entry, reason.to_owned());
+            }
+        }
+        self.take_needless()
+    }
+
+    fn write_large(
+        &mut self,
+        entry: u32,
+        chunk: u64,
+        content: &[u8],
+        value: Digest,
+    ) -> Result<(), Error> {
+        if self.states[entry as usize] != State::Due {
+            return Ok(());
+        }
+        match self.try_write_large(entry, chunk, content, value) {
+            Ok(()) => Ok(()),
+            Err(error) => self.local_failure(entry, &error),
+        }
+    }
+
+    fn try_write_large(
+        &mut self,
+        entry: u32,
+        chunk: u64,
+        content: &[u8],
+        value: Digest,
+    ) -> io::Result<()> {
+        if !self.larges.contains_key(&entry) {
+            let large = Large::create(entry, &mut self.ground, self.keep)?;
+            self.keep_large(entry, large)?;
+        }
+        self.uses += 1;
+        let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
+        let was_closed = !large.is_open();
+        large.used = self.uses;
+        large.write(&mut self.ground, chunk, content, value)?;
+        if large.is_whole() {
+            self.complete_large(entry)?;
+        } else if was_closed {
+            self.close_the_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Takes up a large file, closing another one if too many are open.
+    fn keep_large(&mut self, entry: u32, mut large: Large) -> io::Result<()> {
+        self.uses += 1;
+        large.used = self.uses;
+        self.larges.insert(entry, large);
+        self.close_the_oldest()
+    }
+
+    fn close_the_oldest(&mut self) -> io::Result<()> {
+        if self.larges.values().filter(|large| large.is_open()).count() <= KEPT {
+            return Ok(());
+        }
+        let open = self.larges.values_mut().filter(|large| large.is_open());
+        match open.min_by_key(|large| large.used) {
+            Some(oldest) => oldest.close(&mut self.ground),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a large file its final name.
+    fn complete_large(&mut self, entry: u32) -> io::Result<()> {
+        let Some(mut large) = self.larges.remove(&entry) else { return Ok(()) };
+        let root = match large.complete(&mut self.ground, self.keep) {
+            Ok(root) => root,
+            Err(error) => {
+                self.larges.insert(entry, large);
+                return Err(error);
+            }
+        };
+        self.comparing.remove(&entry);
+        self.settle(entry, State::Done);
+        self.roots.give(self.order.of_large(entry), root);
+        if self.ground.manifest.is_single() {
+            self.single_root = Some(root);
+        }
+        Ok(())
+    }
+
+    /// Gives names to files of which an earlier run had everything, or that are holes alone.
+    fn complete_resumed(&mut self) -> Result<(), Error> {
+        let whole: Vec<u32> =
+            self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();
+        for entry in whole {
+            if let Err(error) = self.complete_large(entry) {
+                self.local_failure(entry, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_packed(&mut self, chunk: u64, content: &[u8], value: Digest) -> Result<(), Error> {
+        let extents: Vec<Extent> = self.object.extents(chunk).collect();
+        for extent in extents {
+            if self.states[extent.entry as usize] != State::Due {
+                continue;
+            }
+            let piece = &content[extent.chunk_offset..][..extent.len];
+            if let Err(error) = self.small.write(&mut self.ground, self.keep, &extent, piece) {
+                self.local_failure(extent.entry, &error)?;
+            }
+        }
+        let first = self.object.extents(chunk).next().map_or(0, |extent| extent.entry);
+        self.packed.give(self.order.of_packed(chunk, first), value);
+        Ok(())
+    }
+
+    /// Brings everything that waits onto the disk; small files get their names.
+    fn sync(&mut self) -> Result<(), Error> {
+        for (entry, result) in self.small.sync(&mut self.ground) {
+            match result {
+                Ok(()) => self.settle(entry, State::Done),
+                Err(error) => self.local_failure(entry, &error)?,
+            }
+        }
+        let mut failed = Vec::new();
+        for (entry, large) in &mut self.larges {
+            if let Err(error) = large.sync(&mut self.ground) {
+                failed.push((*entry, error));
+            }
+        }
+        self.synced = Instant::now();
+        failed.into_iter().try_for_each(|(entry, error)| self.local_failure(entry, &error))
+    }
+
+    /// Notes that an entry is there under its final name.
+    fn settle(&mut self, entry: u32, state: State) {
+        self.states[entry as usize] = state;
+        if self.ground.manifest.entries()[entry as usize].size().is_some() {
+            self.files_done += 1;
+        }
+    }
+
+    /// An entry's own trouble ends the entry; what troubles all of the copy ends the copy.
+    fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        let it = &manifest.entries()[entry as usize];
+        if space::is_full(error) {
+            return Err(space::full(&it.shown(), it.size().unwrap_or(0), error));
+        }
+        if manifest.is_single() {
+            return Err(place::file_error("write", &self.ground.shown, error));
+        }
+        self.larges.remove(&entry);
+        self.give_up(entry, format!("cannot be written: {}", place::reason(error)));
+        Ok(())
+    }
+
+    /// Marks an entry as failed and finds the chunks that only it needed.
+    fn give_up(&mut self, entry: u32, reason: String) {
+        self.states[entry as usize] = State::Failed;
+        self.comparing.remove(&entry);
+        self.small.forget(&mut self.ground, entry);
+        let path = self.ground.manifest.entries()[entry as usize].path.to_vec();
+        self.failures.push(Failure { entry: Some(entry), path, reason });
+        self.settle_chunks(entry);
+    }
+
+    /// Notes the chunks that need not come since `entry` is settled.
+    fn settle_chunks(&mut self, entry: u32) {
+        for chunk in self.object.chunks_of(entry) {
+            let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;
+            if self.needed.has(chunk) && !self.object.extents(chunk).any(is_due) {
+                self.needed.remove(chunk);
+                match self.needless.last_mut() {
+                    Some(last) if last.end == chunk => last.end += 1,
+                    _ => self.needless.push(chunk..chunk + 1),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Sink {
+    /// Ends as a kill does: what waits for the disk or the journal is forgotten.
+    pub(crate) fn kill(mut self) {
+        self.is_killed = true;
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        if self.is_killed {
+            return;
+        }
+        // Nobody can be told of a failure here; what is not journalled is found by hashing.
+        let _ = self.sync();
+        self.small.forget_begun(&mut self.ground);
+    }
+}

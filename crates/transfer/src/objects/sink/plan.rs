@@ -1,0 +1,369 @@
+//! Before the first chunk: what is there and equal, what an earlier run left, what must be made.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::large::{self, Large};
+use super::space::{self, Need};
+use super::{Compare, Comparing, Plan, Sink, State};
+use crate::error::Error;
+use crate::objects::digest::Digest;
+use crate::objects::folders::{self, Attributes, FileKind};
+use crate::objects::manifest::FileTime;
+use crate::objects::{CHUNK, Entry, Kind, names};
+
+/// Where in the tree the walk over the entries is.
+#[derive(Debug, Default)]
+struct Walk {
+    /// The outermost folder that is new: nothing can be in it.
+    new: Option<Vec<u8>>,
+    /// The outermost folder that failed, with all that is in it.
+    lost: Option<Vec<u8>>,
+    need: Need,
+    resumed: u64,
+    skipped: Vec<u32>,
+    compare: Vec<Compare>,
+}
+
+/// The file that is there under the final name and may hold some of the new one's content.
+#[derive(Debug)]
+pub(super) struct Basis {
+    file: File,
+    attributes: Attributes,
+}
+
+impl Basis {
+    pub(super) fn open(ground: &mut super::Ground, number: u32) -> io::Result<Basis> {
+        let (folder, name) = ground.at(number)?;
+        let file = folders::open(folder, &name, OFlags::RDONLY)?;
+        let attributes = folders::look_at(&file)?;
+        Ok(Basis { file, attributes })
+    }
+
+    pub(super) fn is_of(&self, size: u64) -> bool {
+        self.attributes.size == size
+    }
+
+    /// The values of those chunks of a file of `size` bytes that are all there.
+    fn values(&self, size: u64) -> io::Result<Vec<(u64, Digest)>> {
+        let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
+        let value = |chunk| Ok((chunk, large::read_value(&self.file, size, chunk)?));
+        (0..size.div_ceil(CHUNK)).take_while(there).map(value).collect()
+    }
+
+    pub(super) fn read(&self, at: u64, content: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(content, at)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Whether a file is what the source's is, as far as size and time can tell.
+fn is_equal(found: &Attributes, entry: &Entry) -> bool {
+    // Some file systems keep whole seconds only.
+    let same_time = |there: FileTime, source: FileTime| {
+        there.seconds == source.seconds && (there.nanos == source.nanos || there.nanos == 0)
+    };
+    entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
+}
+
+fn is_below(path: &[u8], folder: Option<&Vec<u8>>) -> bool {
+    folder.is_some_and(|folder| path.strip_prefix(&folder[..]).is_some_and(|r| r[0] == b'/'))
+}
+
+impl Sink {
+    /// Looks at every entry's place; makes folders and takes up partial files unless it is dry.
+    pub(super) fn plan(&mut self) -> Result<Plan, Error> {
+        let manifest = self.ground.manifest.clone();
+        let mut walk = Walk::default();
+        for (number, entry) in manifest.entries().iter().enumerate() {
+            let number = number as u32;
+            if !is_below(&entry.path, walk.new.as_ref()) {
+                walk.new = None;
+            }
+            if !is_below(&entry.path, walk.lost.as_ref()) {
+                walk.lost = None;
+            } else {
+                self.give_up(number, "the folder that holds it failed".to_owned());
+                continue;
+            }
+            let is_new = walk.new.is_some() || self.ground.is_missing;
+            let planned = match entry.kind {
+                Kind::Folder => self.plan_folder(number, entry, is_new, &mut walk),
+                Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
+                Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
+            };
+            if let Err(error) = planned {
+                if entry.kind == Kind::Folder {
+                    walk.lost = Some(entry.path.to_vec());
+                }
+                self.local_failure(number, &error)?;
+            }
+        }
+        if !self.options.dry_run {
+            space::check(self.ground.base(), &self.ground.shown, walk.need)?;
+            self.begin_single()?;
+        }
+        self.needed = self.find_needed();
+        self.needless.clear();
+        Ok(Plan {
+            have: self.have(),
+            compare: walk.compare,
+            skipped: walk.skipped,
+            resumed_bytes: walk.resumed,
+            bytes_due: self.bytes_due(),
+        })
+    }
+
+    fn plan_folder(
+        &mut self,
+        number: u32,
+        entry: &Entry,
+        is_new: bool,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        let dry = self.options.dry_run;
+        if dry && is_new {
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        let found = if is_new { None } else { folders::look_if_there(folder, &name)? };
+        match found {
+            Some(found) if found.kind == FileKind::Folder => {}
+            Some(found) => {
+                let what = match found.kind {
+                    FileKind::Link => "a link is in its place and is not followed",
+                    _ => "something that is no folder is in its place",
+                };
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
+            }
+            None if dry => walk.new = Some(entry.path.to_vec()),
+            None => {
+                rustix::fs::mkdirat(folder, &name, Mode::from_bits_truncate(0o777))?;
+                if walk.new.is_none() {
+                    walk.new = Some(entry.path.to_vec());
+                }
+            }
+        }
+        if !dry {
+            self.ground.folder(number)?;
+        }
+        Ok(())
+    }
+
+    fn plan_link(
+        &mut self,
+        number: u32,
+        entry: &Entry,
+        is_new: bool,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        let Kind::Link { target } = &entry.kind else { return Ok(()) };
+        if is_new {
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        match folders::look_if_there(folder, &name)?.map(|found| found.kind) {
+            Some(FileKind::Folder) => Err(folder_in_place()),
+            Some(FileKind::Link) => {
+                let there = rustix::fs::readlinkat(folder, &name, Vec::new())?;
+                if there.as_bytes() == &**target {
+                    self.skip(number, walk);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn plan_file(
+        &mut self,
+        number: u32,
+        entry: &Entry,
+        size: u64,
+        is_new: bool,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        if is_new {
+            walk.need.add(entry);
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        let found = folders::look_if_there(folder, &name)?;
+        let partial = names::partial(&name);
+        let begun =
+            self.object.is_large(number) && folders::look_if_there(folder, &partial)?.is_some();
+        match found {
+            Some(found) if found.kind == FileKind::Folder => return Err(folder_in_place()),
+            Some(found) if found.kind == FileKind::File => {
+                if !self.options.checksum && is_equal(&found, entry) {
+                    self.repair_mode(number, entry, &found)?;
+                    if begun && !self.options.dry_run {
+                        large::remove_remains(number, &mut self.ground)?;
+                    }
+                    self.skip(number, walk);
+                    return Ok(());
+                }
+                if self.options.checksum && !begun {
+                    self.plan_compare(number, size, &found, walk)?;
+                }
+            }
+            Some(found) if found.kind == FileKind::Other => {
+                let what = "a device, socket or pipe is in its place";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            _ => {}
+        }
+        if begun && !self.options.dry_run {
+            return self.plan_resume(number, entry, walk);
+        }
+        walk.need.add(entry);
+        Ok(())
+    }
+
+    /// Begins the one file of a copy at once, so that a second copy learns of the first.
+    fn begin_single(&mut self) -> Result<(), Error> {
+        let is_due = self.states.first() == Some(&State::Due) && self.object.is_large(0);
+        if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
+            return Ok(());
+        }
+        match Large::create(0, &mut self.ground, self.keep) {
+            Ok(large) => {
+                self.larges.insert(0, large);
+                Ok(())
+            }
+            Err(error) => self.local_failure(0, &error),
+        }
+    }
+
+    fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
+        let Some(remains) = Large::resume(number, &mut self.ground)? else { return Ok(()) };
+        let all = entry.size().unwrap_or(0) - in_holes(entry);
+        walk.need.bytes += all.saturating_sub(remains.allocated);
+        walk.resumed += remains.large.bytes();
+        if !remains.compare.is_empty() {
+            self.await_compare(number, remains.compare, false, walk);
+        }
+        self.keep_large(number, remains.large)
+    }
+
+    /// Has the sender compare a file that is there under its final name.
+    fn plan_compare(
+        &mut self,
+        number: u32,
+        size: u64,
+        found: &Attributes,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        let same_size = found.size == size;
+        if size == 0 || !(same_size || self.object.is_large(number)) {
+            return Ok(());
+        }
+        let basis = Basis::open(&mut self.ground, number)?;
+        let values = basis.values(size)?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        self.await_compare(number, values, true, walk);
+        Ok(())
+    }
+
+    fn await_compare(
+        &mut self,
+        entry: u32,
+        values: Vec<(u64, Digest)>,
+        under_final_name: bool,
+        walk: &mut Walk,
+    ) {
+        let values: Arc<[(u64, Digest)]> = values.into();
+        let comparing = Comparing { values: values.clone(), under_final_name };
+        self.comparing.insert(entry, comparing);
+        walk.compare.push(Compare { entry, values });
+    }
+
+    /// Gives a file that is there and equal the permissions that it should have.
+    fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
+        match self.keep.mode(entry) {
+            Some(mode) if mode.bits() != found.mode && !self.options.dry_run => {
+                let basis = Basis::open(&mut self.ground, number)?;
+                Ok(rustix::fs::fchmod(basis.file(), mode)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn skip(&mut self, number: u32, walk: &mut Walk) {
+        self.settle(number, State::Skipped);
+        walk.skipped.push(number);
+        walk.resumed += self.ground.manifest.entries()[number as usize].size().unwrap_or(0);
+    }
+
+    /// The chunks that must come.
+    fn find_needed(&self) -> super::Bits {
+        let mut needed = super::Bits::new(self.object.chunks());
+        for (number, state) in self.states.iter().enumerate() {
+            let number = number as u32;
+            if *state != State::Due {
+                continue;
+            }
+            let chunks = self.object.chunks_of(number);
+            let first = chunks.start;
+            let large = self.larges.get(&number);
+            for chunk in chunks {
+                if !large.is_some_and(|large| large.has(chunk - first)) {
+                    needed.insert(chunk);
+                }
+            }
+        }
+        for chunk in self.object.hole_chunks().flatten() {
+            needed.remove(chunk);
+        }
+        needed
+    }
+
+    fn bytes_due(&self) -> u64 {
+        let due = self.needed.runs(true).into_iter().flatten();
+        due.map(|chunk| self.object.chunk_content(chunk) as u64).sum()
+    }
+
+    /// The chunks that need not be sent though they are no holes.
+    fn have(&self) -> Vec<Range<u64>> {
+        let mut holes = super::Bits::new(self.object.chunks());
+        self.object.hole_chunks().flatten().for_each(|chunk| {
+            holes.insert(chunk);
+        });
+        self.needed.runs(false).into_iter().fold(Vec::new(), |mut out, run| {
+            for chunk in run.filter(|chunk| !holes.has(*chunk)) {
+                match out.last_mut() {
+                    Some(Range { end, .. }) if *end == chunk => *end += 1,
+                    _ => out.push(chunk..chunk + 1),
+                }
+            }
+            out
+        })
+    }
+}
+
+fn folder_in_place() -> io::Error {
+    io::Error::new(io::ErrorKind::IsADirectory, "a folder is in its place")
+}
+
+impl Need {
+    fn add(&mut self, entry: &Entry) {
+        self.files += 1;
+        self.bytes += entry.size().unwrap_or(0) - in_holes(entry);
+    }
+}
+
+fn in_holes(entry: &Entry) -> u64 {
+    let size = entry.size().unwrap_or(0);
+    let bytes = |hole: &Range<u64>| (hole.end * CHUNK).min(size) - hole.start * CHUNK;
+    entry.holes().iter().map(bytes).sum()
+}

@@ -1,0 +1,51 @@
+//! Room on the disk: enough of it before the start, and a clear word when it runs out.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::error::{Class, Error};
+
+/// Whether an error means that there is no room left.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The end of a copy whose disk ran full while `path` of `size` bytes was written.
+pub(super) fn full(path: &str, size: u64, error: &io::Error) -> Error {
+    let why = super::super::place::reason(error);
+    let what = format!("cannot write {path} ({size} bytes): {why}");
+    Error::new(Class::LocalFile, what)
+        .advise("make room and run the same command again: it goes on where it stopped")
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Need {
+    pub(super) bytes: u64,
+    pub(super) files: u64,
+}
+
+/// Sees that the file system of `folder`, shown as `path`, has room for `need`.
+pub(super) fn check(folder: impl AsFd, path: &str, need: Need) -> Result<(), Error> {
+    // A file system that cannot tell, or tells nothing, is left to fail when it is full.
+    let Ok(stat) = rustix::fs::fstatvfs(folder) else {
+        return Ok(());
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    // Every file ends in a block of its own.
+    let bytes = need.bytes.saturating_add(need.files.saturating_mul(stat.f_frsize / 2));
+    if stat.f_blocks > 0 && bytes > free {
+        let missing = bytes - free;
+        let what = format!(
+            "not enough room at {path}: {bytes} bytes are to be written, {free} are free, \
+             {missing} are missing"
+        );
+        return Err(Error::new(Class::LocalFile, what).advise("make room or copy elsewhere"));
+    }
+    if stat.f_files > 0 && need.files > stat.f_favail {
+        let (files, left) = (need.files, stat.f_favail);
+        let what = format!("not enough inodes at {path}: {files} are needed, {left} are free");
+        return Err(Error::new(Class::LocalFile, what).advise("copy elsewhere"));
+    }
+    Ok(())
+}

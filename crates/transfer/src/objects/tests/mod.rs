@@ -1,0 +1,180 @@
+//! Copies from a source to a sink within the process, compared by an independent look at both.
+#![expect(clippy::single_range_in_vec_init, reason = "lists of one range are what is meant")]
+
+mod copies;
+mod hostile;
+mod resume;
+mod trouble;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use std::sync::Arc;
+
+use super::*;
+use crate::error::Error;
+
+/// Each end may live on a thread of its own.
+const _: fn() = || {
+    fn moves<T: Send>() {}
+    moves::<Source>();
+    moves::<Sink>();
+};
+
+/// What a name stands for, with all that a copy keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Thing {
+    File { content: blake3::Hash, modified: (i64, i64), executable: bool },
+    Folder,
+    Link(PathBuf),
+}
+
+/// All that is below a folder, without our own names.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
+    let mut out = BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        for found in std::fs::read_dir(&folder).unwrap() {
+            let path = found.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            let thing = if meta.is_dir() {
+                left.push(path.clone());
+                Thing::Folder
+            } else if meta.is_symlink() {
+                Thing::Link(path.read_link().unwrap())
+            } else {
+                Thing::File {
+                    content: blake3::hash(&std::fs::read(&path).unwrap()),
+                    modified: (meta.mtime(), meta.mtime_nsec()),
+                    executable: meta.mode() & 0o100 != 0,
+                }
+            };
+            out.insert(path.strip_prefix(root).unwrap().to_owned(), thing);
+        }
+    }
+    out
+}
+
+/// Our own names below a folder: what a finished copy must not leave.
+fn remains(root: &Path) -> Vec<PathBuf> {
+    let ours = |path: &PathBuf| names::is_reserved(path.file_name().unwrap().as_bytes());
+    tree(root).into_keys().filter(ours).collect()
+}
+
+/// Content that differs from chunk to chunk and from seed to seed.
+fn content(len: u64, seed: u64) -> Vec<u8> {
+    let mut out = vec![0; len as usize];
+    blake3::Hasher::new_keyed(&[seed as u8; 32])
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut out);
+    out
+}
+
+fn write(path: impl AsRef<Path>, content: &[u8]) {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+    // Apart from "now", so that a time that was not kept shows.
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+fn bytes_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+fn ambient(path: impl AsRef<Path>) -> Place {
+    Place::Ambient(path.as_ref().to_owned())
+}
+
+fn source(paths: &[&Path]) -> Source {
+    let places: Vec<Place> = paths.iter().map(ambient).collect();
+    Source::open(&places, &SourceOptions { recursive: true, ..Default::default() }).unwrap()
+}
+
+/// A folder for a source and one for a destination.
+struct Ends {
+    _folder: tempfile::TempDir,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+fn ends() -> Ends {
+    // In memory where that can be had: what is tested is the order of things, not the disk.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&to).unwrap();
+    Ends { _folder: folder, from, to }
+}
+
+/// A copy that can be stopped and looked at.
+struct Copy {
+    source: Source,
+    sink: Sink,
+    plan: Plan,
+    /// Bytes of content that went across.
+    sent: u64,
+}
+
+impl Copy {
+    fn open(source: Source, to: &Place, options: &SinkOptions) -> Result<Copy, Error> {
+        let encoded = source.manifest().encode();
+        let manifest = Arc::new(Manifest::decode(&encoded).unwrap());
+        assert_eq!(&manifest, source.manifest(), "a manifest must survive its encoding");
+        let (sink, plan) = Sink::open(to, &manifest, 0, options)?;
+        Ok(Copy { source, sink, plan, sent: 0 })
+    }
+
+    fn compare(&mut self) {
+        for compare in std::mem::take(&mut self.plan.compare) {
+            let matches = self.source.compare(compare.entry, &compare.values);
+            self.sink.compare_result(compare.entry, &matches).unwrap();
+        }
+    }
+
+    /// Moves chunk `chunk` across as a driver does: failures first.
+    fn step(&mut self, chunk: u64) -> Result<(), Error> {
+        let mut buf = vec![0xEE; CHUNK as usize];
+        let known = self.source.failures().len();
+        let read = self.source.read_chunk(chunk, &mut buf).unwrap();
+        for failure in &self.source.failures()[known..] {
+            self.sink.fail_entry(failure.entry.unwrap(), &failure.reason);
+        }
+        self.sent += read.len as u64;
+        let verdict = self.sink.write_chunk(chunk, &buf[..read.len], &read.value)?;
+        assert_eq!(verdict, Verdict::Written);
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<u64> {
+        self.sink.missing().into_iter().flatten().collect()
+    }
+
+    fn run(mut self) -> Result<Outcome, Error> {
+        self.compare();
+        for chunk in self.missing() {
+            self.step(chunk)?;
+        }
+        assert!(self.sink.is_complete());
+        self.sink.finish()
+    }
+}
+
+fn copy_with(paths: &[&Path], to: &Path, options: &SinkOptions) -> Result<Outcome, Error> {
+    Copy::open(source(paths), &ambient(to), options)?.run()
+}
+
+fn copy(paths: &[&Path], to: &Path) -> Outcome {
+    copy_with(paths, to, &SinkOptions::default()).unwrap()
+}
+
+/// A path with a slash at its end.
+fn slash(path: &Path) -> PathBuf {
+    path.join("")
+}

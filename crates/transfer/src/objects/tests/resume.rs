@@ -1,0 +1,270 @@
+//! Copies that are cut off at any moment and run again.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// As a kill: nothing is brought onto the disk or journalled any more, locks are gone.
+fn kill(copy: Copy) {
+    copy.sink.kill();
+}
+
+fn open(ends: &Ends, what: &Path) -> Copy {
+    let _ = ends;
+    Copy::open(source(&[what]), &ambient(&ends.to), &SinkOptions::default()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn a_kill_at_any_chunk_costs_nothing_that_was_written(
+        cuts in prop::collection::vec(0usize..32, 1..4),
+        reverse in any::<bool>(),
+        clean in any::<bool>(),
+        sync_after in 0usize..32,
+    ) {
+        let ends = ends();
+        write(ends.from.join("a"), &content(LARGE + 1, 1));
+        write(ends.from.join("b/c"), &content(3 * CHUNK, 2));
+        write(ends.from.join("b/d"), &content(LARGE, 3));
+        write(ends.from.join("e"), b"e");
+        let mut large_sent = 0;
+        for cut in cuts {
+            let mut copy = open(&ends, &slash(&ends.from));
+            copy.compare();
+            let mut chunks = copy.missing();
+            if reverse {
+                chunks.reverse();
+            }
+            chunks.truncate(cut);
+            for (number, chunk) in chunks.into_iter().enumerate() {
+                if number == sync_after {
+                    copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
+                }
+                if matches!(copy.sink.object().chunk_kind(chunk), Some(ChunkKind::Large { .. })) {
+                    large_sent += copy.sink.object().chunk_content(chunk) as u64;
+                }
+                copy.step(chunk).unwrap();
+            }
+            if clean { drop(copy) } else { kill(copy) }
+        }
+        let mut copy = open(&ends, &slash(&ends.from));
+        copy.compare();
+        for chunk in copy.missing() {
+            if matches!(copy.sink.object().chunk_kind(chunk), Some(ChunkKind::Large { .. })) {
+                large_sent += copy.sink.object().chunk_content(chunk) as u64;
+            }
+        }
+        prop_assert_eq!(large_sent, 2 * LARGE + 1, "no byte of a large file is sent twice");
+        copy.run().unwrap();
+        prop_assert_eq!(tree(&ends.from), tree(&ends.to));
+    }
+}
+
+/// A large file of which the first half was sent, journalled or not, then killed.
+fn half(ends: &Ends, journalled: bool) -> PathBuf {
+    let from = ends.from.join("file");
+    write(&from, &content(LARGE * 2, 1));
+    let mut copy = open(ends, &from);
+    for chunk in 0..8 {
+        copy.step(chunk).unwrap();
+    }
+    if journalled {
+        copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
+    }
+    kill(copy);
+    assert_eq!(ends.to.join(".file.lh-journal").exists(), journalled);
+    assert!(!ends.to.join("file").exists());
+    from
+}
+
+#[test]
+fn a_journal_says_what_is_there_without_any_comparison() {
+    let ends = ends();
+    let from = half(&ends, true);
+    let copy = open(&ends, &from);
+    assert_eq!((copy.plan.have.as_slice(), copy.plan.compare.len()), (&[0..8][..], 0));
+    assert_eq!(copy.plan.resumed_bytes, LARGE);
+    assert_eq!(copy.plan.bytes_due, LARGE);
+    let outcome = copy.run().unwrap();
+    assert_eq!(outcome.bytes, LARGE);
+    assert_eq!(outcome.digest, Some(*blake3::hash(&content(LARGE * 2, 1)).as_bytes()));
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn a_lost_torn_or_damaged_journal_is_rebuilt_from_what_is_there() {
+    let damage: [&dyn Fn(&Path); 5] = [
+        &|journal| std::fs::remove_file(journal).unwrap(),
+        &|journal| std::fs::write(journal, b"rubbish").unwrap(),
+        &|journal| {
+            let file = std::fs::File::options().write(true).open(journal).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 50).unwrap();
+        },
+        &|journal| {
+            let mut bytes = std::fs::read(journal).unwrap();
+            bytes[100] ^= 1;
+            std::fs::write(journal, bytes).unwrap();
+        },
+        &|journal| {
+            std::fs::remove_file(journal).unwrap();
+            std::os::unix::fs::symlink("/etc/passwd", journal).unwrap();
+        },
+    ];
+    for (number, damage) in damage.into_iter().enumerate() {
+        let ends = ends();
+        let from = half(&ends, true);
+        damage(&ends.to.join(".file.lh-journal"));
+        let mut copy = open(&ends, &from);
+        assert!(!copy.plan.compare.is_empty(), "case {number}");
+        copy.compare();
+        assert_eq!(copy.missing(), (8..16).collect::<Vec<_>>(), "case {number}");
+        // The journal is sound again: another kill costs nothing more.
+        copy.step(8).unwrap();
+        copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
+        kill(copy);
+        let copy = open(&ends, &from);
+        assert_eq!(copy.plan.have, [0..9], "case {number}");
+        copy.run().unwrap();
+        assert_eq!(tree(&ends.from), tree(&ends.to));
+    }
+}
+
+#[test]
+fn a_rotten_partial_file_is_found_out_where_no_journal_vouches() {
+    let ends = ends();
+    let from = half(&ends, false);
+    let partial = ends.to.join(".file.lh-part");
+    let file = std::fs::File::options().write(true).open(&partial).unwrap();
+    file.write_all_at(b"rot", 2 * CHUNK).unwrap();
+    drop(file);
+    let mut copy = open(&ends, &from);
+    copy.compare();
+    assert_eq!(copy.missing()[0], 2);
+    assert_eq!(copy.missing().len(), 9);
+    copy.run().unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn of_a_source_that_changed_in_between_only_what_changed_is_sent() {
+    let old = content(LARGE * 2, 1);
+    let mut touched = old.clone();
+    touched[2 * CHUNK as usize] ^= 1;
+    let grown = [old.clone(), content(CHUNK + 5, 2)].concat();
+    let shrunk = old[..(5 * CHUNK - 3) as usize].to_vec();
+    let tiny = old[..1000].to_vec();
+    let all = |from: u64, to: u64| (from..to).collect::<Vec<_>>();
+    let cases = [
+        ("touched", touched, [vec![2], all(8, 16)].concat()),
+        ("grown", grown, all(8, 18)),
+        ("shrunk", shrunk, vec![4]),
+        ("tiny", tiny, vec![0]),
+        ("same content, other time", old, all(8, 16)),
+    ];
+    for (name, new, expected) in cases {
+        for journalled in [true, false] {
+            let ends = ends();
+            let from = half(&ends, journalled);
+            write(&from, &new);
+            let file = std::fs::File::options().write(true).open(&from).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(5)).unwrap();
+            let mut copy = open(&ends, &from);
+            assert!(copy.plan.have.is_empty(), "{name}");
+            copy.compare();
+            // What was shrunk within a chunk can be told from the partial file alone.
+            let missing = copy.missing();
+            assert!(missing.iter().all(|chunk| expected.contains(chunk)), "{name}: {missing:?}");
+            let outcome = copy.run().unwrap();
+            assert_eq!(outcome.digest, Some(*blake3::hash(&new).as_bytes()), "{name}");
+            assert_eq!(tree(&ends.from), tree(&ends.to), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_kill_before_the_comparison_never_lets_an_old_journal_speak_of_new_content() {
+    let ends = ends();
+    let from = half(&ends, true);
+    let mut new = content(LARGE * 2, 1);
+    new[0] ^= 1;
+    write(&from, &new);
+    let touch = |seconds| {
+        let file = std::fs::File::options().write(true).open(&from).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::new(seconds, 123_456_789)).unwrap();
+    };
+    touch(5);
+    let mut copy = open(&ends, &from);
+    copy.step(0).unwrap();
+    kill(copy);
+    // The source as it was at first, time and all.
+    write(&from, &content(LARGE * 2, 1));
+    let mut copy = open(&ends, &from);
+    copy.compare();
+    assert!(copy.missing().contains(&0));
+    copy.run().unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn a_folder_that_the_copy_named_is_found_again() {
+    let ends = ends();
+    write(ends.from.join("x/big"), &content(LARGE, 1));
+    write(ends.from.join("x/small"), b"s");
+    let (x, to) = (ends.from.join("x"), ends.to.join("new"));
+    let start = || Copy::open(source(&[&x]), &ambient(&to), &SinkOptions::default()).unwrap();
+    let mut copy = start();
+    copy.step(0).unwrap();
+    kill(copy);
+    start().run().unwrap();
+    assert_eq!(tree(&ends.from.join("x")), tree(&to));
+    assert!(remains(&ends.to).is_empty());
+    // Finished: the same again goes into it, as with cp.
+    start().run().unwrap();
+    assert!(to.join("x/big").exists());
+}
+
+#[test]
+fn sparse_files_go_on_and_lose_what_is_a_hole_now() {
+    let ends = ends();
+    let from = half(&ends, true);
+    let file = std::fs::File::create(&from).unwrap();
+    file.set_len(LARGE * 2).unwrap();
+    file.write_all_at(&content(CHUNK, 9), CHUNK).unwrap();
+    file.write_all_at(b"x", 6 * CHUNK).unwrap();
+    drop(file);
+    let copy = open(&ends, &from);
+    copy.run().unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn small_files_that_were_named_are_not_sent_again() {
+    let ends = ends();
+    for number in 0..40 {
+        write(ends.from.join(format!("{number:02}")), &content(100_000, number));
+    }
+    let mut copy = open(&ends, &slash(&ends.from));
+    copy.step(0).unwrap();
+    copy.step(1).unwrap();
+    copy.sink.tick(std::time::Instant::now() + Duration::from_secs(2)).unwrap();
+    assert_eq!(copy.sink.files_done(), 20);
+    kill(copy);
+    let copy = open(&ends, &slash(&ends.from));
+    assert_eq!(copy.plan.skipped.len(), 20);
+    assert_eq!(copy.plan.have, [0..1]);
+    copy.run().unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn an_early_end_says_how_much_is_unfinished() {
+    let ends = ends();
+    write(ends.from.join("big"), &content(LARGE, 1));
+    write(ends.from.join("z"), b"z");
+    let mut copy = open(&ends, &slash(&ends.from));
+    copy.step(0).unwrap();
+    let outcome = copy.sink.finish().unwrap();
+    assert_eq!((outcome.files, outcome.unfinished, outcome.digest), (0, 2, None));
+    assert_eq!(open(&ends, &slash(&ends.from)).plan.have, [0..1]);
+}

@@ -1,0 +1,162 @@
+//! A server: sessions in, each judged, each a transfer of its own.
+//!
+//! `door` says what an id may reach; `register` knows the transfers under way, so that a copy
+//! that is taken up again finds its destination free, and further streams find their transfer;
+//! `transfer` answers one request; `over_ssh` is the server of one copy that ssh started.
+
+mod door;
+mod over_ssh;
+mod register;
+mod transfer;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longhaul_proto::units::Bytes;
+
+use crate::control::{Frame, Message};
+use crate::datapath::chunks::ChunkPool;
+use crate::datapath::port::{Port, PortHandle};
+use crate::end::chunk_pool;
+use crate::error::{Class, Error};
+use crate::options::ServeOptions;
+use crate::progress::Cancel;
+use crate::session::{Identity, Listener, Session, Settings};
+use door::Door;
+use register::Register;
+
+pub use over_ssh::serve_over_ssh;
+
+/// How long a client may take to say what it wants.
+const REQUEST: Duration = Duration::from_secs(15);
+
+/// Where a server listens and who it is.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The control port.
+    pub address: SocketAddr,
+    /// The UDP port of all data.
+    pub data_port: u16,
+    /// The server's id.
+    pub id: String,
+}
+
+/// What all transfers of a server share.
+struct Server {
+    door: Door,
+    port: PortHandle,
+    pool: ChunkPool,
+    memory: Bytes,
+    allow_plain: bool,
+    register: Register,
+}
+
+/// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
+/// called when clients can come.
+///
+/// # Errors
+/// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
+pub fn serve(
+    options: ServeOptions,
+    ready: impl FnOnce(Ready),
+    cancel: Cancel,
+) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Error::new(Class::Unfinished, format!("cannot start the server: {error}"))
+    })?;
+    tokio::task::LocalSet::new().block_on(&runtime, run(options, ready, cancel))
+}
+
+async fn run(
+    options: ServeOptions,
+    ready: impl FnOnce(Ready),
+    cancel: Cancel,
+) -> Result<(), Error> {
+    let identity = Identity::load_or_create(&options.config_dir)?;
+    let door = Door::open(&options)?;
+    let (mut listener, data) = bind(&options, &identity)?;
+    let server = Rc::new(Server {
+        door,
+        port: data.handle(),
+        pool: chunk_pool(options.memory),
+        memory: options.memory,
+        allow_plain: options.allow_plain,
+        register: Register::default(),
+    });
+    ready(Ready {
+        address: listener.local_addr(),
+        data_port: data.socket().local_addr().port(),
+        id: identity.id().to_string(),
+    });
+    let (ended_end, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    loop {
+        tokio::select! {
+            session = listener.accept() => {
+                let (server, ended) = (server.clone(), ended_end.clone());
+                tokio::task::spawn_local(async move {
+                    if let Some(result) = receive(&server, session).await {
+                        let _ = ended.send(result);
+                    }
+                });
+            }
+            Some(result) = ended.recv() => {
+                // A client that was lost comes back.
+                let lost = matches!(&result, Err(error) if error.class == Class::Unfinished);
+                if options.once && !lost {
+                    return result;
+                }
+            }
+            () = cancel.wished() => return Err(Error::new(Class::Interrupted, "interrupted")),
+        }
+    }
+}
+
+/// The control and the data port; with control port 0, a pair of neighbours that is free.
+fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
+    const TRIES: usize = 16;
+    let settings = Settings::default();
+    let mut last = None;
+    for _ in 0..TRIES {
+        let listener = Listener::bind(options.listen, identity, &settings)?;
+        let control = listener.local_addr();
+        let data_port = options.data_port.unwrap_or_else(|| control.port().wrapping_add(1));
+        match Port::bind(SocketAddr::new(control.ip(), data_port)) {
+            Ok(port) => return Ok((listener, port)),
+            Err(error) if options.listen.port() != 0 => return Err(error),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last
+        .unwrap_or_else(|| Error::new(Class::Unreachable, "no two neighbouring ports are free")))
+}
+
+/// Takes a session: a transfer, whose end is told, or a further stream of one.
+async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(), Error>> {
+    // What comes to the data port from there is held from now on.
+    server.port.expect(session.remote.ip());
+    let first = tokio::time::timeout(REQUEST, session.read::<Frame>()).await;
+    let message = match first {
+        Ok(Ok(Some(frame))) => frame.message,
+        Ok(Ok(None) | Err(_)) => return None,
+        Err(_) => {
+            let error = Error::new(Class::Unreachable, "no request came after the handshake");
+            let _ = session.close(Some(&error)).await;
+            return None;
+        }
+    };
+    match message {
+        Some(Message::Attach(attach)) => {
+            server.register.attach(session.peer, attach.transfer, session);
+            None
+        }
+        Some(Message::Request(request)) => Some(transfer::answer(server, session, request).await),
+        _ => {
+            let error = Error::new(Class::Unreachable, "the first message was no request")
+                .advise("use the same release of longhaul on both sides");
+            let _ = session.close(Some(&error)).await;
+            None
+        }
+    }
+}

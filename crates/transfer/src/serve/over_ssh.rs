@@ -1,0 +1,72 @@
+//! The server of one copy, started by ssh.
+
+use std::rc::Rc;
+
+use super::door::Door;
+use super::register::Register;
+use super::{Server, receive};
+use crate::datapath::port::Port;
+use crate::datapath::socket::{RECEIVE_BUFFER, Socket};
+use crate::end::chunk_pool;
+use crate::error::{Class, Error};
+use crate::options::ServeOptions;
+use crate::progress::Cancel;
+use crate::session::ssh::{accept_over_ssh, bind_udp};
+use crate::session::{Identity, Settings};
+
+/// Serves the client at the other end of standard input and output; blocks until ssh is gone.
+/// What its user may reach, the client may: of `options` only the identity's folder and the memory
+/// count. Opens its ports within `ports`, if that is given.
+///
+/// # Errors
+/// It was not started by ssh, or no port is free.
+pub fn serve_over_ssh(
+    options: ServeOptions,
+    ports: Option<(u16, u16)>,
+    cancel: Cancel,
+) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Error::new(Class::Unfinished, format!("cannot start the server: {error}"))
+    })?;
+    tokio::task::LocalSet::new().block_on(&runtime, run(options, ports, cancel))
+}
+
+async fn run(
+    options: ServeOptions,
+    ports: Option<(u16, u16)>,
+    cancel: Cancel,
+) -> Result<(), Error> {
+    let identity = Identity::load_or_create(&options.config_dir)?;
+    let udp = bind_udp(ports)?;
+    let unusable =
+        |error| Error::new(Class::Unreachable, format!("cannot use a UDP port for data: {error}"));
+    let data = Port::open(Socket::new(udp, RECEIVE_BUFFER).map_err(unusable)?)?;
+    let data_port = data.socket().local_addr().port();
+    let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
+    let server = Rc::new(Server {
+        door: Door::of_user(),
+        port: data.handle(),
+        pool: chunk_pool(options.memory),
+        memory: options.memory,
+        // The client has been told through ssh whom to trust, and so have we.
+        allow_plain: true,
+        register: Register::default(),
+    });
+    loop {
+        let session = tokio::select! {
+            session = side.accept() => session?,
+            () = cancel.wished() => return Err(Error::new(Class::Interrupted, "interrupted")),
+        };
+        let Some(session) = session else { return Ok(()) };
+        if session.carrier == "ssh" {
+            // The channel is this session now: nothing else can come, and its end is the end.
+            return receive(&server, session).await.unwrap_or(Ok(()));
+        }
+        let server = server.clone();
+        tokio::task::spawn_local(async move {
+            // The client hears of an error itself.
+            let _ = receive(&server, session).await;
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! A client's way to a server: names, trust, and the ports to open when nothing answers.
+
+use std::net::SocketAddr;
+
+use tokio::time::timeout;
+
+use super::id::PeerId;
+use super::identity::Identity;
+use super::known::{KnownServers, server_name};
+use super::race::{self, Lost};
+use super::tls::Expect;
+use super::{Session, Settings};
+use crate::error::{Class, Error};
+use crate::options::Trust;
+use crate::progress::Observer;
+
+/// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
+/// `trust.server_id`, by `known_servers`, or on first use by the user's word, given to
+/// `observer` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
+///
+/// # Errors
+/// [`Class::Unreachable`] where nobody answers (with what was tried and what to open) or somebody
+/// else does; [`Class::LocalFile`] for trouble with `known_servers`.
+pub async fn connect(
+    host: &str,
+    port: u16,
+    identity: &Identity,
+    trust: &Trust,
+    observer: &dyn Observer,
+    settings: &Settings,
+) -> Result<Session, Error> {
+    let name = server_name(host, port);
+    let addresses = resolve(host, port, settings).await?;
+    let reach =
+        async |expect| race::run(&addresses, identity, expect, settings, settings.handshake).await;
+    let unreachable = |tried| unreachable(&name, port, tried);
+    if let Some(pin) = &trust.server_id {
+        let pin = parse_pin(pin)?;
+        return reach(Expect::Only(pin)).await.map_err(|lost| match lost {
+            Lost::Stranger(shown) => wrong_pin(&name, pin, shown),
+            Lost::Tried(tried) => unreachable(tried),
+        });
+    }
+    let servers = KnownServers::new(&trust.config_dir);
+    if let Some(known) = servers.find(&name)? {
+        return reach(Expect::Only(known.id)).await.map_err(|lost| match lost {
+            Lost::Stranger(shown) => servers.changed(&name, known, shown),
+            Lost::Tried(tried) => unreachable(tried),
+        });
+    }
+    if trust.accept_new {
+        let session = reach(Expect::Anyone).await.map_err(|lost| match lost {
+            Lost::Stranger(shown) => refused(&name, shown),
+            Lost::Tried(tried) => unreachable(tried),
+        })?;
+        servers.remember(&name, session.peer)?;
+        return Ok(session);
+    }
+    let shown = match reach(Expect::Nobody).await {
+        Ok(session) => session.peer,
+        Err(Lost::Stranger(shown)) => shown,
+        Err(Lost::Tried(tried)) => return Err(unreachable(tried)),
+    };
+    if !observer.trust_new_server(&name, &shown.to_string()) {
+        return Err(refused(&name, shown));
+    }
+    let session = reach(Expect::Only(shown)).await.map_err(|lost| match lost {
+        Lost::Stranger(other) => wrong_pin(&name, shown, other),
+        Lost::Tried(tried) => unreachable(tried),
+    })?;
+    // Only now has it proven that the key is its own.
+    servers.remember(&name, shown)?;
+    Ok(session)
+}
+
+async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
+    let failed = |reason: String| {
+        Error::new(Class::Unreachable, format!("the name {host} has no address: {reason}"))
+            .advise("see that it is spelt right and that this host can look up names")
+    };
+    match timeout(settings.handshake, tokio::net::lookup_host((host, port))).await {
+        Ok(Ok(addresses)) => {
+            let addresses: Vec<_> = addresses.collect();
+            if addresses.is_empty() { Err(failed("none found".into())) } else { Ok(addresses) }
+        }
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed(format!("no answer in {} s", settings.handshake.as_secs()))),
+    }
+}
+
+fn parse_pin(pin: &str) -> Result<PeerId, Error> {
+    pin.parse().map_err(|error| {
+        Error::new(Class::Usage, format!("--server-id {pin}: {error}"))
+            .advise("the server prints its id when it starts; `longhaul id` over there does too")
+    })
+}
+
+fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId) -> Error {
+    let what = format!("{name} shows the id {shown}, not {pinned} as asked for; nothing was sent");
+    Error::new(Class::Unreachable, what).advise("somebody may be in between; ask its owner")
+}
+
+fn refused(name: &str, shown: PeerId) -> Error {
+    let what = format!("the unknown server {name} with the id {shown} was not accepted");
+    Error::new(Class::Unreachable, what)
+        .advise("if it is the right one, accept it when asked, or give --server-id or --accept-new")
+}
+
+fn unreachable(name: &str, port: u16, tried: String) -> Error {
+    Error::new(Class::Unreachable, format!("cannot reach {name}: {tried}")).advise(format!(
+        "see that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} in, or \
+         at least TCP {port}",
+        u32::from(port) + 1
+    ))
+}

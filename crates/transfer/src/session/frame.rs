@@ -1,0 +1,180 @@
+//! Messages on the control stream: a length of four bytes, then protobuf; the last one says why
+//! the session ends.
+
+use prost::Message;
+
+use super::id::PeerId;
+use crate::error::{Class, Error};
+
+/// The longest message, in bytes.
+pub const MAX_FRAME: usize = 1 << 20;
+
+/// Bytes of the length in front of each message.
+pub const HEADER: usize = 4;
+
+/// The bit of the length that marks the last message.
+const GOODBYE: u32 = 1 << 31;
+
+/// Characters of the other side's text that are shown.
+const LONGEST_TEXT: usize = 2000;
+
+/// What follows a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// A message of so many bytes.
+    Message(usize),
+    /// The last message, of so many bytes: why the session ends.
+    Goodbye(usize),
+}
+
+/// Reads a header.
+///
+/// # Errors
+/// The length is beyond [`MAX_FRAME`].
+pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
+    let word = u32::from_be_bytes(bytes);
+    let length = (word & !GOODBYE) as usize;
+    if length > MAX_FRAME {
+        let what = format!("a control message of {length} bytes came; {MAX_FRAME} is the limit");
+        return Err(Error::new(Class::Unreachable, what).advise("does longhaul run there?"));
+    }
+    Ok(if word & GOODBYE == 0 { Header::Message(length) } else { Header::Goodbye(length) })
+}
+
+/// Appends `message` to `out` as a frame.
+///
+/// # Errors
+/// It is longer than [`MAX_FRAME`]; nothing is appended.
+pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
+    append(message, 0, out)
+}
+
+/// Why a session ends, on the wire.
+#[derive(Clone, PartialEq, Eq, Message)]
+struct Goodbye {
+    /// Zero where all is well, else the class of the error.
+    #[prost(uint32, tag = "1")]
+    class: u32,
+    #[prost(string, tag = "2")]
+    what: String,
+    #[prost(string, tag = "3")]
+    advice: String,
+}
+
+/// The classes, by their number on the wire less one.
+const CLASSES: [Class; 9] = [
+    Class::Unfinished,
+    Class::Usage,
+    Class::Unreachable,
+    Class::LocalFile,
+    Class::RemoteFile,
+    Class::Verification,
+    Class::Stalled,
+    Class::SomeFiles,
+    Class::Interrupted,
+];
+
+/// Appends the last frame to `out`.
+pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
+    let goodbye = why.map_or_else(Goodbye::default, |error| Goodbye {
+        class: CLASSES.iter().position(|c| *c == error.class).map_or(0, |at| at as u32 + 1),
+        what: shown(&error.what),
+        advice: error.advice.as_deref().map(shown).unwrap_or_default(),
+    });
+    append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
+}
+
+/// What a last frame says: nothing where all is well. An error is told as seen from this end: the
+/// other side's local files are remote ones.
+pub(super) fn decode_goodbye(bytes: &[u8], peer: PeerId) -> Option<Error> {
+    let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
+        class: 1,
+        what: "it ended the session and gave no readable reason".to_owned(),
+        advice: String::new(),
+    });
+    if goodbye.class == 0 {
+        return None;
+    }
+    let class = match CLASSES.get(goodbye.class as usize - 1) {
+        Some(Class::LocalFile) => Class::RemoteFile,
+        Some(Class::RemoteFile) => Class::LocalFile,
+        Some(class) => *class,
+        None => Class::Unfinished,
+    };
+    let error = Error::new(class, format!("{peer} says: {}", shown(&goodbye.what)));
+    Some(if goodbye.advice.is_empty() { error } else { error.advise(shown(&goodbye.advice)) })
+}
+
+fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Error> {
+    let length = message.encoded_len();
+    if length > MAX_FRAME {
+        let what = format!("a control message of {length} bytes; {MAX_FRAME} is the limit");
+        return Err(Error::new(Class::Usage, what));
+    }
+    out.extend_from_slice(&(length as u32 | mark).to_be_bytes());
+    message.encode(out).expect("a Vec grows");
+    Ok(())
+}
+
+/// A text from elsewhere that cannot steer a terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PEER: PeerId = PeerId([7; 32]);
+
+    #[test]
+    fn lengths_beyond_the_limit_are_refused_from_the_header_alone() {
+        let limit = MAX_FRAME as u32;
+        assert_eq!(decode_header(limit.to_be_bytes()), Ok(Header::Message(MAX_FRAME)));
+        assert_eq!(decode_header((limit | GOODBYE).to_be_bytes()), Ok(Header::Goodbye(MAX_FRAME)));
+        for word in [limit + 1, !GOODBYE, u32::MAX, u32::from_be_bytes(*b"GET ")] {
+            let error = decode_header(word.to_be_bytes()).expect_err("too long");
+            assert!(error.what.contains("1048576"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_message_beyond_the_limit_is_not_sent() {
+        let mut out = vec![1];
+        let text = "x".repeat(MAX_FRAME);
+        let error = encode(&text, &mut out).expect_err("the tag makes it longer than the limit");
+        assert_eq!((error.class, out.len()), (Class::Usage, 1));
+    }
+
+    fn told(error: Option<&Error>) -> Option<Error> {
+        let mut out = Vec::new();
+        encode_goodbye(error, &mut out);
+        let (header, body) = out.split_first_chunk().expect("a header");
+        assert_eq!(decode_header(*header), Ok(Header::Goodbye(body.len())));
+        decode_goodbye(body, PEER)
+    }
+
+    #[test]
+    fn a_goodbye_tells_an_error_as_the_other_end_sees_it() {
+        assert_eq!(told(None), None);
+        let error = Error::new(Class::LocalFile, "disk\x1b[2J full").advise("make room");
+        let heard = told(Some(&error)).expect("an error");
+        assert_eq!(heard.class, Class::RemoteFile);
+        assert!(heard.what.ends_with("disk [2J full"), "{heard}");
+        assert_eq!(heard.advice.as_deref(), Some("make room"));
+        for class in CLASSES {
+            assert!(told(Some(&Error::new(class, "x"))).is_some(), "{class:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_goodbye_is_bounded_and_printable(bytes: Vec<u8>) {
+            if let Some(error) = decode_goodbye(&bytes, PEER) {
+                prop_assert!(!error.what.contains(char::is_control));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The first message each way: which protocol versions this end speaks.
+//!
+//! It travels in front of the first real message, so agreeing costs no round trip. Both ends see
+//! both ranges, so both can say clearly that there is no common version.
+
+use std::ops::RangeInclusive;
+
+use prost::Message;
+
+use crate::error::{Class, Error};
+
+/// The versions of the control protocol that this build speaks.
+pub const VERSIONS: RangeInclusive<u32> = 1..=1;
+
+/// What an end says first.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Hello {
+    /// The lowest version spoken.
+    #[prost(uint32, tag = "1")]
+    pub min: u32,
+    /// The highest version spoken.
+    #[prost(uint32, tag = "2")]
+    pub max: u32,
+    /// The release, for error messages only.
+    #[prost(string, tag = "3")]
+    pub release: String,
+}
+
+/// A release name longer than this is cut in messages.
+const LONGEST_RELEASE: usize = 40;
+
+impl Hello {
+    /// The hello of this build, for `versions`.
+    pub fn new(versions: &RangeInclusive<u32>) -> Hello {
+        Hello {
+            min: *versions.start(),
+            max: *versions.end(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// The highest version that both speak.
+    ///
+    /// # Errors
+    /// There is none; says what either speaks.
+    pub fn agree(&self, theirs: &Hello) -> Result<u32, Error> {
+        let version = self.max.min(theirs.max);
+        if version >= self.min.max(theirs.min) {
+            return Ok(version);
+        }
+        let what = format!(
+            "no common protocol version: longhaul {} here speaks {}, {} over there speaks {}",
+            self.release,
+            range(self),
+            release(theirs),
+            range(theirs)
+        );
+        let older = if theirs.max < self.max { "on the other host" } else { "here" };
+        Err(Error::new(Class::Unreachable, what).advise(format!("install a newer one {older}")))
+    }
+}
+
+/// Reads a hello.
+///
+/// # Errors
+/// The bytes are no hello, or its range is empty.
+pub fn decode(bytes: &[u8]) -> Result<Hello, Error> {
+    match Hello::decode(bytes) {
+        Ok(hello) if hello.min >= 1 && hello.min <= hello.max => Ok(hello),
+        _ => Err(Error::new(Class::Unreachable, "the other side's first message is no greeting")
+            .advise("is it longhaul? see that both ends run a release of it")),
+    }
+}
+
+fn range(hello: &Hello) -> String {
+    if hello.min == hello.max {
+        format!("version {}", hello.min)
+    } else {
+        format!("versions {} to {}", hello.min, hello.max)
+    }
+}
+
+fn release(hello: &Hello) -> String {
+    hello.release.chars().filter(char::is_ascii_graphic).take(LONGEST_RELEASE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_highest_common_version_is_taken_by_both() {
+        let [old, new] = [Hello::new(&(1..=3)), Hello::new(&(2..=5))];
+        assert_eq!(old.agree(&new), Ok(3));
+        assert_eq!(new.agree(&old), Ok(3));
+    }
+
+    #[test]
+    fn without_a_common_version_both_say_what_either_speaks() {
+        let [old, new] = [Hello::new(&(1..=1)), Hello::new(&(2..=5))];
+        let at_old = old.agree(&new).expect_err("no common version").to_string();
+        let at_new = new.agree(&old).expect_err("no common version").to_string();
+        for text in [&at_old, &at_new] {
+            assert!(text.contains("version 1") && text.contains("versions 2 to 5"), "{text}");
+        }
+        assert!(at_old.ends_with("newer one here"), "{at_old}");
+        assert!(at_new.ends_with("newer one on the other host"), "{at_new}");
+    }
+
+    #[test]
+    fn an_empty_range_is_no_greeting() {
+        assert!(decode(&[]).is_err());
+        assert!(decode(&Hello { min: 3, max: 2, release: String::new() }.encode_to_vec()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_hello_or_an_error(bytes: Vec<u8>) {
+            if let Ok(hello) = decode(&bytes) {
+                prop_assert!(hello.min <= hello.max);
+                let _ = Hello::new(&VERSIONS).agree(&hello);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! This user's Ed25519 key: made at first use, kept in the config folder, readable by nobody else.
+
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use data_encoding::{BASE64, HEXLOWER};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+
+use super::id::PeerId;
+use super::tls;
+use crate::error::{Class, Error};
+
+/// The key's name in the config folder: PKCS#8 in PEM.
+pub const KEY_FILE: &str = "identity.key";
+
+/// A key file is 119 bytes; what is much longer is something else.
+const LONGEST_KEY_FILE: u64 = 4096;
+
+/// An Ed25519 key pair. Clones share it.
+#[derive(Clone)]
+pub struct Identity {
+    id: PeerId,
+    pub(super) key: Arc<CertifiedKey>,
+    /// Keys what tells a client that its QUIC connection is gone: the same after a restart.
+    pub(super) resets: [u8; 32],
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.id)
+    }
+}
+
+impl Identity {
+    /// The identity in `config_dir`; made, with the folder, where there is none. Two that do this
+    /// at once get the same one.
+    ///
+    /// # Errors
+    /// A file that others can read, that is no key, or that cannot be read or written.
+    pub fn load_or_create(config_dir: &Path) -> Result<Identity, Error> {
+        let path = config_dir.join(KEY_FILE);
+        match Identity::load(&path) {
+            Err(Missing::File) => {}
+            Err(Missing::Other(error)) => return Err(error),
+            Ok(identity) => return Ok(identity),
+        }
+        create(config_dir, &path)?;
+        Identity::load(&path).map_err(|missing| match missing {
+            Missing::File => Error::new(Class::LocalFile, format!("{} vanished", path.display())),
+            Missing::Other(error) => error,
+        })
+    }
+
+    /// A key pair of this process alone, kept nowhere.
+    pub fn ephemeral() -> Identity {
+        Identity::from_pkcs8(&generate()).expect("a key just made is a key")
+    }
+
+    /// The public half: what others know this end by.
+    pub fn id(&self) -> PeerId {
+        self.id
+    }
+
+    fn load(path: &Path) -> Result<Identity, Missing> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Missing::File),
+            opened => opened.map_err(|error| unusable(path, error))?,
+        };
+        let mode = file.metadata().map_err(|error| unusable(path, error))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            let what =
+                format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777);
+            return Err(Missing::Other(Error::new(Class::LocalFile, what).advise(format!(
+                "chmod 600 {0}; if others may have read it, remove it and a new one is made",
+                path.display()
+            ))));
+        }
+        let mut pem = Vec::new();
+        file.take(LONGEST_KEY_FILE).read_to_end(&mut pem).map_err(|error| unusable(path, error))?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(&pem).ok();
+        der.and_then(|der| Identity::from_pkcs8(der.secret_pkcs8_der())).ok_or_else(|| {
+            let what = format!("{} holds no Ed25519 key", path.display());
+            Missing::Other(
+                Error::new(Class::LocalFile, what)
+                    .advise("restore it from a copy, or remove it and a new one is made"),
+            )
+        })
+    }
+
+    fn from_pkcs8(der: &[u8]) -> Option<Identity> {
+        let pair = Ed25519KeyPair::from_pkcs8(der).ok()?;
+        let id = PeerId(pair.public_key().as_ref().try_into().ok()?);
+        let der = PrivatePkcs8KeyDer::from(der.to_vec());
+        let signer = rustls::crypto::aws_lc_rs::sign::any_eddsa_type(&der).ok()?;
+        let public = CertificateDer::from(tls::public_key_der(&id));
+        let key = Arc::new(CertifiedKey::new(vec![public], signer));
+        Some(Identity {
+            id,
+            key,
+            resets: blake3::derive_key("longhaul quic resets", der.secret_pkcs8_der()),
+        })
+    }
+}
+
+/// Why there is no identity yet.
+enum Missing {
+    File,
+    Other(Error),
+}
+
+impl From<Error> for Missing {
+    fn from(error: Error) -> Missing {
+        Missing::Other(error)
+    }
+}
+
+fn unusable(path: &Path, error: std::io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("{}: {error}", path.display()))
+}
+
+fn generate() -> Vec<u8> {
+    let random = SystemRandom::new();
+    let document = Ed25519KeyPair::generate_pkcs8v1(&random).expect("the system gives randomness");
+    document.as_ref().to_vec()
+}
+
+/// A whole key appears under its name, or somebody else's does: the link fails where one is.
+fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(0o700);
+    folders.create(config_dir).map_err(|error| unusable(config_dir, error))?;
+    let temporary = temporary_beside(path);
+    let written = write_new(&temporary, pem(&generate()).as_bytes());
+    let linked = written.and_then(|()| match std::fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => File::open(config_dir)?.sync_all(),
+    });
+    let removed = std::fs::remove_file(&temporary);
+    linked.and(removed).map_err(|error| {
+        unusable(path, error).advise("a key is kept there; choose another folder for it if need be")
+    })
+}
+
+/// A name in the same folder that nobody else uses.
+pub(super) fn temporary_beside(path: &Path) -> PathBuf {
+    let mut random = [0; 8];
+    SystemRandom::new().fill(&mut random).expect("the system gives randomness");
+    path.with_extension(format!("{}.new", HEXLOWER.encode(&random)))
+}
+
+/// A new file of mode 0600 with `content`, on disk.
+pub(super) fn write_new(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn pem(der: &[u8]) -> String {
+    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", BASE64.encode(der))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_kept_for_its_owner_alone() {
+        let parent = tempfile::tempdir().expect("a folder for the test");
+        let folder = parent.path().join("a/longhaul");
+        let first = Identity::load_or_create(&folder).expect("a new key");
+        let again = Identity::load_or_create(&folder).expect("the same key");
+        assert_eq!(first.id(), again.id());
+        let mode = |path: &Path| path.metadata().expect("it exists").permissions().mode() & 0o777;
+        assert_eq!(mode(&folder.join(KEY_FILE)), 0o600);
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(std::fs::read_dir(&folder).expect("readable").count(), 1, "no leavings");
+    }
+
+    #[test]
+    fn many_at_once_get_one_key() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let ids: Vec<PeerId> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| Identity::load_or_create(folder.path()).expect("a key").id())
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused_with_advice() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        Identity::load_or_create(folder.path()).expect("a new key");
+        let path = folder.path().join(KEY_FILE);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("ours");
+        let error = Identity::load_or_create(folder.path()).expect_err("readable by the group");
+        assert_eq!(error.class, Class::LocalFile);
+        assert!(error.to_string().contains("640") && error.to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_damaged_key_is_an_error_and_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join(KEY_FILE);
+        for damage in [&b""[..], b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
+        {
+            let _ = std::fs::remove_file(&path);
+            write_new(&path, damage).expect("a new file");
+            let error = Identity::load_or_create(folder.path()).expect_err("no key in it");
+            assert!(error.to_string().contains("no Ed25519 key"), "{error}");
+            assert_eq!(std::fs::read(&path).expect("still there"), damage);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Which servers this user has seen, by name: the file `known_servers`, one line each.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::id::PeerId;
+use super::identity::{temporary_beside, write_new};
+use crate::error::{Class, Error};
+
+/// The file's name in the config folder.
+pub const KNOWN_FILE: &str = "known_servers";
+
+const HEAD: &str =
+    "# Servers that longhaul trusts: host:port and id. Remove a line to forget one.\n";
+
+/// The servers that this user has accepted.
+#[derive(Clone, Debug)]
+pub struct KnownServers {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+/// What is known of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its id.
+    pub id: PeerId,
+    /// The line in the file, counted from one.
+    pub line: usize,
+}
+
+/// How a server is called in the file: `host:port`, IPv6 addresses in brackets, lower case.
+pub fn server_name(host: &str, port: u16) -> String {
+    let host = host.to_ascii_lowercase();
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+impl KnownServers {
+    /// The file in `config_dir`, which need not exist.
+    pub fn new(config_dir: &Path) -> KnownServers {
+        KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is known of the server called `name`; the first line that names it counts.
+    ///
+    /// # Errors
+    /// The file cannot be read, or one of its lines makes no sense: then nothing in it is trusted.
+    pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
+        let mut found = None;
+        for (at, line) in self.read()?.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let known = line.split_once(char::is_whitespace).and_then(|(named, id)| {
+                Some((named, Known { id: id.trim().parse().ok()?, line: at + 1 }))
+            });
+            let Some((named, known)) = known else {
+                let what =
+                    format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
+                return Err(Error::new(Class::LocalFile, what).advise("mend or remove the line"));
+            };
+            if named == name && found.is_none() {
+                found = Some(known);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds a line for a server that has none. Comments and all other lines stay, and whoever
+    /// reads the file meanwhile sees it before or after, never in between.
+    ///
+    /// # Errors
+    /// The file cannot be written; or another process has just noted another id for the name.
+    pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
+        let trouble = |error: std::io::Error| {
+            Error::new(Class::LocalFile, format!("{}: {error}", self.path.display()))
+        };
+        let folder = File::open(&self.folder).map_err(trouble)?;
+        // Two copies that learn of two servers at once must not lose one of them.
+        flock(&folder, FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
+        match self.find(name)? {
+            Some(known) if known.id == id => return Ok(()),
+            Some(known) => return Err(self.changed(name, known, id)),
+            None => {}
+        }
+        let mut text = self.read()?;
+        if text.is_empty() {
+            text.push_str(HEAD);
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("{name} {id}\n"));
+        let temporary = temporary_beside(&self.path);
+        write_new(&temporary, text.as_bytes()).map_err(trouble)?;
+        std::fs::rename(&temporary, &self.path).and_then(|()| folder.sync_all()).map_err(trouble)
+    }
+
+    /// The refusal of a server whose key is not the one in the file.
+    pub fn changed(&self, name: &str, known: Known, shown: PeerId) -> Error {
+        let what = format!(
+            "THE KEY OF {name} HAS CHANGED: it shows {shown}, but {} line {} says {}; nothing was \
+             sent",
+            self.path.display(),
+            known.line,
+            known.id
+        );
+        Error::new(Class::Unreachable, what).advise(format!(
+            "somebody may be in between; ask the server's owner, and only if the key is really \
+             new remove line {} there",
+            known.line
+        ))
+    }
+
+    fn read(&self) -> Result<String, Error> {
+        match std::fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| {
+                Error::new(Class::LocalFile, format!("{}: {error}", self.path.display()))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const A: PeerId = PeerId([1; 32]);
+    const B: PeerId = PeerId([2; 32]);
+
+    fn known() -> (tempfile::TempDir, KnownServers) {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let known = KnownServers::new(folder.path());
+        (folder, known)
+    }
+
+    #[test]
+    fn what_is_remembered_is_found_under_its_name_only() {
+        let (_folder, known) = known();
+        assert_eq!(known.find("a:1"), Ok(None));
+        known.remember("a:1", A).expect("writable");
+        known.remember("[::1]:7717", B).expect("writable");
+        known.remember("a:1", A).expect("known already");
+        assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 2 })));
+        assert_eq!(known.find("[::1]:7717"), Ok(Some(Known { id: B, line: 3 })));
+        assert_eq!(known.find("a:2"), Ok(None));
+        let mode = known.path().metadata().expect("it exists").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn comments_and_lines_without_an_end_survive() {
+        let (_folder, known) = known();
+        let before = format!("# mine\n\n  a:1   {A}  \n# no end");
+        std::fs::write(known.path(), &before).expect("writable");
+        known.remember("b:1", B).expect("writable");
+        let after = std::fs::read_to_string(known.path()).expect("readable");
+        assert_eq!(after, format!("{before}\nb:1 {B}\n"));
+        assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 3 })));
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_is_named() {
+        let (_folder, known) = known();
+        for bad in ["a:1", "a:1 lh1:abc", &format!("a:1 {A} more")] {
+            std::fs::write(known.path(), format!("# x\n{bad}\n")).expect("writable");
+            let error = known.find("b:1").expect_err("nothing in it is trusted");
+            assert!(error.what.contains("known_servers line 2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_id_for_a_known_name_is_never_written() {
+        let (_folder, known) = known();
+        known.remember("a:1", A).expect("writable");
+        let error = known.remember("a:1", B).expect_err("another id");
+        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 2 })));
+    }
+
+    #[test]
+    fn many_at_once_lose_no_line() {
+        let (_folder, known) = known();
+        std::thread::scope(|scope| {
+            for port in 0..8 {
+                let known = &known;
+                scope.spawn(move || known.remember(&format!("a:{port}"), A).expect("writable"));
+            }
+        });
+        for port in 0..8 {
+            assert!(known.find(&format!("a:{port}")).expect("readable").is_some(), "{port}");
+        }
+    }
+
+    #[test]
+    fn names_are_the_same_however_they_are_written() {
+        assert_eq!(server_name("DTN.example.org", 7717), "dtn.example.org:7717");
+        assert_eq!(server_name("2001:DB8::1", 1), "[2001:db8::1]:1");
+    }
+}

@@ -1,0 +1,319 @@
+//! The two halves of a session's control stream, and what keeps the stream alive below them.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::frame::{self, HEADER, Header};
+use super::hello::{self, Hello};
+use super::id::PeerId;
+use super::quic;
+use super::ssh::Child;
+use crate::error::{Class, Error};
+
+/// How long the last message may take to arrive.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// How long an end that leaves without waiting gives its last packets to leave the process.
+const PARTING: Duration = Duration::from_millis(5);
+
+/// Read from the carrier at a time; what a length claims is never allocated before it is there.
+const READ_AHEAD: usize = 16 << 10;
+
+/// Writes to the carrier.
+pub(super) type Out = Box<dyn AsyncWrite + Send + Unpin>;
+/// Reads from the carrier.
+pub(super) type In = Box<dyn AsyncRead + Send + Unpin>;
+/// Completes when all that was written has arrived.
+pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What both halves share: while one of them lives, so does the carrier.
+pub(super) struct Line {
+    pub(super) peer: PeerId,
+    /// What QUIC needs beside the stream.
+    pub(super) quic: Option<quic::Keeper>,
+    /// The ssh that carries the stream, or that started the other side.
+    ssh: OnceLock<Child>,
+    /// The other side has said its last word.
+    peer_done: AtomicBool,
+}
+
+impl Line {
+    pub(super) fn new(peer: PeerId, quic: Option<quic::Keeper>) -> Line {
+        Line { peer, quic, ssh: OnceLock::new(), peer_done: AtomicBool::new(false) }
+    }
+
+    /// Keeps `child` running as long as the session; the first one given counts.
+    pub(super) fn keep_ssh(&self, child: Child) {
+        let _ = self.ssh.set(child);
+    }
+
+    fn lost(&self, error: &io::Error) -> Error {
+        let reason = self.quic.as_ref().and_then(quic::Keeper::close_reason);
+        let reason = reason.unwrap_or_else(|| error.to_string());
+        Error::new(Class::Unfinished, format!("the session with {} was lost: {reason}", self.peer))
+    }
+}
+
+/// The sending half of a control stream. The other side's end of it is told by
+/// [`FrameWriter::close`]; dropping both halves abandons what was not delivered yet.
+pub struct FrameWriter {
+    out: Out,
+    line: Arc<Line>,
+    delivered: Option<Delivered>,
+    /// Encoded and not yet taken by the carrier; holds our hello at first.
+    pending: Vec<u8>,
+    taken: usize,
+}
+
+impl FrameWriter {
+    /// Whatever is written first, `hello` goes in front of it.
+    pub(super) fn new(
+        out: Out,
+        line: Arc<Line>,
+        delivered: Option<Delivered>,
+        hello: &Hello,
+    ) -> FrameWriter {
+        let mut pending = Vec::new();
+        frame::encode(hello, &mut pending).expect("a hello is far below the limit");
+        FrameWriter { out, line, delivered, pending, taken: 0 }
+    }
+
+    /// Sends one message. When it is cancelled, the message goes out with the next one, whole.
+    ///
+    /// # Errors
+    /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
+    pub async fn write(&mut self, message: &impl Message) -> Result<(), Error> {
+        frame::encode(message, &mut self.pending)?;
+        self.flush().await
+    }
+
+    /// Says goodbye and ends this direction after what was written before; `why` is what the
+    /// other side's next read gives as an error, nothing if all is well. Waits up to three
+    /// seconds for the delivery, except where the other side has ended already. Over TCP and ssh
+    /// the wait is for the other side's own end, for which `reader` is needed.
+    ///
+    /// # Errors
+    /// The session is lost before all was delivered (over QUIC) or handed to the system.
+    pub async fn close(self, reader: FrameReader, why: Option<&Error>) -> Result<(), Error> {
+        self.end(reader, why, FAREWELL).await
+    }
+
+    /// Says goodbye like [`FrameWriter::close`], for the end that has heard all it wanted: what was
+    /// written leaves this process, but its delivery is not waited for.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
+        self.end(reader, None, PARTING).await
+    }
+
+    async fn end(
+        mut self,
+        reader: FrameReader,
+        why: Option<&Error>,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        frame::encode_goodbye(why, &mut self.pending);
+        let line = self.line.clone();
+        let late = || line.lost(&io::ErrorKind::TimedOut.into());
+        let farewell = async {
+            self.flush().await?;
+            self.out.shutdown().await.map_err(|error| self.line.lost(&error))
+        };
+        let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
+        if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
+            match self.delivered.take() {
+                Some(delivered) => {
+                    ended = timeout(patience, delivered).await.map_err(|_| late());
+                }
+                // All is with the kernel; the wait is so that nothing unread makes it reset the
+                // connection.
+                None => drop(timeout(patience, reader.drain()).await),
+            }
+        }
+        if let Some(keeper) = &self.line.quic {
+            keeper.close().await;
+        }
+        ended
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// Sends bytes as they are.
+    #[cfg(test)]
+    pub(super) async fn write_raw(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        self.flush().await.expect("an open session");
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        while self.taken < self.pending.len() {
+            let written = self.out.write(&self.pending[self.taken..]).await;
+            match written {
+                Ok(0) => return Err(self.line.lost(&io::ErrorKind::WriteZero.into())),
+                Ok(count) => self.taken += count,
+                Err(error) => return Err(self.line.lost(&error)),
+            }
+        }
+        self.pending.clear();
+        self.taken = 0;
+        self.out.flush().await.map_err(|error| self.line.lost(&error))?;
+        if let Some(keeper) = &self.line.quic {
+            keeper.wrote();
+        }
+        Ok(())
+    }
+}
+
+/// The receiving half of a control stream.
+pub struct FrameReader {
+    input: In,
+    line: Arc<Line>,
+    ours: Hello,
+    version: Option<u32>,
+    /// Bytes that have come; those before `start` are used up.
+    came: Vec<u8>,
+    start: usize,
+}
+
+impl FrameReader {
+    pub(super) fn new(input: In, line: Arc<Line>, ours: Hello) -> FrameReader {
+        FrameReader { input, line, ours, version: None, came: Vec::new(), start: 0 }
+    }
+
+    /// The agreed protocol version; known once the other side's first message was read.
+    pub fn version(&self) -> Option<u32> {
+        self.version
+    }
+
+    /// The next message; nothing when the other side has ended the session and all is well. May
+    /// be cancelled without losing anything.
+    ///
+    /// # Errors
+    /// The other side ended the session with an error (which is given), speaks no common version
+    /// of the protocol, sent what is no message or too long a one, or the session is lost.
+    pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
+        self.greet().await?;
+        let Some(frame) = self.frame().await? else { return Ok(None) };
+        let message = M::decode(&self.came[frame]).map_err(|error| {
+            let what = format!("{} sent what is no message: {error}", self.line.peer);
+            Error::new(Class::Unreachable, what).advise("see that both ends run the same release")
+        })?;
+        Ok(Some(message))
+    }
+
+    /// Reads the other side's hello, unless that was done.
+    pub(super) async fn greet(&mut self) -> Result<(), Error> {
+        if self.version.is_some() {
+            return Ok(());
+        }
+        let Some(frame) = self.frame().await? else {
+            let what = format!("{} ended the session before it began", self.line.peer);
+            return Err(Error::new(Class::Unfinished, what));
+        };
+        let theirs = hello::decode(&self.came[frame])?;
+        self.version = Some(self.ours.agree(&theirs)?);
+        Ok(())
+    }
+
+    /// Where in `came` the next message lies.
+    async fn frame(&mut self) -> Result<Option<std::ops::Range<usize>>, Error> {
+        loop {
+            let rest = &self.came[self.start..];
+            if let Some((header, body)) = rest.split_first_chunk::<HEADER>() {
+                let begin = self.start + HEADER;
+                match frame::decode_header(*header)? {
+                    Header::Message(length) if body.len() >= length => {
+                        self.start = begin + length;
+                        return Ok(Some(begin..self.start));
+                    }
+                    // It stays where it is: the next read tells the same.
+                    Header::Goodbye(length) if body.len() >= length => {
+                        self.line.peer_done.store(true, Ordering::Relaxed);
+                        let told = frame::decode_goodbye(&body[..length], self.line.peer);
+                        return told.map_or(Ok(None), Err);
+                    }
+                    _ => {}
+                }
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Error> {
+        self.came.drain(..self.start);
+        self.start = 0;
+        self.came.reserve(READ_AHEAD);
+        match self.input.read_buf(&mut self.came).await {
+            Ok(0) => Err(self.line.lost(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.line.lost(&error)),
+        }
+    }
+
+    /// Reads up to the end, for a carrier that would destroy what it still delivers if input
+    /// were left unread.
+    async fn drain(mut self) {
+        loop {
+            self.came.clear();
+            self.start = 0;
+            if self.fill().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reader(bytes: Vec<u8>) -> FrameReader {
+        let line = Arc::new(Line::new(PeerId([1; 32]), None));
+        FrameReader::new(Box::new(Cursor::new(bytes)), line, Hello::new(&hello::VERSIONS))
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(work)
+    }
+
+    #[test]
+    fn what_a_length_claims_is_not_allocated_before_it_is_there() {
+        let mut reader = reader((frame::MAX_FRAME as u32).to_be_bytes().to_vec());
+        let error = block_on(reader.read::<String>()).expect_err("it ends there");
+        assert_eq!(error.class, Class::Unfinished);
+        assert!(reader.came.capacity() <= 4 * READ_AHEAD, "{}", reader.came.capacity());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_messages_or_an_error(tail: Vec<u8>, greets: bool) {
+            let mut bytes = Vec::new();
+            if greets {
+                frame::encode(&Hello::new(&hello::VERSIONS), &mut bytes).expect("short");
+            }
+            bytes.extend(tail);
+            let messages = bytes.len() / HEADER;
+            let mut reader = reader(bytes);
+            let mut read = 0;
+            while let Ok(Some(_)) = block_on(reader.read::<String>()) {
+                read += 1;
+                prop_assert!(read <= messages);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The control plane: a sealed, ordered stream each way between two ends that know each other by
+//! key.
+//!
+//! Three carriers give the same things (a stream, the other side's key, secrets that only the two
+//! share), and nothing above knows which one it is: QUIC; TLS 1.3 over TCP where UDP does not
+//! pass; TLS 1.3 over ssh's own channel where nothing else does.
+//!
+//! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
+//! and [`allow`] (who is trusted), [`hello`] and [`frame`] (what is said), `line` (the two halves
+//! of the stream), [`export`] (keys for the data); the carriers: `quic` with `window` and `twice`,
+//! `stream`, [`ssh`]; the ways in: [`mod@connect`] with `race`, and [`listen`] with `gate`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+
+use crate::error::Error;
+
+pub mod allow;
+pub mod connect;
+pub mod export;
+pub mod frame;
+mod gate;
+pub mod hello;
+pub mod id;
+pub mod identity;
+pub mod known;
+mod line;
+pub mod listen;
+mod quic;
+mod race;
+pub mod ssh;
+mod stream;
+mod tls;
+mod twice;
+mod window;
+
+pub use connect::connect;
+pub use export::Exporter;
+pub use id::PeerId;
+pub use identity::Identity;
+pub use line::{FrameReader, FrameWriter};
+pub use listen::{Dropped, Listener};
+pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
+
+/// What sessions are made with; the defaults are right outside tests and unusual networks.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A session ends after this long without a sign of the other side; more than the 20 s for
+    /// which a frozen host or a dead network is promised to be survived.
+    pub idle: Duration,
+    /// How long a handshake may take.
+    pub handshake: Duration,
+    /// TCP is tried beside UDP after this long without an answer.
+    pub tcp_after: Duration,
+    /// Which carriers are tried and served.
+    pub carriers: Carriers,
+    /// The protocol versions offered.
+    pub versions: RangeInclusive<u32>,
+    /// The socket of a client's QUIC; nothing for a new one on a port of the system's choice.
+    /// Only addresses of its family are tried over UDP, and it serves one session at a time.
+    pub socket: Option<Arc<UdpSocket>>,
+}
+
+/// Which carriers are tried and served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriers {
+    /// QUIC, and TCP beside it.
+    Both,
+    /// QUIC alone.
+    Quic,
+    /// TCP alone.
+    Tcp,
+}
+
+impl Carriers {
+    fn quic(self) -> bool {
+        self != Carriers::Tcp
+    }
+
+    fn tcp(self) -> bool {
+        self != Carriers::Quic
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            idle: Duration::from_secs(30),
+            handshake: Duration::from_secs(10),
+            tcp_after: Duration::from_millis(250),
+            carriers: Carriers::Both,
+            versions: hello::VERSIONS,
+            socket: None,
+        }
+    }
+}
+
+/// The round-trip time of a session. Clones look at the same session and do not keep it open.
+#[derive(Clone)]
+pub struct RttWatch(Watched);
+
+#[derive(Clone)]
+enum Watched {
+    Quic(quinn::Connection),
+    Once(Option<Duration>),
+}
+
+impl fmt::Debug for RttWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RttWatch({:?})", self.now())
+    }
+}
+
+impl RttWatch {
+    fn quic(connection: quinn::Connection) -> RttWatch {
+        RttWatch(Watched::Quic(connection))
+    }
+
+    fn once(measured: Option<Duration>) -> RttWatch {
+        RttWatch(Watched::Once(measured))
+    }
+
+    /// QUIC's smoothed estimate now; over TCP what its connecting took; over ssh nothing.
+    pub fn now(&self) -> Option<Duration> {
+        match &self.0 {
+            Watched::Quic(connection) => Some(connection.rtt()),
+            Watched::Once(measured) => *measured,
+        }
+    }
+}
+
+/// A sealed stream each way to one peer.
+pub struct Session {
+    /// The other side's id, proven.
+    pub peer: PeerId,
+    /// The other side's address, proven by the handshake; over ssh `0.0.0.0:0`.
+    pub remote: SocketAddr,
+    /// The address of ours that the other side contacted, where the system tells (at a server).
+    pub local_ip: Option<IpAddr>,
+    /// What carries the session: `quic`, `tls`, `ssh`.
+    pub carrier: &'static str,
+    /// The round-trip time as the handshake found it.
+    pub rtt: Option<Duration>,
+    /// The UDP port of the data, where the far side named one (a copy over ssh).
+    pub data_port: Option<u16>,
+    /// Where ssh had to carry the session: what to open so that it need not.
+    pub advice: Option<String>,
+    watch: RttWatch,
+    exporter: Exporter,
+    writer: FrameWriter,
+    reader: FrameReader,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({} with {} at {})", self.carrier, self.peer, self.remote)
+    }
+}
+
+/// What a carrier brings.
+struct Parts {
+    remote: SocketAddr,
+    local_ip: Option<IpAddr>,
+    carrier: &'static str,
+    rtt: RttWatch,
+    secret: [u8; 32],
+    out: line::Out,
+    input: line::In,
+    delivered: Option<line::Delivered>,
+    line: line::Line,
+}
+
+impl Session {
+    fn new(parts: Parts, settings: &Settings) -> Session {
+        let peer = parts.line.peer;
+        let line = Arc::new(parts.line);
+        let hello = hello::Hello::new(&settings.versions);
+        let remote = SocketAddr::new(parts.remote.ip().to_canonical(), parts.remote.port());
+        Session {
+            peer,
+            remote,
+            local_ip: parts.local_ip.map(|ip| ip.to_canonical()),
+            carrier: parts.carrier,
+            rtt: parts.rtt.now(),
+            data_port: None,
+            advice: None,
+            watch: parts.rtt,
+            exporter: Exporter::new(&parts.secret),
+            writer: FrameWriter::new(parts.out, line.clone(), parts.delivered, &hello),
+            reader: FrameReader::new(parts.input, line, hello),
+        }
+    }
+
+    fn keep_ssh(&self, child: ssh::Child) {
+        self.writer.line().keep_ssh(child);
+    }
+
+    /// A key that only the two ends of this session know, equal at both for equal arguments.
+    pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
+        self.exporter.export(label, context)
+    }
+
+    /// What derives keys, to keep after [`Session::split`].
+    pub fn exporter(&self) -> Exporter {
+        self.exporter.clone()
+    }
+
+    /// The round-trip time as it changes, to keep after [`Session::split`].
+    pub fn rtt(&self) -> RttWatch {
+        self.watch.clone()
+    }
+
+    /// The two halves. The session lives while one of them does.
+    pub fn split(self) -> (FrameWriter, FrameReader) {
+        (self.writer, self.reader)
+    }
+
+    /// Sends one message; see [`FrameWriter::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write(&mut self, message: &impl Message) -> Result<(), Error> {
+        self.writer.write(message).await
+    }
+
+    /// The next message; see [`FrameReader::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
+        self.reader.read().await
+    }
+
+    /// Delivers what was written, then ends the session; see [`FrameWriter::close`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn close(self, why: Option<&Error>) -> Result<(), Error> {
+        self.writer.close(self.reader, why).await
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,331 @@
+//! Sessions over QUIC: one connection, one bidirectional stream, made to keep its latency under
+//! loss.
+//!
+//! What a lost packet costs is bounded in four ways: the window is fixed ([`FixedWindow`]),
+//! packets go twice as long as they are few ([`Twice`]), the first flight is repeated early by a
+//! second attempt, and small pulses follow whatever is written, so that the loss of the last
+//! packet is noticed one round trip later and not after a time-out of three.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::hmac::{HMAC_SHA256, Key};
+use aws_lc_rs::rand;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::rustls::pki_types::CertificateDer;
+use quinn::{
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionId,
+    ConnectionIdGenerator, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig,
+    TokioRuntime, TransportConfig, VarInt,
+};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::id::PeerId;
+use super::identity::Identity;
+use super::line::{Delivered, In, Line, Out};
+use super::race::Failure;
+use super::tls::{self, Expect};
+use super::twice::{Copies, Twice};
+use super::window::FixedWindow;
+use super::{Parts, RttWatch, Session, Settings};
+use crate::error::{Class, Error};
+
+/// Guess of the round-trip time until there is a measurement: the first flight is repeated after
+/// three times this. RFC 9002 guesses 333 ms, and a lost first packet would cost a second.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// A second attempt starts when the first has no answer after this long.
+const REPEAT_AFTER: Duration = Duration::from_millis(40);
+
+/// What one side may have sent unread.
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Bytes written and not yet acknowledged that the connection keeps.
+const SEND_WINDOW: u64 = 1 << 20;
+
+/// Silent connections are pulsed this often: an idle path stays open in NATs, and an outage ends
+/// as soon as the path is back instead of at the next doubled time-out.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// After a write, pulses follow at these distances: the third makes the loss of the written
+/// packet certain by count (RFC 9002 section 6.1.1).
+const PULSES: [Duration; 3] =
+    [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
+
+/// Room for pulses that nobody has read yet.
+const PULSE_BUFFER: usize = 64;
+
+/// Time for the last packets of a closed connection to be handed to the kernel.
+const LAST_PACKETS: Duration = Duration::from_millis(5);
+
+/// Datagrams of handshakes that wait for a decision, in bytes: of one, and of all.
+const WAITING: (u64, u64) = (16 << 10, 4 << 20);
+
+/// Handshakes that may wait for a decision.
+const MOST_WAITING: usize = 1024;
+
+/// An end of normal kind, for QUIC's close.
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+
+fn transport(settings: &Settings) -> TransportConfig {
+    let mut acks = AckFrequencyConfig::default();
+    // Each packet at once: acknowledgements are few here, and what they bring forward is repair.
+    acks.ack_eliciting_threshold(VarInt::from_u32(0)).reordering_threshold(VarInt::from_u32(1));
+    let idle = IdleTimeout::try_from(settings.idle).unwrap_or(VarInt::MAX.into());
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .max_idle_timeout(Some(idle))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .send_window(SEND_WINDOW)
+        .initial_rtt(INITIAL_RTT)
+        .mtu_discovery_config(None)
+        .ack_frequency_config(Some(acks))
+        .allow_spin(false)
+        .datagram_receive_buffer_size(Some(PULSE_BUFFER))
+        .datagram_send_buffer_size(PULSE_BUFFER * 64)
+        .congestion_controller_factory(Arc::new(FixedWindow));
+    transport
+}
+
+fn endpoint(
+    socket: UdpSocket,
+    config: EndpointConfig,
+    server: Option<ServerConfig>,
+    copies: Copies,
+) -> std::io::Result<Endpoint> {
+    let runtime = Arc::new(TokioRuntime);
+    let socket = Twice::new(runtime.wrap_udp_socket(socket)?, copies);
+    Endpoint::new_with_abstract_socket(config, server, socket, runtime)
+}
+
+/// A client's endpoint on `socket`.
+pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
+    endpoint(socket, EndpointConfig::default(), None, Copies::All)
+}
+
+/// A server's endpoint on `socket`.
+pub(super) fn server_endpoint(
+    socket: UdpSocket,
+    identity: &Identity,
+    settings: &Settings,
+) -> std::io::Result<Endpoint> {
+    let crypto = QuicServerConfig::try_from(tls::server(identity))
+        .expect("the provider has the suite of QUIC's first packets");
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config
+        .transport_config(Arc::new(transport(settings)))
+        .max_incoming(MOST_WAITING)
+        .incoming_buffer_size(WAITING.0)
+        .incoming_buffer_size_total(WAITING.1);
+    endpoint(socket, lasting(identity), Some(config), Copies::Established)
+}
+
+/// A key for resets that outlives the process: a server that was started anew tells the clients
+/// of the old one at once that their connections are gone (RFC 9000, section 10.3).
+fn lasting(identity: &Identity) -> EndpointConfig {
+    let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &identity.resets)));
+    config.cid_generator(|| Box::new(RandomIds));
+    config
+}
+
+/// Connection ids without a mark of the process that made them: those of a process that has ended
+/// must be answered too.
+#[derive(Debug)]
+struct RandomIds;
+
+impl RandomIds {
+    const LEN: usize = 8;
+}
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = [0; RandomIds::LEN];
+        rand::fill(&mut id).expect("the system gives randomness");
+        ConnectionId::new(&id)
+    }
+
+    fn cid_len(&self) -> usize {
+        RandomIds::LEN
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Opens a session to `remote`; what its caller writes first goes out with the end of the
+/// handshake.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    remote: SocketAddr,
+    identity: &Identity,
+    expect: Expect,
+    settings: &Settings,
+) -> Result<Session, Failure> {
+    let transport = Arc::new(transport(settings));
+    let attempt = || handshake(endpoint, remote, identity, expect, &transport);
+    let mut first = std::pin::pin!(attempt());
+    let connection = tokio::select! {
+        done = &mut first => done?,
+        () = sleep(REPEAT_AFTER) => {
+            let mut second = std::pin::pin!(attempt());
+            let (done, other) = tokio::select! {
+                done = &mut first => (done, second),
+                done = &mut second => (done, first),
+            };
+            match done {
+                Ok(connection) => connection,
+                Err(stranger @ Failure::Stranger(_)) => return Err(stranger),
+                Err(_) => other.await?,
+            }
+        }
+    };
+    let (send, receive) = connection.open_bi().await.map_err(|error| failure(&error))?;
+    session(connection, send, receive, endpoint, settings)
+        .ok_or_else(|| Failure::other("it showed no key"))
+}
+
+async fn handshake(
+    endpoint: &Endpoint,
+    remote: SocketAddr,
+    identity: &Identity,
+    expect: Expect,
+    transport: &Arc<TransportConfig>,
+) -> Result<Connection, Failure> {
+    let (crypto, seen) = tls::client(identity, expect);
+    let crypto = QuicClientConfig::try_from(crypto)
+        .expect("the provider has the suite of QUIC's first packets");
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(transport.clone());
+    let connecting = endpoint
+        .connect_with(config, remote, tls::SERVER_NAME)
+        .map_err(|error| Failure::other(error.to_string()))?;
+    connecting.await.map_err(|error| match seen.id() {
+        Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
+        _ => failure(&error),
+    })
+}
+
+fn failure(error: &ConnectionError) -> Failure {
+    match error {
+        ConnectionError::TimedOut => Failure::silent("no answer"),
+        other => Failure::other(other.to_string()),
+    }
+}
+
+/// The session of an established connection; nothing if the other side showed no key.
+pub(super) fn session(
+    connection: Connection,
+    send: quinn::SendStream,
+    receive: quinn::RecvStream,
+    endpoint: &Endpoint,
+    settings: &Settings,
+) -> Option<Session> {
+    let peer = peer(&connection)?;
+    let mut secret = [0; 32];
+    connection.export_keying_material(&mut secret, tls::EXPORTER_LABEL, b"").ok()?;
+    let stopped = send.stopped();
+    let delivered: Delivered = Box::pin(async move {
+        // Whether acknowledged, stopped or closed by the other side: there is no more to wait for.
+        let _ = stopped.await;
+    });
+    let watch = RttWatch::quic(connection.clone());
+    let parts = Parts {
+        remote: connection.remote_address(),
+        local_ip: connection.local_ip(),
+        carrier: "quic",
+        rtt: watch,
+        secret,
+        out: Box::new(send) as Out,
+        input: Box::new(receive) as In,
+        delivered: Some(delivered),
+        line: Line::new(peer, Some(Keeper::new(connection, endpoint.clone()))),
+    };
+    Some(Session::new(parts, settings))
+}
+
+fn peer(connection: &Connection) -> Option<PeerId> {
+    let shown = connection.peer_identity()?;
+    tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
+}
+
+/// Keeps a connection lively, and ends it when the session is dropped.
+pub(super) struct Keeper {
+    connection: Connection,
+    endpoint: Endpoint,
+    wrote: Arc<Notify>,
+    pulse: AbortHandle,
+}
+
+impl Keeper {
+    fn new(connection: Connection, endpoint: Endpoint) -> Keeper {
+        let wrote = Arc::new(Notify::new());
+        let pulse = tokio::spawn(pulse(connection.clone(), wrote.clone())).abort_handle();
+        Keeper { connection, endpoint, wrote, pulse }
+    }
+
+    /// Something was written to the stream.
+    pub(super) fn wrote(&self) {
+        self.wrote.notify_one();
+    }
+
+    /// Why the connection ended, if it has.
+    pub(super) fn close_reason(&self) -> Option<String> {
+        Some(match self.connection.close_reason()? {
+            ConnectionError::TimedOut => "nothing came from it for too long".to_owned(),
+            ConnectionError::ApplicationClosed(_) => "it went away".to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    /// Ends the connection and gives the last packet time to leave this process.
+    pub(super) async fn close(&self) {
+        self.connection.close(NO_ERROR, b"");
+        // Ends early where no other session is open; no matter which.
+        let _ = timeout(LAST_PACKETS, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.pulse.abort();
+        self.connection.close(NO_ERROR, b"");
+    }
+}
+
+async fn pulse(connection: Connection, wrote: Arc<Notify>) {
+    // A pulse that cannot be sent is none: the connection is closing.
+    let send = || drop(connection.send_datagram(vec![0].into()));
+    loop {
+        tokio::select! {
+            _ = connection.closed() => return,
+            // Read so that they never pile up, whatever the other side sends.
+            _ = connection.read_datagram() => {}
+            () = sleep(BEAT) => send(),
+            () = wrote.notified() => {
+                for distance in PULSES {
+                    sleep(distance).await;
+                    send();
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the stream that a client opens on an accepted connection.
+pub(super) async fn accept_stream(
+    connection: Connection,
+    endpoint: &Endpoint,
+    settings: &Settings,
+) -> Result<Session, Error> {
+    let gone = |error: ConnectionError| Error::new(Class::Unreachable, error.to_string());
+    let (send, receive) = connection.accept_bi().await.map_err(gone)?;
+    session(connection, send, receive, endpoint, settings)
+        .ok_or_else(|| Error::new(Class::Unreachable, "a client showed no key"))
+}

@@ -1,0 +1,221 @@
+//! All ways to one server at once: each of its addresses, over UDP and TCP; the first complete
+//! session wins (after RFC 8305).
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use quinn::Endpoint;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::id::PeerId;
+use super::identity::Identity;
+use super::tls::Expect;
+use super::{Session, Settings, quic, stream};
+
+/// The next address is tried when the one before has no answer for this long (RFC 8305
+/// section 5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Once TCP was refused the host is known to be up: UDP has this long to answer.
+const AFTER_REFUSAL: Duration = Duration::from_secs(3);
+
+/// Why one attempt brought no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Somebody else than expected answered.
+    Stranger(PeerId),
+    /// Nothing listens there.
+    Refused,
+    /// Nothing came back.
+    Silent(&'static str),
+    /// Anything else.
+    Other(String),
+}
+
+impl Failure {
+    pub(super) fn silent(what: &'static str) -> Failure {
+        Failure::Silent(what)
+    }
+
+    pub(super) fn other(what: impl Into<String>) -> Failure {
+        Failure::Other(what.into())
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Failure::Stranger(id) => format!("{id} answered"),
+            Failure::Refused => "connection refused".to_owned(),
+            Failure::Silent(what) => (*what).to_owned(),
+            Failure::Other(what) => what.clone(),
+        }
+    }
+}
+
+/// Why no way led to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Somebody else than expected answered; nothing was sent.
+    Stranger(PeerId),
+    /// What was tried, and what became of each.
+    Tried(String),
+}
+
+/// What all attempts share.
+#[derive(Clone)]
+struct Race {
+    identity: Identity,
+    expect: Expect,
+    settings: Settings,
+    deadline: Instant,
+    ipv4: Result<Endpoint, String>,
+    ipv6: Result<Endpoint, String>,
+}
+
+/// Opens a session to whichever of `addresses` answers first, until `limit` has passed.
+pub(super) async fn run(
+    addresses: &[SocketAddr],
+    identity: &Identity,
+    expect: Expect,
+    settings: &Settings,
+    limit: Duration,
+) -> Result<Session, Lost> {
+    let race = Race {
+        identity: identity.clone(),
+        expect,
+        settings: settings.clone(),
+        deadline: Instant::now() + limit,
+        ipv4: endpoint(settings, false, addresses),
+        ipv6: endpoint(settings, true, addresses),
+    };
+    let mut waiting = alternating(addresses).into_iter();
+    let mut running = JoinSet::new();
+    let mut tried = String::new();
+    let mut next = Instant::now();
+    loop {
+        let more = !waiting.as_slice().is_empty();
+        tokio::select! {
+            () = sleep_until(next), if more => {
+                if let Some(address) = waiting.next() {
+                    running.spawn(race.clone().address(address));
+                }
+                next += NEXT_ADDRESS;
+            }
+            done = running.join_next(), if !running.is_empty() => match done {
+                Some(Ok(Ok(session))) => return Ok(session),
+                Some(Ok(Err(Lost::Stranger(id)))) => return Err(Lost::Stranger(id)),
+                Some(Ok(Err(Lost::Tried(text)))) => {
+                    let separator = if tried.is_empty() { "" } else { "; " };
+                    let _ = write!(tried, "{separator}{text}");
+                    next = Instant::now();
+                }
+                Some(Err(broken)) => tried.push_str(&broken.to_string()),
+                None => {}
+            },
+            else => return Err(Lost::Tried(tried)),
+        }
+    }
+}
+
+/// The addresses in turn of their families, the first one's first (RFC 8305 section 4), each once.
+fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first() else { return Vec::new() };
+    let of = |same: bool| {
+        let mut seen = Vec::new();
+        for address in addresses.iter().filter(|a| (a.is_ipv6() == first.is_ipv6()) == same) {
+            if !seen.contains(address) {
+                seen.push(*address);
+            }
+        }
+        seen
+    };
+    let (mine, others) = (of(true), of(false));
+    let mut all = Vec::new();
+    for at in 0..mine.len().max(others.len()) {
+        all.extend(mine.get(at));
+        all.extend(others.get(at));
+    }
+    all
+}
+
+/// A client's UDP for one family of addresses, or why there is none.
+fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result<Endpoint, String> {
+    if !settings.carriers.quic() || !addresses.iter().any(|a| a.is_ipv6() == ipv6) {
+        return Err("not tried".to_owned());
+    }
+    let socket = match &settings.socket {
+        Some(given) => given.local_addr().and_then(|local| match local.is_ipv6() == ipv6 {
+            true => given.try_clone(),
+            false => Err(std::io::Error::other("the socket given is of the other IP version")),
+        }),
+        None if ipv6 => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)),
+        None => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
+    };
+    socket.and_then(quic::client_endpoint).map_err(|error| error.to_string())
+}
+
+impl Race {
+    /// UDP at once; TCP after a while, or when UDP has failed.
+    async fn address(self, address: SocketAddr) -> Result<Session, Lost> {
+        let (mut udp, mut tcp) = (None, None);
+        let mut over_udp = std::pin::pin!(self.udp(address));
+        let mut over_tcp = std::pin::pin!(self.tcp(address));
+        let mut tcp_from = Instant::now();
+        if self.settings.carriers.quic() {
+            tcp_from += self.settings.tcp_after;
+        }
+        let mut deadline = self.deadline;
+        while udp.is_none() || tcp.is_none() {
+            let tcp_now = udp.is_some() || tcp_from <= Instant::now();
+            let failed = tokio::select! {
+                done = &mut over_udp, if udp.is_none() => (&mut udp, done),
+                done = &mut over_tcp, if tcp.is_none() && tcp_now => (&mut tcp, done),
+                () = sleep_until(tcp_from), if !tcp_now => continue,
+                () = sleep_until(deadline) => break,
+            };
+            match failed.1 {
+                Ok(session) => return Ok(session),
+                Err(Failure::Stranger(id)) => return Err(Lost::Stranger(id)),
+                Err(Failure::Refused) => {
+                    deadline = deadline.min(Instant::now() + AFTER_REFUSAL);
+                    *failed.0 = Some(Failure::Refused);
+                }
+                Err(failure) => *failed.0 = Some(failure),
+            }
+        }
+        let text = |failure: Option<Failure>| {
+            failure.map_or("no answer".to_owned(), |failure| failure.text())
+        };
+        Err(Lost::Tried(format!("UDP {address}: {}; TCP {address}: {}", text(udp), text(tcp))))
+    }
+
+    async fn udp(&self, address: SocketAddr) -> Result<Session, Failure> {
+        let endpoint = if address.is_ipv6() { &self.ipv6 } else { &self.ipv4 };
+        let endpoint = endpoint.as_ref().map_err(Failure::other)?;
+        quic::connect(endpoint, address, &self.identity, self.expect, &self.settings).await
+    }
+
+    async fn tcp(&self, address: SocketAddr) -> Result<Session, Failure> {
+        if !self.settings.carriers.tcp() {
+            return Err(Failure::other("not tried"));
+        }
+        stream::connect(address, &self.identity, self.expect, &self.settings).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_and_no_address_comes_twice() {
+        let parse = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().expect("an address")).collect()
+        };
+        let given = parse(&["[::1]:1", "[::2]:1", "[::1]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"]);
+        let turns = parse(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
+        assert_eq!(alternating(&given), turns);
+        assert!(alternating(&[]).is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! The far side of a copy over ssh: started by ssh, for one client, and gone when ssh is.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::time::timeout;
+
+use super::lines::{Lines, Offer, Word};
+use super::stdio::Stdio;
+use crate::error::{Class, Error};
+use crate::session::id::PeerId;
+use crate::session::identity::Identity;
+use crate::session::listen::{Listener, bind_both};
+use crate::session::stream::{self, Under};
+use crate::session::{RttWatch, Session, Settings, tls};
+
+/// How long the client may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_secs(30);
+
+/// Ways for one client to come in.
+pub struct SshSide {
+    /// Direct sessions arrive here; they are taken by [`SshSide::accept`].
+    pub listener: Listener,
+    client: PeerId,
+    tls: Arc<rustls::ServerConfig>,
+    settings: Settings,
+    /// ssh's channel, until it carries a session itself.
+    channel: Option<BufReader<Stdio>>,
+    lines: Lines,
+}
+
+/// A UDP socket on all addresses of this host, on a port of `ports` or any.
+///
+/// # Errors
+/// No port of the range is free.
+pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
+    in_range(ports, |address| Ok(bind_both(address)?.0))
+}
+
+/// Introduces this process, started by ssh, to the client: takes over standard input and output,
+/// opens a control port of `ports` or any, and says where it and `data_port` can be reached.
+/// Needs a running tokio runtime.
+///
+/// # Errors
+/// It was not started by ssh, no port is free, or the client does not introduce itself.
+pub async fn accept_over_ssh(
+    identity: &Identity,
+    ports: Option<(u16, u16)>,
+    data_port: u16,
+    settings: &Settings,
+) -> Result<SshSide, Error> {
+    let stdio = Stdio::take().map_err(|error| {
+        Error::new(Class::Usage, format!("standard input and output are not ssh's: {error}"))
+            .advise("`serve --ssh` is started by `longhaul cp` through ssh, not by hand")
+    })?;
+    let (udp, tcp) = in_range(ports, bind_both)?;
+    let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
+    let offer = Offer {
+        id: identity.id(),
+        port: listener.local_addr().port(),
+        data_port,
+        addresses: contacted().into_iter().collect(),
+    };
+    let mut channel = BufReader::new(stdio);
+    let mut lines = Lines::default();
+    let introduced = async {
+        channel.write_all(offer.line().as_bytes()).await?;
+        channel.flush().await?;
+        lines.next(&mut channel).await
+    };
+    let line = timeout(INTRODUCTION, introduced).await;
+    match line.ok().and_then(Result::ok).flatten().as_deref().and_then(Word::parse) {
+        Some(Word::Client(client)) => Ok(SshSide {
+            listener,
+            client,
+            tls: Arc::new(tls::server(identity)),
+            settings: settings.clone(),
+            channel: Some(channel),
+            lines,
+        }),
+        _ => Err(Error::new(Class::Unreachable, "the client did not say through ssh who it is")),
+    }
+}
+
+impl SshSide {
+    /// The next session of the client that started this process; nothing once ssh is gone, which
+    /// is the end. May be cancelled while no session is on its way through ssh itself.
+    ///
+    /// # Errors
+    /// The session through ssh itself failed.
+    pub async fn accept(&mut self) -> Result<Option<Session>, Error> {
+        loop {
+            let Some(channel) = &mut self.channel else { return Ok(None) };
+            let line = tokio::select! {
+                session = self.listener.accept() => {
+                    if session.peer == self.client {
+                        return Ok(Some(session));
+                    }
+                    let stranger = Error::new(Class::Unreachable, "this port serves another id");
+                    // A stranger that does not listen to this is no concern of ours.
+                    tokio::spawn(async move { drop(session.close(Some(&stranger)).await) });
+                    continue;
+                }
+                line = self.lines.next(channel) => line,
+            };
+            match line {
+                Ok(Some(line)) if Word::parse(&line) == Some(Word::Switch) => break,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return Ok(None),
+            }
+        }
+        let Some(channel) = self.channel.take() else { return Ok(None) };
+        self.through(channel).await.map(Some)
+    }
+
+    async fn through(&self, channel: BufReader<Stdio>) -> Result<Session, Error> {
+        let under = Under::ssh();
+        let handshake = stream::server(channel, under, &self.tls, &self.settings);
+        let late = |_| Error::new(Class::Unreachable, "TLS through ssh: no handshake in time");
+        let session = timeout(self.settings.handshake, handshake).await.map_err(late)??;
+        if session.peer != self.client {
+            let what = format!("{} came through ssh in place of {}", session.peer, self.client);
+            return Err(Error::new(Class::Unreachable, what));
+        }
+        Ok(session)
+    }
+}
+
+impl Under {
+    /// Of a stream through ssh nothing is known.
+    pub(super) fn ssh() -> Under {
+        Under {
+            remote: SocketAddr::from(([0, 0, 0, 0], 0)),
+            local_ip: None,
+            carrier: "ssh",
+            rtt: RttWatch::once(None),
+        }
+    }
+}
+
+/// The address of this host that the client's ssh has reached, as sshd tells.
+fn contacted() -> Option<IpAddr> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    let address: IpAddr = connection.split(' ').nth(2)?.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+/// The first port of a range that `open` can open, on all addresses.
+fn in_range<T>(
+    ports: Option<(u16, u16)>,
+    open: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> Result<T, Error> {
+    let (first, last) = ports.unwrap_or((0, 0));
+    let mut failure = "the range is empty".to_owned();
+    for port in first..=last {
+        match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => failure = error.to_string(),
+        }
+    }
+    let what = match ports {
+        Some(_) => format!("no port from {first} to {last} can be opened: {failure}"),
+        None => format!("no port can be opened: {failure}"),
+    };
+    Err(Error::new(Class::Unreachable, what).advise("give a wider range with --ports"))
+}

@@ -1,0 +1,227 @@
+//! What the two ends say to each other through ssh before there is a session: lines of text that
+//! begin with a mark, so that banners and greetings of login shells do no harm.
+
+use std::io;
+use std::net::IpAddr;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+use crate::session::id::PeerId;
+
+/// Begins each line of ours.
+const MARK: &str = "longhaul-ssh/1 ";
+
+/// The longest line of ours.
+const LONGEST_LINE: usize = 4096;
+
+/// Bytes that are not ours before we give up.
+const MOST_NOISE: usize = 64 << 10;
+
+/// Bytes of noise kept for an error message.
+const SHOWN_NOISE: usize = 300;
+
+/// Addresses that an offer may name.
+const MOST_ADDRESSES: usize = 16;
+
+/// What the far side says first: who it is and where it can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) id: PeerId,
+    /// UDP and TCP, for the session.
+    pub(super) port: u16,
+    /// UDP, for the data.
+    pub(super) data_port: u16,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl Offer {
+    pub(super) fn line(&self) -> String {
+        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        format!(
+            "{MARK}offer id={} port={} data={} at={}\n",
+            self.id,
+            self.port,
+            self.data_port,
+            addresses.join(",")
+        )
+    }
+
+    /// Reads an offer; words that this release does not know are skipped.
+    pub(super) fn parse(line: &str) -> Option<Offer> {
+        let words = line.strip_prefix("offer ")?;
+        let (mut id, mut port, mut data_port, mut addresses) = (None, None, None, Vec::new());
+        for (name, value) in words.split(' ').filter_map(|word| word.split_once('=')) {
+            match name {
+                "id" => id = Some(value.parse().ok()?),
+                "port" => port = Some(value.parse().ok()?),
+                "data" => data_port = Some(value.parse().ok()?),
+                "at" => {
+                    let named = value.split(',').take(MOST_ADDRESSES);
+                    addresses = named.filter_map(|address| address.parse().ok()).collect();
+                }
+                _ => {}
+            }
+        }
+        Some(Offer { id: id?, port: port?, data_port: data_port?, addresses })
+    }
+}
+
+/// What the client says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Its id: the only one to let in.
+    Client(PeerId),
+    /// From the next byte on this channel carries TLS.
+    Switch,
+}
+
+impl Word {
+    pub(super) fn line(self) -> String {
+        match self {
+            Word::Client(id) => format!("{MARK}client id={id}\n"),
+            Word::Switch => format!("{MARK}switch\n"),
+        }
+    }
+
+    pub(super) fn parse(line: &str) -> Option<Word> {
+        if line == "switch" {
+            return Some(Word::Switch);
+        }
+        Some(Word::Client(line.strip_prefix("client id=")?.parse().ok()?))
+    }
+}
+
+/// Finds our lines among others. What it reads beyond a line stays in the reader.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    line: Vec<u8>,
+    noise: Vec<u8>,
+    noisy: usize,
+}
+
+impl Lines {
+    /// The next line of ours, without its mark; nothing at the end of the input or after too much
+    /// that is not ours. May be cancelled without losing anything.
+    pub(super) async fn next(
+        &mut self,
+        reader: &mut (impl AsyncBufRead + Unpin),
+    ) -> io::Result<Option<String>> {
+        loop {
+            let came = reader.fill_buf().await?;
+            if came.is_empty() {
+                self.skip();
+                return Ok(None);
+            }
+            let end = came.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(came.len(), |at| at + 1).min(LONGEST_LINE);
+            self.line.extend_from_slice(&came[..taken]);
+            reader.consume(taken);
+            if end.is_some_and(|at| at < taken)
+                && let Some(ours) = ours(&self.line)
+            {
+                self.line.clear();
+                return Ok(Some(ours));
+            }
+            if end.is_some_and(|at| at < taken) || self.line.len() > LONGEST_LINE {
+                self.skip();
+            }
+            if self.noisy > MOST_NOISE {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The end of what was not ours, printable.
+    pub(super) fn noise(&self) -> String {
+        let text = String::from_utf8_lossy(&self.noise);
+        let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+        printable.collect::<String>().trim().to_owned()
+    }
+
+    fn skip(&mut self) {
+        self.noisy += self.line.len();
+        self.noise.append(&mut self.line);
+        let excess = self.noise.len().saturating_sub(SHOWN_NOISE);
+        self.noise.drain(..excess);
+    }
+}
+
+/// The text behind the mark. A prompt without an end of line may stand before it.
+fn ours(line: &[u8]) -> Option<String> {
+    let mark = MARK.as_bytes();
+    let at = line.windows(mark.len()).position(|window| window == mark)?;
+    let text = std::str::from_utf8(&line[at + mark.len()..]).ok()?;
+    Some(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ID: PeerId = PeerId([5; 32]);
+
+    fn read(input: &[u8]) -> (Vec<String>, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let mut lines = Lines::default();
+        let mut reader = tokio::io::BufReader::with_capacity(7, input);
+        let mut found = Vec::new();
+        runtime.block_on(async {
+            while let Some(line) = lines.next(&mut reader).await.expect("memory can be read") {
+                found.push(line);
+            }
+        });
+        (found, lines.noise())
+    }
+
+    #[test]
+    fn lines_of_ours_are_found_among_banners() {
+        let mut input = b"Welcome!\nlast login\xe9\r\n\xe9$ ".to_vec();
+        input.extend_from_slice(Word::Switch.line().as_bytes());
+        input.extend_from_slice(b"more\n");
+        let (found, noise) = read(&input);
+        assert_eq!(found, ["switch"]);
+        assert!(noise.starts_with("Welcome!") && noise.ends_with("more"), "{noise}");
+    }
+
+    #[test]
+    fn endless_noise_is_given_up_and_only_its_end_kept() {
+        let (found, noise) = read(&vec![b'x'; MOST_NOISE * 3]);
+        assert!(found.is_empty());
+        assert_eq!(noise.len(), SHOWN_NOISE);
+        let (found, _) = read(&b"x\n".repeat(MOST_NOISE));
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn offers_and_words_survive_their_lines() {
+        let offer = Offer {
+            id: ID,
+            port: 1,
+            data_port: 65535,
+            addresses: vec![IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse().expect("one")],
+        };
+        let none = Offer { addresses: Vec::new(), ..offer.clone() };
+        for offer in [offer, none] {
+            let (found, _) = read(offer.line().as_bytes());
+            assert_eq!(Offer::parse(&found[0]), Some(offer));
+        }
+        for word in [Word::Client(ID), Word::Switch] {
+            let (found, _) = read(word.line().as_bytes());
+            assert_eq!(Word::parse(&found[0]), Some(word));
+        }
+        let later = format!("offer id={ID} port=1 data=2 at= colour=blue");
+        assert!(Offer::parse(&later).is_some(), "words of later releases are skipped");
+        assert_eq!(Offer::parse(&format!("offer id={ID} port=99999 data=2 at=")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_the_parsers_panic(text: String, bytes: Vec<u8>) {
+            let _ = Offer::parse(&format!("offer {text}"));
+            let _ = Word::parse(&text);
+            let _ = read(&bytes);
+        }
+    }
+}

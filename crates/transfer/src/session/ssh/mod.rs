@@ -1,0 +1,318 @@
+//! Sessions that begin with the user's own ssh: it starts `longhaul` on the far side and carries
+//! ids and addresses; where nothing else passes it carries the session too.
+//!
+//! Lines of text introduce the two ends; then the client comes directly, over QUIC or
+//! TCP, to the id that ssh vouched for. Only when no direct way opens the channel itself is
+//! switched to TLS.
+
+mod far;
+mod lines;
+mod stdio;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+pub use far::{SshSide, accept_over_ssh, bind_udp};
+
+use self::lines::{Lines, Offer, Word};
+use super::identity::Identity;
+use super::race::{self, Lost};
+use super::stream::{self, Under};
+use super::tls::Expect;
+use super::{Session, Settings};
+use crate::error::{Class, Error};
+
+/// How long the direct ways may take before ssh's channel is used.
+const DIRECT: Duration = Duration::from_secs(3);
+
+/// How long looking up where the destination is may take beside the rest.
+const LOOK_UP: Duration = Duration::from_secs(3);
+
+/// How long an ssh that has closed its output may take to end.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
+/// How to reach the far side.
+#[derive(Clone, Debug)]
+pub struct SshTarget<'a> {
+    /// The ssh command, as words.
+    pub command: &'a [String],
+    /// `host` or `user@host`, as ssh takes it.
+    pub destination: &'a str,
+    /// `longhaul` on the far side; `~/` at its beginning is the home folder there.
+    pub remote_path: &'a str,
+    /// Ports that the far side may open.
+    pub ports: Option<(u16, u16)>,
+    /// Further words of the remote command, behind `serve --ssh`.
+    pub arguments: &'a [String],
+}
+
+/// The ssh that keeps the far side running; ended and reaped when dropped.
+#[derive(Debug)]
+pub(super) struct Child {
+    _ssh: tokio::process::Child,
+    /// Closed, it tells the far side that no session will come any more.
+    _stdin: Option<ChildStdin>,
+}
+
+/// Starts the far side through ssh and opens a session to it.
+///
+/// # Errors
+/// [`Class::Unreachable`]: ssh fails (it has said why on standard error), or there is no
+/// `longhaul` on the far side.
+pub async fn connect_ssh(
+    target: &SshTarget<'_>,
+    identity: &Identity,
+    settings: &Settings,
+) -> Result<Session, Error> {
+    let mut ssh = spawn(target)?;
+    let (Some(mut stdin), Some(stdout)) = (ssh.stdin.take(), ssh.stdout.take()) else {
+        return Err(Error::new(Class::Unreachable, "ssh was started without pipes"));
+    };
+    let mut stdout = BufReader::new(stdout);
+    let mut lines = Lines::default();
+    let (line, host) = tokio::join!(lines.next(&mut stdout), look_up(target));
+    let offer = match line.ok().flatten().as_deref().and_then(Offer::parse) {
+        Some(offer) => offer,
+        None => return Err(no_offer(target, ssh, &lines).await),
+    };
+    tell(&mut stdin, Word::Client(identity.id())).await?;
+    let mut candidates: Vec<SocketAddr> = Vec::new();
+    for ip in offer.addresses.iter().copied().chain(host) {
+        candidates.push(SocketAddr::new(ip, offer.port));
+    }
+    let expect = Expect::Only(offer.id);
+    let mut session = match race::run(&candidates, identity, expect, settings, DIRECT).await {
+        Ok(session) => {
+            session.keep_ssh(Child { _ssh: ssh, _stdin: Some(stdin) });
+            session
+        }
+        Err(lost) => {
+            let mut session = through(stdin, stdout, identity, expect, settings).await?;
+            session.keep_ssh(Child { _ssh: ssh, _stdin: None });
+            session.advice = Some(what_to_open(target, &offer, lost));
+            session
+        }
+    };
+    session.data_port = Some(offer.data_port);
+    Ok(session)
+}
+
+fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
+    let usage = |what: String| Error::new(Class::Usage, what);
+    let Some((program, words)) = target.command.split_first() else {
+        return Err(usage("the ssh command is empty".to_owned()));
+    };
+    if target.destination.is_empty() || target.destination.starts_with('-') {
+        // ssh would take it for an option.
+        return Err(usage(format!("`{}` is no host name", target.destination)));
+    }
+    Command::new(program)
+        .args(words)
+        .arg(target.destination)
+        .arg(remote_command(target))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            Error::new(Class::Unreachable, format!("cannot start `{program}`: {error}"))
+                .advise("install an ssh client, or name one with -e")
+        })
+}
+
+/// What the shell on the far side is given.
+fn remote_command(target: &SshTarget<'_>) -> String {
+    let mut command = match target.remote_path.strip_prefix("~/") {
+        Some(below_home) => format!("~/{}", quoted(below_home)),
+        None => quoted(target.remote_path),
+    };
+    command.push_str(" serve --ssh");
+    if let Some((first, last)) = target.ports {
+        command.push_str(&format!(" --ports {first}-{last}"));
+    }
+    for argument in target.arguments {
+        command.push(' ');
+        command.push_str(&quoted(argument));
+    }
+    command
+}
+
+/// A word that a shell of the Bourne family takes literally.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::new();
+    for (at, part) in word.split('\'').enumerate() {
+        if at > 0 {
+            quoted.push_str("\\'");
+        }
+        if !part.is_empty() || word.is_empty() {
+            quoted.push('\'');
+            quoted.push_str(part);
+            quoted.push('\'');
+        }
+    }
+    quoted
+}
+
+/// Where the destination is, as far as this host can tell: after the aliases of ssh's own config.
+async fn look_up(target: &SshTarget<'_>) -> Vec<IpAddr> {
+    let found = async {
+        let host = configured_host(target).await.unwrap_or_else(|| {
+            let named = target.destination.rsplit('@').next().unwrap_or_default();
+            named.to_owned()
+        });
+        let addresses = tokio::net::lookup_host((host, 0)).await.ok()?;
+        Some(addresses.map(|address| address.ip()).collect())
+    };
+    timeout(LOOK_UP, found).await.ok().flatten().unwrap_or_default()
+}
+
+/// What `ssh -G` says the host name is; asked of OpenSSH only.
+async fn configured_host(target: &SshTarget<'_>) -> Option<String> {
+    let (program, words) = target.command.split_first()?;
+    if std::path::Path::new(program).file_name()? != "ssh" {
+        return None;
+    }
+    let output = Command::new(program)
+        .args(words)
+        .args(["-G", target.destination])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
+}
+
+async fn tell(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
+    let told = async {
+        stdin.write_all(word.line().as_bytes()).await?;
+        stdin.flush().await
+    };
+    told.await.map_err(|error: std::io::Error| {
+        Error::new(Class::Unreachable, format!("ssh ended before the session stood: {error}"))
+    })
+}
+
+/// The session through ssh's channel.
+async fn through(
+    mut stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    identity: &Identity,
+    expect: Expect,
+    settings: &Settings,
+) -> Result<Session, Error> {
+    tell(&mut stdin, Word::Switch).await?;
+    let channel = tokio::io::join(stdout, stdin);
+    let handshake = stream::client(channel, Under::ssh(), identity, expect, settings);
+    let failed = |why: String| {
+        Error::new(Class::Unreachable, format!("no session through ssh's channel: {why}"))
+    };
+    timeout(settings.handshake, handshake)
+        .await
+        .map_err(|_| failed("no answer".to_owned()))?
+        .map_err(|failure| failed(failure.text()))
+}
+
+fn what_to_open(target: &SshTarget<'_>, offer: &Offer, lost: Lost) -> String {
+    let tried = match lost {
+        Lost::Stranger(id) => format!("{id} answered at its address"),
+        Lost::Tried(tried) if tried.is_empty() => "no address to try".to_owned(),
+        Lost::Tried(tried) => tried,
+    };
+    let range = match target.ports {
+        Some((first, last)) => format!("UDP and TCP ports {first} to {last}"),
+        None => format!(
+            "UDP ports {} and {} (chosen anew each time: fix a range with --ports)",
+            offer.port, offer.data_port
+        ),
+    };
+    format!("let {range} in at {} ({tried})", target.destination)
+}
+
+/// Why the far side never introduced itself.
+async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines: &Lines) -> Error {
+    let status = timeout(LAST_BREATH, ssh.wait()).await;
+    let status: Option<ExitStatus> = status.ok().and_then(Result::ok);
+    let noise = lines.noise();
+    let said = if noise.is_empty() { String::new() } else { format!(" (it said: {noise})") };
+    let host = target.destination;
+    match status.map(|status| status.code()) {
+        Some(Some(255)) => Error::new(Class::Unreachable, format!("ssh cannot reach {host}{said}"))
+            .advise(format!("see its own message above, and try `ssh {host}` by itself")),
+        Some(Some(0)) | None => Error::new(
+            Class::Unreachable,
+            format!("`{}` on {host} did not answer as longhaul does{said}", target.remote_path),
+        )
+        .advise("see that the same release is installed there, or name it with --remote-path"),
+        Some(code) => {
+            let code = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
+            let what = format!(
+                "`{}` does not run on {host}: it ended with {code}{said}",
+                target.remote_path
+            );
+            Error::new(Class::Unreachable, what).advise(
+                "install longhaul there (copy this program to ~/bin or /usr/local/bin), or name \
+                 where it is with --remote-path",
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn target<'a>(remote_path: &'a str, arguments: &'a [String]) -> SshTarget<'a> {
+        let ports = Some((7000, 7010));
+        SshTarget { command: &[], destination: "host", remote_path, ports, arguments }
+    }
+
+    #[test]
+    fn the_remote_command_is_quoted_for_a_shell_and_keeps_the_home_folder() {
+        let arguments = ["--root".to_owned(), "/a b".to_owned()];
+        assert_eq!(
+            remote_command(&target("~/my bin/longhaul", &arguments)),
+            "~/'my bin/longhaul' serve --ssh --ports 7000-7010 --root '/a b'"
+        );
+        assert_eq!(
+            remote_command(&target("longhaul", &[])),
+            "longhaul serve --ssh --ports 7000-7010"
+        );
+    }
+
+    #[test]
+    fn a_destination_that_ssh_would_take_for_an_option_is_refused() {
+        let command = ["true".to_owned()];
+        let target = SshTarget {
+            command: &command,
+            destination: "-oProxyCommand=touch x",
+            ..target("longhaul", &[])
+        };
+        assert_eq!(spawn(&target).expect_err("an option").class, Class::Usage);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn a_shell_gives_back_what_was_quoted(word in "[^\\x00]{0,30}") {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", quoted(&word))])
+                .output()
+                .expect("a shell");
+            prop_assert_eq!(output.stdout, word.into_bytes());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! This process's standard input and output as one byte stream.
+//!
+//! tokio's own standard input reads on a thread that nothing can stop, so a far side whose copy
+//! is over could not end before ssh does. Here the descriptors themselves are polled.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::stdio::{dup2_stdin, dup2_stdout};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// Standard input to read from, standard output to write to.
+#[derive(Debug)]
+pub(super) struct Stdio {
+    input: AsyncFd<OwnedFd>,
+    /// Gone once this direction has ended.
+    output: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Stdio {
+    /// Takes both over: whatever else prints from now on goes nowhere, where it would break the
+    /// stream.
+    ///
+    /// # Errors
+    /// They are files, not the pipes or sockets that ssh gives.
+    pub(super) fn take() -> io::Result<Stdio> {
+        let input = polled(std::io::stdin().as_fd().try_clone_to_owned()?, Interest::READABLE)?;
+        let output = polled(std::io::stdout().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
+        let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+        dup2_stdin(&nowhere)?;
+        dup2_stdout(&nowhere)?;
+        Ok(Stdio { input, output: Some(output) })
+    }
+}
+
+fn polled(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    let flags = fcntl_getfl(&descriptor)?;
+    fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+    // SAFETY: the descriptor is moved in, so it stays open, and `as_raw_fd` of an `OwnedFd` is
+    // always the same one.
+    unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
+}
+
+impl AsyncRead for Stdio {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.input.poll_read_ready(context))?;
+            let room = into.initialize_unfilled();
+            match ready.try_io(|input| Ok(rustix::io::read(input.get_ref(), &mut *room)?)) {
+                Ok(count) => {
+                    into.advance(count?);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(_not_ready) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stdio {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Some(output) = &self.output else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        loop {
+            let mut ready = ready!(output.poll_write_ready(context))?;
+            match ready.try_io(|output| Ok(rustix::io::write(output.get_ref(), bytes)?)) {
+                Ok(count) => return Poll::Ready(count),
+                Err(_not_ready) => {}
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.output = None;
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,148 @@
+//! Sessions over a byte stream, TCP's or ssh's: TLS 1.3 with the same keys, and what TCP alone
+//! needs besides.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::id::PeerId;
+use super::identity::Identity;
+use super::line::Line;
+use super::race::Failure;
+use super::tls::{self, Expect};
+use super::{Parts, RttWatch, Session, Settings};
+use crate::error::{Class, Error};
+
+/// A silent TCP connection is probed this often.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// A byte stream that TLS can run over.
+pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Bytes for T {}
+
+/// What is known of a byte stream before TLS runs over it.
+pub(super) struct Under {
+    pub(super) remote: SocketAddr,
+    pub(super) local_ip: Option<IpAddr>,
+    pub(super) carrier: &'static str,
+    pub(super) rtt: RttWatch,
+}
+
+/// Makes TCP send small messages at once, and notice a silent path as QUIC does. What the system
+/// does not have, it goes without.
+pub(super) fn tune(stream: &TcpStream, settings: &Settings) {
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_nodelay(true);
+    let probes = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE);
+    let _ = socket.set_tcp_keepalive(&probes);
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(settings.idle));
+    #[cfg(not(target_os = "linux"))]
+    let _ = settings;
+}
+
+/// Opens a session to `remote` over TCP.
+pub(super) async fn connect(
+    remote: SocketAddr,
+    identity: &Identity,
+    expect: Expect,
+    settings: &Settings,
+) -> Result<Session, Failure> {
+    let begun = Instant::now();
+    let stream = TcpStream::connect(remote).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => Failure::Refused,
+        _ => Failure::other(error.to_string()),
+    })?;
+    let rtt = RttWatch::once(Some(begun.elapsed()));
+    tune(&stream, settings);
+    let local_ip = stream.local_addr().ok().map(|address| address.ip());
+    let under = Under { remote, local_ip, carrier: "tls", rtt };
+    client(stream, under, identity, expect, settings).await
+}
+
+/// The client's side of a session over `stream`.
+pub(super) async fn client(
+    stream: impl Bytes,
+    under: Under,
+    identity: &Identity,
+    expect: Expect,
+    settings: &Settings,
+) -> Result<Session, Failure> {
+    let (config, seen) = tls::client(identity, expect);
+    let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let stream = connected.map_err(|error| match seen.id() {
+        Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
+        _ => Failure::other(format!("TLS: {error}")),
+    })?;
+    let connection = stream.get_ref().1;
+    let peer = shown(connection.peer_certificates()).ok_or_else(no_key)?;
+    if connection.alpn_protocol() != Some(tls::ALPN) {
+        return Err(Failure::other("it speaks another protocol"));
+    }
+    let mut secret = [0; 32];
+    connection
+        .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
+        .map_err(|error| Failure::other(error.to_string()))?;
+    Ok(session(stream, peer, secret, under, settings))
+}
+
+/// The server's side of a session over `stream`; what is no client of ours is an error.
+pub(super) async fn server(
+    stream: impl Bytes,
+    under: Under,
+    config: &Arc<rustls::ServerConfig>,
+    settings: &Settings,
+) -> Result<Session, Error> {
+    let failed = |what: String| Error::new(Class::Unreachable, format!("TLS: {what}"));
+    let accepted = TlsAcceptor::from(config.clone()).accept(stream).await;
+    let stream = accepted.map_err(|error| failed(error.to_string()))?;
+    let connection = stream.get_ref().1;
+    if connection.alpn_protocol() != Some(tls::ALPN) {
+        return Err(failed("it speaks another protocol".to_owned()));
+    }
+    let peer = shown(connection.peer_certificates())
+        .ok_or_else(|| failed("it showed no key".to_owned()))?;
+    let mut secret = [0; 32];
+    connection
+        .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(session(stream, peer, secret, under, settings))
+}
+
+fn no_key() -> Failure {
+    Failure::other("it showed no key")
+}
+
+fn shown(presented: Option<&[CertificateDer<'_>]>) -> Option<PeerId> {
+    tls::peer_id(presented?)
+}
+
+fn session(
+    stream: impl Bytes,
+    peer: PeerId,
+    secret: [u8; 32],
+    under: Under,
+    settings: &Settings,
+) -> Session {
+    let (input, out) = tokio::io::split(stream);
+    let parts = Parts {
+        remote: under.remote,
+        local_ip: under.local_ip,
+        carrier: under.carrier,
+        rtt: under.rtt,
+        secret,
+        out: Box::new(out),
+        input: Box::new(input),
+        delivered: None,
+        line: Line::new(peer, None),
+    };
+    Session::new(parts, settings)
+}

@@ -1,0 +1,276 @@
+//! Both carriers give the same things.
+
+use super::*;
+
+const EACH: [(Carriers, &str); 2] = [(Carriers::Quic, "quic"), (Carriers::Tcp, "tls")];
+
+#[test]
+fn either_carrier_gives_ids_keys_and_messages_both_ways() {
+    run(async {
+        for (carriers, name) in EACH {
+            for ip in LOOPBACKS {
+                let (mut near, mut far) = pair(carriers, ip).await;
+                assert_eq!((near.carrier, far.carrier), (name, name));
+                assert_eq!(near.remote.ip(), ip);
+                assert_eq!(far.remote.ip(), ip);
+                assert_eq!(far.local_ip, Some(ip));
+                assert!(near.rtt.is_some());
+                let key = near.export(b"label", b"context");
+                assert_eq!(key, far.export(b"label", b"context"));
+                assert_ne!(key, far.export(b"label", b"other"));
+                far.write(&7u64).await.expect("open");
+                assert_eq!(near.read::<u64>().await, Ok(Some(7)));
+                let closing = tokio::spawn(far.close(None));
+                assert_eq!(near.read::<u64>().await, Ok(None));
+                assert_eq!(near.read::<u64>().await, Ok(None), "an end stays an end");
+                near.close(None).await.expect("the other side has ended already");
+                closing.await.expect("no panic").expect("delivered");
+            }
+        }
+    });
+}
+
+#[test]
+fn each_side_knows_the_other_by_its_key() {
+    run(async {
+        for (carriers, _) in EACH {
+            let server = Identity::ephemeral();
+            let mut listener = listen(LOOPBACKS[0], &server);
+            let client = Client::pinned(carriers, &server);
+            let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+            near.write(&1u32).await.expect("open");
+            let far = listener.accept().await;
+            assert_eq!(near.peer, server.id());
+            assert_eq!(far.peer, client.identity.id());
+        }
+    });
+}
+
+#[test]
+fn two_sessions_share_no_key() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (one, _far) = pair(carriers, LOOPBACKS[0]).await;
+            let (other, _far) = pair(carriers, LOOPBACKS[0]).await;
+            assert_ne!(one.export(b"l", b""), other.export(b"l", b""));
+        }
+    });
+}
+
+#[test]
+fn large_messages_arrive_before_the_end_even_if_read_late() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (near, far) = pair(carriers, LOOPBACKS[0]).await;
+            let (mut writer, unread) = near.split();
+            let big = "x".repeat(frame::MAX_FRAME - 16);
+            let expected = big.clone();
+            let sending = tokio::spawn(async move {
+                for _ in 0..3 {
+                    writer.write(&big).await.expect("open");
+                }
+                writer.close(unread, None).await
+            });
+            let (writer, mut reader) = far.split();
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+                let came: Option<String> = reader.read().await.expect("a message");
+                assert_eq!(came.map(|text| text.len()), Some(expected.len()));
+            }
+            assert_eq!(reader.read::<String>().await, Ok(None));
+            writer.close(reader, None).await.expect("the other side has ended");
+            sending.await.expect("no panic").expect("delivered");
+        }
+    });
+}
+
+#[test]
+fn what_was_delivered_can_be_read_long_after_the_other_side_is_gone() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
+            let text = "z".repeat(60_000);
+            near.write(&text).await.expect("open");
+            let closing = tokio::spawn(near.close(None));
+            if carriers == Carriers::Quic {
+                closing.await.expect("no panic").expect("delivered");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(far.read().await, Ok(Some(text)));
+            assert_eq!(far.read::<String>().await, Ok(None));
+        }
+    });
+}
+
+#[test]
+fn an_error_at_the_end_is_what_the_other_side_reads() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
+            far.write(&1u32).await.expect("open");
+            let full = Error::new(Class::LocalFile, "/data is full").advise("make room");
+            let closing = tokio::spawn(async move { far.close(Some(&full)).await });
+            assert_eq!(near.read::<u32>().await, Ok(Some(1)));
+            let error = near.read::<u32>().await.expect_err("an error was given");
+            assert_eq!(error.class, Class::RemoteFile);
+            assert!(error.to_string().ends_with("/data is full; make room"), "{error}");
+            drop(near);
+            closing.await.expect("no panic").expect("delivered");
+        }
+    });
+}
+
+#[test]
+fn a_session_dropped_by_one_side_is_lost_for_the_other() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (near, mut far) = pair(carriers, LOOPBACKS[0]).await;
+            let peer = far.peer.to_string();
+            drop(near);
+            let error = far.read::<u32>().await.expect_err("nobody is there");
+            assert_eq!(error.class, Class::Unfinished);
+            assert!(error.what.contains(&peer), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_read_that_is_cancelled_loses_nothing() {
+    run(async {
+        for (carriers, _) in EACH {
+            let (near, far) = pair(carriers, LOOPBACKS[0]).await;
+            let (mut writer, _near_reader) = near.split();
+            let (_far_writer, mut reader) = far.split();
+            let sending = tokio::spawn(async move {
+                for at in 0..200u64 {
+                    writer.write(&format!("{at} {}", "y".repeat(5000))).await.expect("open");
+                }
+                writer
+            });
+            let mut came = 0u64;
+            while came < 200 {
+                tokio::select! {
+                    biased;
+                    message = reader.read::<String>() => {
+                        let text = message.expect("open").expect("a message");
+                        assert!(text.starts_with(&format!("{came} ")), "{came}: {:.20}", text);
+                        came += 1;
+                    }
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            sending.await.expect("no panic");
+        }
+    });
+}
+
+#[test]
+fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let client = Client::pinned(Carriers::Both, &server);
+        let session = client.connect(listener.local_addr()).await.expect("it listens");
+        assert_eq!(session.carrier, "quic");
+
+        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
+        let address = udp.local_addr().expect("bound");
+        // The UDP socket stays open, and nobody ever reads it.
+        let unread = udp.try_clone().expect("a second handle");
+        let tcp_only = settings(Carriers::Tcp);
+        listener = Listener::from_sockets(unread, tcp, &server, &tcp_only).expect("usable");
+        let mut session = client.connect(address).await.expect("TCP listens");
+        assert_eq!(session.carrier, "tls");
+        session.write(&1u32).await.expect("open");
+        assert_eq!(listener.accept().await.carrier, "tls");
+    });
+}
+
+#[test]
+fn where_nothing_listens_the_error_names_what_was_tried_and_what_to_open() {
+    run(async {
+        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
+        let address = udp.local_addr().expect("bound");
+        drop((udp, tcp));
+        let mut client = Client::pinned(Carriers::Both, &Identity::ephemeral());
+        client.settings.handshake = Duration::from_secs(1);
+        let error = client.connect(address).await.expect_err("nothing listens");
+        let text = error.to_string();
+        assert_eq!(error.class, Class::Unreachable);
+        let port = address.port();
+        for part in [
+            format!("UDP {address}: no answer"),
+            format!("TCP {address}: connection refused"),
+            format!("let UDP {port} and UDP {}", u32::from(port) + 1),
+            format!("at least TCP {port}"),
+        ] {
+            assert!(text.contains(&part), "{part} is not in: {text}");
+        }
+    });
+}
+
+#[test]
+fn a_given_socket_is_the_one_used() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let mut client = Client::pinned(Carriers::Quic, &server);
+        let socket = UdpSocket::bind((LOOPBACKS[0], 0)).expect("a free port");
+        let port = socket.local_addr().expect("bound").port();
+        client.settings.socket = Some(Arc::new(socket));
+        let mut session = client.connect(listener.local_addr()).await.expect("it listens");
+        session.write(&1u32).await.expect("open");
+        assert_eq!(listener.accept().await.remote.port(), port);
+    });
+}
+
+#[test]
+fn an_unspecified_ipv6_address_serves_ipv4_under_its_own_name() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(IpAddr::V6(Ipv6Addr::UNSPECIFIED), &server);
+        for (carriers, _) in EACH {
+            let client = Client::pinned(carriers, &server);
+            let to = SocketAddr::new(LOOPBACKS[0], listener.local_addr().port());
+            let mut session = client.connect(to).await.expect("it listens");
+            session.write(&1u32).await.expect("open");
+            let far = listener.accept().await;
+            assert_eq!((far.remote.ip(), far.local_ip), (LOOPBACKS[0], Some(LOOPBACKS[0])));
+        }
+    });
+}
+
+#[test]
+fn a_server_started_anew_ends_the_sessions_of_the_old_one_at_once() {
+    run(async {
+        let server = Identity::ephemeral();
+        let (near, far) = (settings(Carriers::Quic), settings(Carriers::Quic));
+        let (udp, tcp) = listen::bind_both((LOOPBACKS[0], 0).into()).expect("a free port");
+        let address = udp.local_addr().expect("bound");
+        let old = tokio::task::spawn_blocking({
+            let (server, udp) = (server.clone(), udp.try_clone().expect("a second handle"));
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime for the test").block_on(async {
+                    let listener = Listener::from_sockets(udp, tcp, &server, &far);
+                    let mut listener = listener.expect("sockets that work");
+                    let mut session = listener.accept().await;
+                    let _: Option<u32> = session.read().await.expect("open");
+                    // What is forgotten says no goodbye, as after kill -9.
+                    std::mem::forget((listener, session));
+                });
+            }
+        });
+        let mut client = Client::pinned(Carriers::Quic, &server);
+        client.settings = near;
+        let mut session = client.connect(address).await.expect("it listens");
+        session.write(&1u32).await.expect("open");
+        old.await.expect("the old server ends");
+        let (_, tcp) = listen::bind_both((LOOPBACKS[0], 0).into()).expect("a free port");
+        let _new = Listener::from_sockets(udp, tcp, &server, &settings(Carriers::Quic));
+        let begun = std::time::Instant::now();
+        session.write(&2u32).await.expect("it does not know yet");
+        assert!(session.read::<u32>().await.is_err());
+        assert!(begun.elapsed() < Settings::default().idle / 2);
+    });
+}

@@ -1,0 +1,139 @@
+//! The control stream on a long path that loses packets.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tokio::net::UdpSocket as Udp;
+use tokio::time::{sleep, sleep_until};
+
+use super::*;
+
+/// A path of `delay` each way that loses one packet in `one_in`, both ways, from a fixed seed.
+#[derive(Default)]
+struct Path {
+    delay: Duration,
+    /// Zero for none.
+    one_in: u64,
+    state: u64,
+    /// While set, nothing passes.
+    dead: Arc<AtomicBool>,
+}
+
+impl Path {
+    fn loses(&mut self) -> bool {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let lost = self.one_in > 0 && (z ^ (z >> 31)).is_multiple_of(self.one_in);
+        lost || self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Relays between clients and `server`; clients send to the address returned.
+    async fn relay(mut self, server: SocketAddr) -> SocketAddr {
+        let near = Udp::bind((LOOPBACKS[0], 0)).await.expect("a free port");
+        let far = Udp::bind((LOOPBACKS[0], 0)).await.expect("a free port");
+        let address = near.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let mut client = address;
+            let mut flying: BTreeMap<(tokio::time::Instant, u64), (bool, Vec<u8>)> =
+                BTreeMap::new();
+            let (mut up, mut down) = ([0; 2048], [0; 2048]);
+            for number in 0.. {
+                let next = flying.first_key_value().map(|((due, _), _)| *due);
+                let due = tokio::time::Instant::now() + self.delay;
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut up) => {
+                        client = from;
+                        if !self.loses() {
+                            flying.insert((due, number), (true, up[..length].to_vec()));
+                        }
+                    }
+                    Ok((length, _)) = far.recv_from(&mut down) => {
+                        if !self.loses() {
+                            flying.insert((due, number), (false, down[..length].to_vec()));
+                        }
+                    }
+                    () = sleep_until(next.unwrap_or(due)), if next.is_some() => {
+                        if let Some((_, (upwards, packet))) = flying.pop_first() {
+                            let _ = match upwards {
+                                true => far.send_to(&packet, server).await,
+                                false => near.send_to(&packet, client).await,
+                            };
+                        }
+                    }
+                }
+            }
+        });
+        address
+    }
+}
+
+/// A server behind `path` that answers each message with itself, and a client's session to it.
+async fn echo(path: Path) -> Session {
+    let server = Identity::ephemeral();
+    let mut listener = listen(LOOPBACKS[0], &server);
+    let address = path.relay(listener.local_addr()).await;
+    tokio::spawn(async move {
+        let mut far = listener.accept().await;
+        while let Ok(Some(text)) = far.read::<String>().await {
+            far.write(&text).await.expect("open");
+        }
+    });
+    let client = Client::pinned(Carriers::Quic, &server);
+    client.connect(address).await.expect("it listens")
+}
+
+async fn answered(session: &mut Session) -> Duration {
+    let begun = Instant::now();
+    session.write(&"x".to_owned()).await.expect("open");
+    assert_eq!(session.read().await, Ok(Some("x".to_owned())));
+    begun.elapsed()
+}
+
+#[test]
+fn at_12_percent_loss_each_session_stands_and_few_answers_take_much_longer_than_a_round_trip() {
+    run(async {
+        let delay = Duration::from_millis(25);
+        let mut sessions = tokio::task::JoinSet::new();
+        for seed in 0..24 {
+            let path = Path { delay, one_in: 8, state: seed, ..Path::default() };
+            sessions.spawn(async move {
+                let mut session = echo(path).await;
+                let mut took = Vec::new();
+                for _ in 0..8 {
+                    took.push(answered(&mut session).await);
+                    sleep(Duration::from_millis(60)).await;
+                }
+                took
+            });
+        }
+        let mut took = Vec::new();
+        while let Some(times) = sessions.join_next().await {
+            took.extend(times.expect("each session stands"));
+        }
+        took.sort();
+        let most = took[took.len() * 8 / 10];
+        assert!(most < delay * 2 * 6, "a fifth of the answers took more than {most:?}");
+    });
+}
+
+#[test]
+fn a_session_goes_on_soon_after_the_network_was_gone() {
+    run(async {
+        let dead = Arc::new(AtomicBool::new(false));
+        let path = Path { delay: Duration::from_millis(5), dead: dead.clone(), ..Path::default() };
+        let mut session = echo(path).await;
+        answered(&mut session).await;
+        dead.store(true, Ordering::Relaxed);
+        session.write(&"into nothing".to_owned()).await.expect("open");
+        // Longer than a few doublings of the time-out.
+        sleep(Duration::from_secs(3)).await;
+        dead.store(false, Ordering::Relaxed);
+        let begun = Instant::now();
+        assert_eq!(session.read().await, Ok(Some("into nothing".to_owned())));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    });
+}

@@ -1,0 +1,123 @@
+//! Sessions over real sockets on loopback.
+
+mod carriers;
+mod foreign;
+mod lossy;
+mod ssh;
+mod trust;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::Class;
+use crate::options::Trust;
+use crate::progress::{Notice, Observer, Progress};
+
+/// Generous: machines under load are slow.
+const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) const LOOPBACKS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime for the test");
+    runtime.block_on(async {
+        tokio::time::timeout(LONG * 2, test).await.expect("the test ends in time");
+    });
+}
+
+/// A user who answers the question for a new server.
+#[derive(Default)]
+struct User {
+    trusts: bool,
+    asked: Mutex<Vec<String>>,
+}
+
+impl User {
+    fn who(trusts: bool) -> User {
+        User { trusts, ..User::default() }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic while asked").clone()
+    }
+}
+
+impl Observer for User {
+    fn progress(&self, _: &Progress) {}
+
+    fn notice(&self, _: Notice) {}
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        self.asked.lock().expect("no panic while asked").push(format!("{server} {id}"));
+        self.trusts
+    }
+}
+
+/// A client with a config folder of its own.
+struct Client {
+    identity: Identity,
+    trust: Trust,
+    settings: Settings,
+    folder: TempDir,
+}
+
+impl Client {
+    fn new(carriers: Carriers) -> Client {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        Client {
+            identity: Identity::load_or_create(folder.path()).expect("a new key"),
+            trust: Trust {
+                config_dir: folder.path().to_owned(),
+                server_id: None,
+                accept_new: false,
+            },
+            settings: settings(carriers),
+            folder,
+        }
+    }
+
+    fn pinned(carriers: Carriers, server: &Identity) -> Client {
+        let mut client = Client::new(carriers);
+        client.trust.server_id = Some(server.id().to_string());
+        client
+    }
+
+    async fn connect_as(&self, user: &User, to: SocketAddr) -> Result<Session, Error> {
+        let host = to.ip().to_string();
+        connect(&host, to.port(), &self.identity, &self.trust, user, &self.settings).await
+    }
+
+    async fn connect(&self, to: SocketAddr) -> Result<Session, Error> {
+        self.connect_as(&User::default(), to).await
+    }
+}
+
+fn settings(carriers: Carriers) -> Settings {
+    Settings { carriers, handshake: LONG, ..Settings::default() }
+}
+
+fn listen(ip: IpAddr, identity: &Identity) -> Listener {
+    Listener::bind(SocketAddr::new(ip, 0), identity, &settings(Carriers::Both))
+        .expect("loopback can be listened on")
+}
+
+/// A client's and a server's end of one session.
+pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
+    let server = Identity::ephemeral();
+    let mut listener = listen(ip, &server);
+    let client = Client::pinned(carriers, &server);
+    let mut near = client.connect(listener.local_addr()).await.expect("a server that listens");
+    near.write(&"first".to_owned()).await.expect("an open session");
+    let mut far = listener.accept().await;
+    let first: Option<String> = far.read().await.expect("a message");
+    assert_eq!(first.as_deref(), Some("first"));
+    (near, far)
+}

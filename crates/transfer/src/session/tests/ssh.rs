@@ -1,0 +1,182 @@
+//! Copies over ssh, with scripts in place of ssh that run the far side on this host.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::session::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
+
+/// Set in the processes that the tests start as the far side; its value says how that behaves.
+const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
+
+/// Not a test of its own: what the scripts below run as `longhaul serve --ssh`. The lines that the
+/// test harness prints before are a banner like any other.
+#[test]
+fn far_side_of_a_copy_over_ssh() {
+    let Ok(ports) = std::env::var(FAR_SIDE) else { return };
+    run(async {
+        let identity = Identity::ephemeral();
+        let ports = ports
+            .split_once('-')
+            .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
+        let data = bind_udp(ports).expect("a free port");
+        let data_port = data.local_addr().expect("bound").port();
+        let mut side = accept_over_ssh(&identity, ports, data_port, &settings(Carriers::Both))
+            .await
+            .expect("started as ssh does");
+        while let Some(mut session) = side.accept().await.expect("a session") {
+            while let Ok(Some(text)) = session.read::<String>().await {
+                session.write(&format!("far {text}")).await.expect("open");
+            }
+            let _ = session.close(None).await;
+        }
+        // Seen by the test: the far side ends of itself.
+        if let Ok(path) = std::env::var("LONGHAUL_TEST_ENDED") {
+            let _ = std::fs::write(path, "ended");
+        }
+    });
+}
+
+struct Host {
+    folder: TempDir,
+    ssh: Vec<String>,
+    remote_path: PathBuf,
+}
+
+fn script(path: &Path, text: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("writable");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+impl Host {
+    /// A host whose sshd says that `reached` is its address, and whose `longhaul` begins with
+    /// `before`.
+    fn new(reached: Option<IpAddr>, before: &str) -> Host {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let ssh = folder.path().join("fake-ssh");
+        let connection = reached.map_or(String::new(), |ip| format!("{ip} 1 {ip} 22"));
+        script(
+            &ssh,
+            &format!(
+                "SSH_CONNECTION='{connection}'; export SSH_CONNECTION; shift; exec sh -c \"$*\""
+            ),
+        );
+        let remote_path = folder.path().join("it's a longhaul");
+        let test = std::env::current_exe().expect("this test");
+        let name = "session::tests::ssh::far_side_of_a_copy_over_ssh";
+        script(
+            &remote_path,
+            &format!(
+                "{before}\n[ \"$1 $2\" = 'serve --ssh' ] || exit 9\n\
+                 LONGHAUL_TEST_ENDED='{}' {FAR_SIDE}=\"${{4:-any}}\" exec '{}' --exact {name} \
+                 --nocapture",
+                folder.path().join("ended").display(),
+                test.display()
+            ),
+        );
+        Host { ssh: vec![ssh.display().to_string()], remote_path, folder }
+    }
+
+    async fn connect(&self, ports: Option<(u16, u16)>) -> Result<Session, Error> {
+        let remote_path = self.remote_path.display().to_string();
+        let target = SshTarget {
+            command: &self.ssh,
+            destination: "somebody@host.invalid",
+            remote_path: &remote_path,
+            ports,
+            arguments: &[],
+        };
+        connect_ssh(&target, &Identity::ephemeral(), &settings(Carriers::Both)).await
+    }
+
+    /// Waits until the far side has ended by itself.
+    async fn ended(&self) {
+        while !self.folder.path().join("ended").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn echoes(session: &mut Session) {
+    for text in ["one".to_owned(), "x".repeat(300_000)] {
+        session.write(&text).await.expect("open");
+        assert_eq!(session.read().await, Ok(Some(format!("far {text}"))));
+    }
+}
+
+#[test]
+fn ssh_starts_the_far_side_and_the_session_is_direct() {
+    run(async {
+        let host = Host::new(Some(LOOPBACKS[0]), "echo 'Welcome to host'; printf 'prompt> '");
+        let mut session = host.connect(None).await.expect("a far side");
+        assert_eq!((session.carrier, session.remote.ip()), ("quic", LOOPBACKS[0]));
+        assert_ne!(session.data_port, None);
+        assert_eq!(session.advice, None);
+        echoes(&mut session).await;
+        session.close(None).await.expect("delivered");
+        host.ended().await;
+    });
+}
+
+#[test]
+fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
+    run(async {
+        let host = Host::new(Some(LOOPBACKS[1]), "");
+        let mut session = host.connect(Some((47_310, 47_330))).await.expect("a far side");
+        echoes(&mut session).await;
+        for port in [session.remote.port(), session.data_port.unwrap_or_default()] {
+            assert!((47_310..=47_330).contains(&port), "{port}");
+        }
+        assert_ne!(Some(session.remote.port()), session.data_port);
+    });
+}
+
+#[test]
+fn where_only_ssh_passes_it_carries_the_session_and_says_what_to_open() {
+    run(async {
+        let host = Host::new(None, "");
+        let mut session = host.connect(Some((47_340, 47_360))).await.expect("a far side");
+        assert_eq!((session.carrier, session.rtt), ("ssh", None));
+        let advice = session.advice.clone().expect("what to open");
+        assert!(advice.contains("47340 to 47360"), "{advice}");
+        echoes(&mut session).await;
+        session.close(None).await.expect("delivered");
+        host.ended().await;
+    });
+}
+
+#[test]
+fn the_far_side_ends_when_ssh_does() {
+    run(async {
+        let host = Host::new(Some(LOOPBACKS[0]), "");
+        let mut session = host.connect(None).await.expect("a far side");
+        echoes(&mut session).await;
+        drop(session);
+        host.ended().await;
+    });
+}
+
+#[test]
+fn a_missing_longhaul_and_a_failing_ssh_are_told_apart() {
+    run(async {
+        let mut host = Host::new(None, "");
+        host.remote_path = PathBuf::from("/nowhere/longhaul");
+        let error = host.connect(None).await.expect_err("it is not there");
+        assert_eq!(error.class, Class::Unreachable);
+        let text = error.to_string();
+        assert!(text.contains("status 127") && text.contains("--remote-path"), "{text}");
+        assert!(text.contains("install longhaul"), "{text}");
+
+        script(Path::new(&host.ssh[0]), "exit 255");
+        let error = host.connect(None).await.expect_err("ssh fails");
+        assert!(error.what.contains("ssh cannot reach"), "{error}");
+
+        script(Path::new(&host.ssh[0]), "echo This account is not available.");
+        let error = host.connect(None).await.expect_err("no longhaul");
+        assert!(error.what.contains("account is not available"), "{error}");
+
+        host.ssh = vec!["/nowhere/ssh".to_owned()];
+        let error = host.connect(None).await.expect_err("no ssh");
+        assert!(error.to_string().contains("-e"), "{error}");
+    });
+}

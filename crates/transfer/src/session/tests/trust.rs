@@ -1,0 +1,154 @@
+//! Who is trusted, and what happens to others.
+
+use super::*;
+use crate::session::known::{KnownServers, server_name};
+
+#[test]
+fn a_wrong_pin_ends_before_anything_is_sent() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let listener = listen(LOOPBACKS[0], &server);
+            let pinned = Identity::ephemeral();
+            let client = Client::pinned(carriers, &pinned);
+            let error = client.connect(listener.local_addr()).await.expect_err("another id");
+            assert_eq!(error.class, Class::Unreachable);
+            for id in [server.id(), pinned.id()] {
+                assert!(error.what.contains(&id.to_string()), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pin_that_is_no_id_is_a_usage_error() {
+    run(async {
+        let mut client = Client::new(Carriers::Both);
+        client.trust.server_id = Some("lh1:typo".into());
+        let error = client.connect("127.0.0.1:9".parse().expect("one")).await.expect_err("typo");
+        assert_eq!(error.class, Class::Usage);
+    });
+}
+
+#[test]
+fn a_new_server_is_asked_for_once_and_then_known() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let listener = listen(LOOPBACKS[0], &server);
+            let client = Client::new(carriers);
+            let user = User::who(true);
+            for _ in 0..2 {
+                let session = client.connect_as(&user, listener.local_addr()).await;
+                assert_eq!(session.expect("trusted").peer, server.id());
+            }
+            let name = server_name("127.0.0.1", listener.local_addr().port());
+            assert_eq!(user.asked(), [format!("{name} {}", server.id())]);
+        }
+    });
+}
+
+#[test]
+fn a_new_server_that_the_user_does_not_accept_is_not_remembered() {
+    run(async {
+        let mut listener = listen(LOOPBACKS[0], &Identity::ephemeral());
+        let client = Client::new(Carriers::Both);
+        let user = User::who(false);
+        let error = client.connect_as(&user, listener.local_addr()).await.expect_err("refused");
+        assert_eq!((error.class, user.asked().len()), (Class::Unreachable, 1));
+        assert!(!KnownServers::new(client.folder.path()).path().exists());
+        let no_session = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(no_session.is_err(), "nothing of the client's was sent");
+    });
+}
+
+#[test]
+fn accept_new_remembers_without_asking() {
+    run(async {
+        let server = Identity::ephemeral();
+        let listener = listen(LOOPBACKS[0], &server);
+        let mut client = Client::new(Carriers::Both);
+        client.trust.accept_new = true;
+        let user = User::who(false);
+        client.connect_as(&user, listener.local_addr()).await.expect("accepted");
+        assert!(user.asked().is_empty());
+        let name = server_name("127.0.0.1", listener.local_addr().port());
+        let known = KnownServers::new(client.folder.path()).find(&name).expect("readable");
+        assert_eq!(known.map(|known| known.id), Some(server.id()));
+    });
+}
+
+#[test]
+fn a_changed_key_is_refused_loudly_whatever_the_options() {
+    run(async {
+        let listener = listen(LOOPBACKS[0], &Identity::ephemeral());
+        let mut client = Client::new(Carriers::Both);
+        client.trust.accept_new = true;
+        let name = server_name("127.0.0.1", listener.local_addr().port());
+        let before = Identity::ephemeral().id();
+        KnownServers::new(client.folder.path()).remember(&name, before).expect("writable");
+        let user = User::who(true);
+        let error = client.connect_as(&user, listener.local_addr()).await.expect_err("changed");
+        assert_eq!(error.class, Class::Unreachable);
+        for part in ["HAS CHANGED", "known_servers line 2", &before.to_string()] {
+            assert!(error.what.contains(part), "{part} is not in {error}");
+        }
+        assert!(user.asked().is_empty());
+    });
+}
+
+#[test]
+fn versions_without_overlap_are_told_on_both_sides() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let listener = listen(LOOPBACKS[0], &server);
+            let told = Arc::new(Mutex::new(String::new()));
+            let telling = told.clone();
+            listener.on_refusal(move |_, error| {
+                *telling.lock().expect("no panic") = error.to_string();
+            });
+            let mut client = Client::pinned(carriers, &server);
+            client.settings.versions = 7..=9;
+            let mut session = client.connect(listener.local_addr()).await.expect("it listens");
+            session.write(&1u32).await.expect("open");
+            let error = session.read::<u32>().await.expect_err("no common version");
+            assert_eq!(error.class, Class::Unreachable);
+            let heard = told.lock().expect("no panic").clone();
+            for text in [error.to_string(), heard] {
+                assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");
+            }
+            assert_eq!(listener.dropped().versions, 1);
+        }
+    });
+}
+
+#[test]
+fn an_id_that_is_not_allowed_is_told_why() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;
+            let error = Error::new(Class::Unreachable, "your id is not allowed here");
+            let closing = tokio::spawn(async move { far.close(Some(&error)).await });
+            let heard = near.read::<u32>().await.expect_err("turned away");
+            assert!(heard.what.contains("not allowed here"), "{heard}");
+            drop(near);
+            closing.await.expect("no panic").expect("delivered");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_only_shook_hands_is_no_session_yet() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let client = Client::pinned(Carriers::Both, &server);
+        let mut session = client.connect(listener.local_addr()).await.expect("it listens");
+        let waited = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(waited.is_err(), "it has not greeted");
+        session.write(&5u32).await.expect("open");
+        let mut far = listener.accept().await;
+        assert_eq!(far.read::<u32>().await, Ok(Some(5)), "the greeting came with what followed");
+    });
+}

@@ -1,0 +1,230 @@
+//! TLS 1.3 as we use it: raw Ed25519 keys on both sides (RFC 7250), no certificates, no tickets,
+//! no early data.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, PeerIncompatible,
+    ServerConfig, SignatureScheme,
+};
+
+use super::id::PeerId;
+use super::identity::Identity;
+
+/// What both sides name as the protocol inside TLS.
+pub(super) const ALPN: &[u8] = b"longhaul/1";
+
+/// TLS wants a server name; keys are what we know each other by, and it is never sent.
+pub(super) const SERVER_NAME: &str = "longhaul";
+
+/// Label under which each session's secret leaves TLS.
+pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";
+
+/// DER of `SubjectPublicKeyInfo` up to the key itself (RFC 8410 section 4).
+const ED25519_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// The key as TLS carries it.
+pub(super) fn public_key_der(id: &PeerId) -> Vec<u8> {
+    [&ED25519_PREFIX[..], &id.0].concat()
+}
+
+/// The id in what the other side presented, if that is one Ed25519 key.
+pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
+    let [only] = presented else { return None };
+    let key = only.as_ref().strip_prefix(&ED25519_PREFIX[..])?;
+    Some(PeerId(key.try_into().ok()?))
+}
+
+/// Which server a client accepts. Decided inside the handshake, before anything of the client's
+/// is sent, its own id included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// This one.
+    Only(PeerId),
+    /// Whoever answers.
+    Anyone,
+    /// Nobody: only look who answers.
+    Nobody,
+}
+
+/// Who answered, also when it was not accepted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<OnceLock<PeerId>>);
+
+impl Seen {
+    pub(super) fn id(&self) -> Option<PeerId> {
+        self.0.get().copied()
+    }
+}
+
+#[derive(Debug)]
+struct CheckServer {
+    expect: Expect,
+    seen: Seen,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+#[derive(Debug)]
+struct CheckClient {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// A client's side of TLS, and where the id that answered is found.
+pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen) {
+    let provider = provider();
+    let seen = Seen::default();
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = CheckServer { expect, seen: seen.clone(), algorithms };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has suites of TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+            identity.key.clone(),
+        )));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    (config, seen)
+}
+
+/// A server's side of TLS. Any client that proves to have a key is let through; what it may do is
+/// decided by its id afterwards.
+pub(super) fn server(identity: &Identity) -> ServerConfig {
+    let provider = provider();
+    let algorithms = provider.signature_verification_algorithms;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has suites of TLS 1.3")
+        .with_client_cert_verifier(Arc::new(CheckClient { algorithms }))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key.clone())));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn one_key(
+    end_entity: &CertificateDer<'_>,
+    more: &[CertificateDer<'_>],
+) -> Result<PeerId, rustls::Error> {
+    match peer_id(std::slice::from_ref(end_entity)) {
+        Some(id) if more.is_empty() => Ok(id),
+        _ => Err(CertificateError::BadEncoding.into()),
+    }
+}
+
+fn check_signature(
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+    verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
+}
+
+fn no_tls12() -> rustls::Error {
+    PeerIncompatible::Tls13RequiredForQuic.into()
+}
+
+impl ServerCertVerifier for CheckServer {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let id = one_key(end_entity, intermediates)?;
+        // One handshake shows one id; the first stays.
+        let _ = self.seen.0.set(id);
+        match self.expect {
+            Expect::Anyone => Ok(ServerCertVerified::assertion()),
+            Expect::Only(expected) if expected == id => Ok(ServerCertVerified::assertion()),
+            _ => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        check_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for CheckClient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        one_key(end_entity, intermediates).map(|_| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(no_tls12())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        check_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
