@@ -1,2 +1,34 @@
 //! The `longhaul` command.
-fn main() {}
+//!
+//! One file a subcommand: each parses its arguments, resolves them against the configuration and
+//! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
+//! `0.1%`), [`exit`] (statuses), [`console`] (what is printed where), [`screen`] (a running copy,
+//! with [`progress`], [`json`] and [`report`]), [`signals`].
+
+mod args;
+mod completions;
+mod config;
+mod console;
+mod cp;
+mod demo;
+#[cfg(target_os = "linux")]
+mod emulate;
+mod exit;
+mod id;
+mod json;
+mod man;
+mod model;
+mod progress;
+mod quantity;
+mod report;
+mod screen;
+mod serve;
+mod signals;
+mod trust;
+mod words;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(args::run())
+}

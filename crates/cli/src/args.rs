@@ -1,0 +1,77 @@
+//! The command line as a whole: which subcommands there are, and which one runs.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use longhaul_transfer::error::Error;
+
+#[cfg(target_os = "linux")]
+use crate::emulate;
+use crate::{completions, config, cp, demo, exit, id, man, model, serve};
+
+/// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
+#[derive(Parser)]
+#[command(name = "longhaul", version, max_term_width = 100, after_help = exit::TABLE)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(args_override_self = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Cp(Box<cp::CpArgs>),
+    Serve(serve::ServeArgs),
+    Id(id::IdArgs),
+    Model(model::ModelArgs),
+    Demo(demo::DemoArgs),
+    #[cfg(target_os = "linux")]
+    Emulate(emulate::EmulateArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+}
+
+/// Parses, resolves and runs; the exit status.
+pub(crate) fn run() -> u8 {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    // The user's own words first: a mistake in them, or `--help`, needs no configuration.
+    let matches = Cli::command().get_matches_from(&argv);
+    let section = matches.subcommand_name().unwrap_or_default().to_owned();
+    let settings = match settings(&section) {
+        Ok(settings) => settings,
+        Err(error) => return exit::fail(&error),
+    };
+    let mut words = argv;
+    words.splice(2..2, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
+    let matches = Cli::command().get_matches_from(words);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Command::Cp(args) => {
+            let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
+            cp::run(&args, cp::filters(matches, &settings), &settings)
+        }
+        Command::Serve(args) => serve::run(&args),
+        Command::Id(args) => id::run(&args),
+        Command::Model(args) => model::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Emulate(args) => emulate::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}
+
+fn settings(section: &str) -> Result<Vec<config::Setting>, Error> {
+    if config::SECTIONS.contains(&section) { config::load(section) } else { Ok(Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,27 @@
+//! `longhaul completions`: what the shell needs to complete flags.
+
+use std::io;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::exit;
+
+/// Print the completion script of a shell
+///
+/// For bash: longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
+#[derive(clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that the script is for
+    shell: Shell,
+}
+
+/// Prints the script.
+pub(crate) fn run(args: &CompletionsArgs) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
+    // A reader that went away is no error.
+    let _ = io::Write::write_all(&mut io::stdout(), &script);
+    exit::DONE
+}

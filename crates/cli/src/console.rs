@@ -1,0 +1,81 @@
+//! What is printed where: stdout has what was asked for, stderr all else, colours only where they
+//! are welcome (`NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`).
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use longhaul_transfer::error::Error;
+
+/// Whether stderr is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Prints a line on stdout. A reader that went away is no error: nobody is left to tell.
+pub(crate) fn out(line: impl Display) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// Prints a line on stderr.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Prints a line on stderr that the user should not miss.
+pub(crate) fn warn(line: impl Display) {
+    note(format_args!("{} {line}", paint("longhaul:", "1;33")));
+}
+
+/// Prints an error on stderr: what, and what to do.
+pub(crate) fn error(error: &Error) {
+    note(format_args!("{} {error}", paint("longhaul:", "1;31")));
+}
+
+/// `text` in bold where colours are welcome.
+pub(crate) fn bold(text: &str) -> String {
+    paint(text, "1")
+}
+
+fn paint(text: &str, code: &str) -> String {
+    let set = |name: &str| env::var(name).ok();
+    if colour(is_terminal(), set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Whether to colour, by what the environment says and whether a terminal shows it.
+fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+    if given("NO_COLOR").is_some() {
+        return false;
+    }
+    if given("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        return true;
+    }
+    let dumb = given("TERM").is_some_and(|value| value == "dumb");
+    terminal && !dumb && given("CLICOLOR").is_none_or(|value| value != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(terminal: bool, set: &[(&str, &str)]) -> bool {
+        colour(terminal, |name| {
+            set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_decides_on_colours() {
+        assert!(with(true, &[]));
+        assert!(!with(false, &[]));
+        assert!(!with(true, &[("NO_COLOR", "1")]));
+        assert!(with(true, &[("NO_COLOR", "")]));
+        assert!(!with(true, &[("CLICOLOR", "0")]));
+        assert!(with(false, &[("CLICOLOR_FORCE", "1")]));
+        assert!(!with(false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!with(false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(!with(true, &[("TERM", "dumb")]));
+    }
+}

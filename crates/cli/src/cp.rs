@@ -1,0 +1,302 @@
+//! `longhaul cp`: a file or a tree, here or there, whole.
+
+mod resolve;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ArgMatches;
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_transfer::copy::copy;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::CopyOptions;
+use longhaul_transfer::progress::Cancel;
+
+use crate::config::Setting;
+use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul cp -r run42 dtn.example.org:/data/        over ssh
+  longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve, with a bar
+  longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
+";
+
+const ABOUT: &str = "\
+Copy files and folders to or from another host
+
+A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
+longhaul serve. Sources are all local, or all on one remote host. An interrupted copy goes on \
+where it stopped when the same command is run again.
+
+Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
+(1024); times take ms, s, m, h. Defaults for the flags may stand in config.toml.";
+
+/// Copy files and folders to or from another host
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, override_usage = "longhaul cp [OPTIONS] <SOURCE>... <DESTINATION>")]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct CpArgs {
+    /// What to copy, and where to
+    #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
+    #[arg(value_parser = OsStringValueParser::new().try_map(|text| Location::parse(&text)))]
+    locations: Vec<Location>,
+    /// Copy folders with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Keep permissions and times
+    #[arg(short, long, overrides_with = "no_preserve")]
+    preserve: bool,
+    /// Take back --preserve of a configuration file
+    #[arg(long, overrides_with = "preserve")]
+    no_preserve: bool,
+    /// The same as -r -p
+    #[arg(short, long)]
+    archive: bool,
+    /// Name each file as it is done, and say more
+    #[arg(short, long, overrides_with = "quiet")]
+    verbose: bool,
+    /// Say nothing but errors
+    #[arg(short, long, overrides_with = "verbose")]
+    quiet: bool,
+    /// Say what would be copied, copy nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// As in rsync: --partial, which is always on, and --progress
+    #[arg(short = 'P')]
+    partial_progress: bool,
+    /// Show progress: a bar on a terminal, elsewhere a line every 10 s
+    #[arg(long, overrides_with = "no_progress")]
+    progress: bool,
+    /// Show no progress on a terminal either
+    #[arg(long, overrides_with = "progress")]
+    no_progress: bool,
+    /// Write events as JSON on stdout, one object a line; the last is the summary
+    #[arg(long)]
+    json: bool,
+    /// Upper limit of the rate that is found, with its unit: 500M, 60MB/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
+    bwlimit: Option<Rate>,
+    /// Send at this rate and never react to loss: bit/s of UDP payload, longhaul's header and tag
+    /// included, UDP, IP and Ethernet not
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<Rate>,
+    /// Leave out what matches this glob; the first --exclude or --include that matches decides
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Take what matches this glob
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
+    /// The ssh command, with its arguments: 'ssh -J gate'
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
+    #[arg(value_parser = |text: &str| crate::words::split_words(text).map(SshCommand))]
+    rsh: SshCommand,
+    /// Where longhaul is on the far side of an ssh copy
+    #[arg(long, value_name = "PATH", default_value = "longhaul")]
+    remote_path: String,
+    /// UDP port of the server's data [default: the one after its control port]
+    #[arg(long, value_name = "PORT")]
+    data_port: Option<u16>,
+    /// UDP ports that the far side of an ssh copy may open, where its firewall wants a range
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
+    ports: Option<(u16, u16)>,
+    /// Compare files that are there already by content, not by size and time
+    #[arg(short, long, overrides_with = "no_checksum")]
+    checksum: bool,
+    /// Take back --checksum of a configuration file
+    #[arg(long, overrides_with = "checksum")]
+    no_checksum: bool,
+    /// What carries the data
+    #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
+    #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
+    protocol: String,
+    /// How many connections --protocol tcp opens [default: 8]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: Option<u16>,
+    /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    segment: Option<Bytes>,
+    /// How much incomplete data may wait in memory
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
+    memory: Bytes,
+    /// How data are sealed; none must be allowed by the server too (serve --allow-plain)
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = PossibleValuesParser::new(resolve::CIPHERS))]
+    cipher: String,
+    /// How the receiver moves payloads; fake measures, and writes nothing
+    #[arg(long, value_name = "NAME", default_value = "naive")]
+    #[arg(value_parser = PossibleValuesParser::new(resolve::RECEIVES))]
+    receive: String,
+    /// UDP payload of a data datagram in bytes; without it the path is probed
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
+    datagram: Option<u16>,
+    /// How long a lost connection is taken up again
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
+    retry_for: Span,
+    /// How long without progress before the copy is given up
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
+    stall: Span,
+    /// Accept only a server with this id
+    #[arg(long, value_name = "ID")]
+    server_id: Option<String>,
+    /// Accept and remember a server that was never seen, without asking
+    #[arg(long)]
+    accept_new: bool,
+    /// Print the defaults that configuration files set, and where, and copy nothing
+    #[arg(long)]
+    show_config: bool,
+}
+
+/// The ssh command as words.
+#[derive(Clone, Debug)]
+struct SshCommand(Vec<String>);
+
+/// A word of the command line that filters files of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FilterWord {
+    /// `--exclude`
+    Exclude(String),
+    /// `--include`
+    Include(String),
+    /// `--exclude-from`
+    ExcludeFrom(PathBuf),
+}
+
+/// The filters in the order in which they decide: the command line's, then the files'.
+pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterWord> {
+    fn placed<'a, T: Clone + Send + Sync + 'static>(
+        matches: &'a ArgMatches,
+        id: &'a str,
+        word: fn(T) -> FilterWord,
+    ) -> impl Iterator<Item = (usize, FilterWord)> + 'a {
+        let values = matches.get_many::<T>(id).unwrap_or_default().cloned();
+        matches.indices_of(id).unwrap_or_default().zip(values.map(word))
+    }
+    let mut words: Vec<(usize, FilterWord)> = Vec::new();
+    words.extend(placed(matches, "exclude", FilterWord::Exclude));
+    words.extend(placed(matches, "include", FilterWord::Include));
+    words.extend(placed(matches, "exclude_from", FilterWord::ExcludeFrom));
+    words.sort_by_key(|(index, _)| *index);
+    let filters = ["exclude", "include", "exclude-from"];
+    let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
+    // Defaults stand before the user's own words, so that those win; here the first one wins.
+    words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
+    words.into_iter().map(|(_, word)| word).collect()
+}
+
+/// Copies, and says how it went.
+pub(crate) fn run(args: &CpArgs, filters: Vec<FilterWord>, settings: &[Setting]) -> u8 {
+    if args.show_config {
+        show(settings);
+        return exit::DONE;
+    }
+    let cancel = Cancel::default();
+    let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
+    match start(args, filters, settings, &screen, cancel) {
+        Ok(status) => status,
+        Err(error) => {
+            let error = say_how_to_go_on(error);
+            screen.failed(&error);
+            exit::status(error.class)
+        }
+    }
+}
+
+/// What was not finished and says nothing better is finished by the same command.
+fn say_how_to_go_on(error: Error) -> Error {
+    let resumable = matches!(error.class, Class::Unfinished | Class::Interrupted | Class::Stalled);
+    if resumable && error.advice.is_none() {
+        return error.advise("run the same command again to go on where it stopped");
+    }
+    error
+}
+
+fn start(
+    args: &CpArgs,
+    filters: Vec<FilterWord>,
+    settings: &[Setting],
+    screen: &Arc<Screen>,
+    cancel: Cancel,
+) -> Result<u8, Error> {
+    let streams_from_file = settings.iter().any(|setting| setting.key == "streams");
+    let options: CopyOptions = resolve::options(args, filters, streams_from_file)?;
+    let first = "ending; run the same command again to go on; a second Ctrl-C ends at once";
+    signals::cancel_on_signal(cancel.clone(), first)
+        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
+    screen.started(&options);
+    let summary = copy(options, screen.clone(), cancel)?;
+    let status = if summary.failed_files > 0 { exit::status(Class::SomeFiles) } else { exit::DONE };
+    screen.finished(&summary, status);
+    Ok(status)
+}
+
+fn show_what(args: &CpArgs) -> Show {
+    let asked = args.progress || args.partial_progress || args.verbose;
+    let hidden = args.no_progress || (args.quiet && !args.progress && !args.partial_progress);
+    Show {
+        json: args.json,
+        progress: !hidden && (asked || (console::is_terminal() && !args.json)),
+        verbose: args.verbose,
+        quiet: args.quiet,
+        kind: match args.receive.as_str() {
+            _ if args.dry_run => Kind::DryRun,
+            "fake" => Kind::Fake,
+            _ => Kind::Copy,
+        },
+    }
+}
+
+fn show(settings: &[Setting]) {
+    for setting in settings {
+        let words = setting.words.iter().map(|word| word.to_string_lossy());
+        let words = words.collect::<Vec<_>>().join(" ");
+        let words = if words.is_empty() { format!("(no --{})", setting.key) } else { words };
+        console::out(format_args!("{words}  # {}", setting.origin));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+    use std::ffi::OsString;
+
+    fn words(line: &[&str], settings: &[Setting]) -> Vec<FilterWord> {
+        let mut argv: Vec<OsString> = vec!["longhaul".into(), "cp".into()];
+        argv.extend(settings.iter().flat_map(|setting| setting.words.clone()));
+        argv.extend(line.iter().map(OsString::from));
+        let matches = Cli::command().try_get_matches_from(argv).unwrap();
+        filters(matches.subcommand_matches("cp").unwrap(), settings)
+    }
+
+    #[test]
+    fn exclude_and_include_keep_their_order() {
+        let exclude = |glob: &str| FilterWord::Exclude(glob.into());
+        let include = |glob: &str| FilterWord::Include(glob.into());
+        let line = ["--include=a", "--exclude", "b", "x", "--include", "c", "y", "--exclude=d"];
+        let expected = [include("a"), exclude("b"), include("c"), exclude("d")];
+        assert_eq!(words(&line, &[]), expected);
+    }
+
+    #[test]
+    fn filters_of_a_file_come_last() {
+        let setting = Setting {
+            key: "exclude".into(),
+            words: vec!["--exclude=f".into(), "--exclude=g".into()],
+            origin: "c.toml:1".into(),
+        };
+        let words = words(&["--include=a", "x", "y"], &[setting]);
+        assert_eq!(words[0], FilterWord::Include("a".into()));
+        assert_eq!(words[2], FilterWord::Exclude("g".into()));
+    }
+}

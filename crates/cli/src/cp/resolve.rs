@@ -1,0 +1,214 @@
+//! From the words of `longhaul cp` to the options of a copy.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_proto::registry;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::{Cipher, CopyOptions, Filter, Protocol, Receive, Trust};
+
+use super::{CpArgs, FilterWord};
+use crate::config;
+
+/// Parallel TCP, which is no protocol of the registry.
+const TCP: &str = "tcp";
+const DEFAULT_STREAMS: u16 = 8;
+
+/// Names for `--cipher`, in the order of [`cipher`].
+pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
+/// Names for `--receive`, in the order of [`receive`].
+pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
+
+/// A budget below this cannot hold the chunks that one flow has open.
+const LEAST_MEMORY: Bytes = Bytes::mebi(16);
+const CHUNK: u64 = 1 << 20;
+
+/// Names for `--protocol`; the first is the default.
+pub(super) fn protocols() -> Vec<&'static str> {
+    registry::all().iter().map(|row| row.name).chain([TCP]).collect()
+}
+
+/// The options that the words stand for.
+pub(super) fn options(
+    args: &CpArgs,
+    filters: Vec<FilterWord>,
+    streams_from_file: bool,
+) -> Result<CopyOptions, Error> {
+    let (sources, destination) = ends(&args.locations)?;
+    if args.memory < LEAST_MEMORY {
+        let what = format!("--memory {} is too little", args.memory);
+        return Err(usage(what, "give it at least 16Mi"));
+    }
+    if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
+        let what = format!("--segment {segment} is no multiple of 1Mi");
+        return Err(usage(what, "write for example 64Mi, or 0 for the whole object"));
+    }
+    for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
+        if rate == Some(Rate::ZERO) {
+            return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
+        }
+    }
+    if args.streams.is_some() && args.protocol != TCP && !streams_from_file {
+        let what = format!("--streams does not go with --protocol {}", args.protocol);
+        return Err(usage(what, "add --protocol tcp"));
+    }
+    Ok(CopyOptions {
+        sources,
+        destination,
+        trust: Trust {
+            config_dir: config::folder()?,
+            server_id: args.server_id.clone(),
+            accept_new: args.accept_new,
+        },
+        recursive: args.recursive || args.archive,
+        preserve: args.preserve || args.archive,
+        checksum: args.checksum,
+        dry_run: args.dry_run,
+        filters: read_filters(filters)?,
+        protocol: protocol(args),
+        rate: args.rate,
+        rate_limit: args.bwlimit,
+        cipher: cipher(&args.cipher),
+        receive: receive(&args.receive),
+        segment: args.segment,
+        memory: args.memory,
+        datagram: args.datagram,
+        retry_for: duration(args.retry_for),
+        stall: duration(args.stall),
+        ssh_command: args.rsh.0.clone(),
+        remote_path: args.remote_path.clone(),
+        data_port: args.data_port,
+        ports: args.ports,
+    })
+}
+
+fn usage(what: impl Into<String>, advice: &str) -> Error {
+    Error::new(Class::Usage, what).advise(advice)
+}
+
+/// The sources and the destination, if they make one copy between two hosts.
+fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
+    let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
+        return Err(usage("a source without a destination", "name both"));
+    };
+    let host = host(&sources[0]);
+    if let Some(other) = sources.iter().find(|source| self::host(source) != host) {
+        let what = format!("sources on two hosts: {} and {other}", sources[0]);
+        return Err(usage(what, "copy them one host at a time"));
+    }
+    match (host.is_some(), !destination.is_local()) {
+        (false, false) => Err(usage(
+            format!("{} and {destination} are both on this host", sources[0]),
+            "use cp, or write localhost:path for a copy through ssh",
+        )),
+        (true, true) => Err(usage(
+            format!("{} and {destination} are both on other hosts", sources[0]),
+            "run longhaul on one of the two",
+        )),
+        _ => Ok((sources.to_vec(), destination.clone())),
+    }
+}
+
+/// What tells one host from another; nothing for this one.
+fn host(location: &Location) -> Option<(&str, u16)> {
+    match location {
+        Location::Local(_) => None,
+        // Port 0 is no server's: ssh and a server on one host are two ways.
+        Location::Ssh { destination, .. } => Some((destination, 0)),
+        Location::Daemon { host, port, .. } => Some((host, *port)),
+    }
+}
+
+fn read_filters(words: Vec<FilterWord>) -> Result<Vec<Filter>, Error> {
+    let mut filters = Vec::new();
+    for word in words {
+        match word {
+            FilterWord::Exclude(glob) => filters.push(Filter::Exclude(glob)),
+            FilterWord::Include(glob) => filters.push(Filter::Include(glob)),
+            FilterWord::ExcludeFrom(file) => filters.extend(exclude_from(&file)?),
+        }
+    }
+    Ok(filters)
+}
+
+fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        let what = format!("cannot read {}: {error}", file.display());
+        Error::new(Class::LocalFile, what).advise("check --exclude-from")
+    })?;
+    let globs = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    Ok(globs.map(|glob| Filter::Exclude(glob.to_owned())).collect())
+}
+
+fn protocol(args: &CpArgs) -> Protocol {
+    match registry::find(&args.protocol) {
+        Some(row) => Protocol::Registry(row.name),
+        None => Protocol::Tcp { streams: args.streams.unwrap_or(DEFAULT_STREAMS) },
+    }
+}
+
+fn cipher(name: &str) -> Cipher {
+    match name {
+        "aes-128-gcm" => Cipher::Aes128Gcm,
+        "chacha20-poly1305" => Cipher::ChaCha20Poly1305,
+        "none" => Cipher::None,
+        _ => Cipher::Auto,
+    }
+}
+
+fn receive(name: &str) -> Receive {
+    match name {
+        "scatter" => Receive::Scatter,
+        "fake" => Receive::Fake,
+        _ => Receive::Naive,
+    }
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(locations: &[&str]) -> Result<(Vec<Location>, Location), Error> {
+        let locations: Vec<Location> = locations.iter().map(|text| text.parse().unwrap()).collect();
+        ends(&locations)
+    }
+
+    #[test]
+    fn a_copy_is_between_this_host_and_one_other() {
+        assert_eq!(check(&["a", "b", "host:c"]).unwrap().0.len(), 2);
+        assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
+        let refused = |locations: &[&str]| check(locations).unwrap_err().to_string();
+        assert!(refused(&["a", "b"]).contains("both on this host"));
+        assert!(refused(&["h:a", "g:b"]).contains("both on other hosts"));
+        assert!(refused(&["h:a", "g:a", "."]).contains("two hosts"));
+        assert!(refused(&["h:a", "b", "."]).contains("two hosts"));
+        assert!(refused(&["lh://h:1/a", "lh://h:2/a", "."]).contains("two hosts"));
+    }
+
+    #[test]
+    fn every_name_of_a_choice_has_its_own_meaning() {
+        let ciphers = CIPHERS.map(cipher);
+        assert_eq!(ciphers[0], Cipher::Auto);
+        assert!(ciphers[1..].iter().all(|choice| *choice != Cipher::Auto));
+        let receives = RECEIVES.map(receive);
+        assert_eq!(receives[0], Receive::Naive);
+        assert!(receives[1..].iter().all(|choice| *choice != Receive::Naive));
+    }
+
+    #[test]
+    fn a_file_of_globs_has_comments() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("globs");
+        fs::write(&file, "# objects\n*.o\n\n; more\n.git\n").unwrap();
+        let globs = exclude_from(&file).unwrap();
+        assert_eq!(globs, [Filter::Exclude("*.o".into()), Filter::Exclude(".git".into())]);
+    }
+}

@@ -1,0 +1,154 @@
+//! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared.
+//!
+//! Nothing here trusts longhaul: the copies are child processes of the same binary, killed by the
+//! kernel, and both trees are walked and compared byte by byte with nothing but the file system.
+
+mod child;
+mod table;
+mod tree;
+mod walk;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::progress::Cancel;
+use tempfile::TempDir;
+
+use crate::quantity::parse_bytes;
+use crate::{console, exit, signals};
+use child::{Copy, Half, Server};
+use table::Outcome;
+
+/// The tree is the same on every host.
+const SEED: u64 = 7717;
+/// A whole copy takes about this long, so that there is a middle to kill it in.
+const COPY_TAKES: Span = Span::from_secs(6);
+const LEAST: Bytes = Bytes::new(20_000_000);
+
+/// Show a killed and resumed copy on this host, verified file by file
+///
+/// Makes a tree of real files, serves it on loopback with fresh identities, copies it, kills the
+/// copy half-way, runs the same copy again, and compares both trees byte by byte. Cleans up.
+#[derive(clap::Args)]
+pub(crate) struct DemoArgs {
+    /// How large the tree is
+    #[arg(long, value_name = "SIZE", default_value = "300MB", value_parser = parse_bytes)]
+    size: Bytes,
+    /// Where to work [default: a folder of its own below the system's for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs the demonstration; anything but success is an error.
+pub(crate) fn run(args: &DemoArgs) -> u8 {
+    let cancel = Cancel::default();
+    let watched = signals::cancel_on_signal(cancel.clone(), "cleaning up; once more ends at once");
+    let ended = watched.map_err(|error| local("cannot watch signals", &error));
+    match ended.and_then(|()| demonstrate(args, &cancel)) {
+        Ok(()) => exit::DONE,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn demonstrate(args: &DemoArgs, cancel: &Cancel) -> Result<(), Error> {
+    if args.size < LEAST {
+        let what = format!("--size {} is too small to be killed half-way", args.size);
+        return Err(Error::new(Class::Usage, what).advise("give it at least 20MB"));
+    }
+    let place = workplace(args)?;
+    let (source, served) = (place.path().join("run42"), place.path().join("served"));
+    step(&format!("makes a tree of about {} in {}", args.size, place.path().display()));
+    let made = tree::make(&source, args.size, SEED, cancel)
+        .map_err(|error| interrupted_or(cancel, local("cannot make the tree", &error)))?;
+    std::fs::create_dir(&served).map_err(|error| local("cannot make a folder", &error))?;
+    console::out(format_args!("  {made}"));
+
+    let client = place.path().join("client");
+    let id = child::id(&client)?;
+    let server = Server::start(&place.path().join("server"), &served, &id, cancel)?;
+    step(&format!("serves an empty folder on {} as {}", server.address, server.id));
+    let rate = args.size / COPY_TAKES;
+    let copy = Copy { config: &client, source: &source, server: &server, rate };
+    step(&format!("copies at no more than {rate}, and kills the copy (-9) half-way"));
+    console::out(format_args!("  {}", copy.words().join(" ")));
+    let (killed, first) = timed(|| copy.kill_half_way(cancel))?;
+    step("runs the same again");
+    let (summary, second) = timed(|| copy.to_the_end(cancel))?;
+    server.end();
+    step("walks both trees and compares them byte by byte");
+    let verdict = walk::compare(&source, &served.join("run42"), cancel)
+        .map_err(|error| interrupted_or(cancel, local("cannot compare the trees", &error)))?;
+    let outcome = Outcome { killed, first, summary, second, verdict };
+    for line in table::lines(&outcome) {
+        console::out(line);
+    }
+    judge(&outcome, made.files)
+}
+
+/// What must hold for the demonstration to have shown anything.
+fn judge(outcome: &Outcome, files: u64) -> Result<(), Error> {
+    let wrong = |what: String| Err(Error::new(Class::Verification, what));
+    let Outcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
+    if let Some(first) = verdict.differences.first() {
+        let count = verdict.differences.len();
+        return wrong(format!("the trees differ in {count} places, the first: {first}"));
+    }
+    if verdict.files != files {
+        return wrong(format!("{files} files were made, {} compared", verdict.files));
+    }
+    if !summary.verified {
+        return wrong("the second run did not verify what it copied".into());
+    }
+    if summary.resumed_bytes == 0 {
+        return wrong(format!("the second run began anew, {} were there", Bytes::new(*bytes)));
+    }
+    Ok(())
+}
+
+fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
+    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
+    let needed = Bytes::new(args.size.get() / 10 * 21);
+    if room < needed {
+        let what = format!("{} has {room} left, the demo needs {needed}", parent.display());
+        return Err(Error::new(Class::LocalFile, what).advise("name another --dir, or --size"));
+    }
+    let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir_in(&parent);
+    made.map_err(|error| local("cannot make a folder to work in", &error))
+}
+
+fn room(folder: &Path) -> io::Result<Bytes> {
+    let space = rustix::fs::statvfs(folder)?;
+    Ok(Bytes::new(space.f_bavail.saturating_mul(space.f_frsize)))
+}
+
+fn timed<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<(T, Span), Error> {
+    let start = Instant::now();
+    let outcome = act()?;
+    Ok((outcome, Span::from_secs_f64(start.elapsed().as_secs_f64())))
+}
+
+fn step(what: &str) {
+    console::out(format_args!("demo: {what}"));
+}
+
+fn local(what: &str, error: &io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("{what}: {error}")).advise("name another --dir")
+}
+
+fn interrupted() -> Error {
+    Error::new(Class::Interrupted, "the demo was interrupted; nothing is left of it")
+}
+
+fn interrupted_or(cancel: &Cancel, error: Error) -> Error {
+    if cancel.is_cancelled() { interrupted() } else { error }
+}
+
+/// The share of `bytes` a second, for the table.
+fn goodput(bytes: u64, span: Span) -> Rate {
+    Bytes::new(bytes) / span
+}

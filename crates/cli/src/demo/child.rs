@@ -1,0 +1,258 @@
+//! The demo's child processes: a server, and copies to it, all of this same binary.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::units::Rate;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::progress::Cancel;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::interrupted;
+use crate::exit;
+
+/// How soon a wish to end is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A server on loopback is ready well before this.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// A server that is told to end does so well before this.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a copy stood when it was killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Half {
+    /// Bytes that it had told to be there.
+    pub(super) bytes: u64,
+    /// Bytes of the tree.
+    pub(super) total_bytes: u64,
+}
+
+/// What the demo reads of a copy's summary.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Finished {
+    /// Bytes of the tree.
+    pub(super) bytes: u64,
+    /// Bytes that the first run had brought.
+    pub(super) resumed_bytes: u64,
+    /// Everything was hashed and compared.
+    pub(super) verified: bool,
+    /// How the data were sealed.
+    pub(super) cipher: String,
+    /// Blocks sent again.
+    pub(super) retransmitted: u64,
+}
+
+/// A child that is killed when it goes out of scope.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running server.
+pub(super) struct Server {
+    child: Kept,
+    lines: Receiver<String>,
+    /// Where it listens.
+    pub(super) address: String,
+    /// Who it is.
+    pub(super) id: String,
+}
+
+/// A copy to be run, perhaps several times.
+pub(super) struct Copy<'a> {
+    /// The client's identity.
+    pub(super) config: &'a Path,
+    /// The tree.
+    pub(super) source: &'a Path,
+    /// Where to.
+    pub(super) server: &'a Server,
+    /// At most how fast.
+    pub(super) rate: Rate,
+}
+
+/// Makes an identity in the folder `config`; its id.
+pub(super) fn id(config: &Path) -> Result<String, Error> {
+    let output = longhaul(config)?.arg("id").stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| failed("id", &error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed("id", &output.status.to_string()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+impl Server {
+    /// Serves `root` to `client`, and waits until it is ready.
+    pub(super) fn start(
+        config: &Path,
+        root: &Path,
+        client: &str,
+        cancel: &Cancel,
+    ) -> Result<Server, Error> {
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        let mut command = longhaul(config)?;
+        command.args(["serve", "--json", "--listen", &listen, "--allow", client, "--root"]);
+        let (child, lines) = spawn("serve", command.arg(root))?;
+        let deadline = Instant::now() + READY_WITHIN;
+        let line = next(&lines, cancel, Some(deadline))?;
+        let ready: Value = line.and_then(|l| serde_json::from_str(&l).ok()).unwrap_or_default();
+        match (ready["address"].as_str(), ready["id"].as_str()) {
+            (Some(address), Some(id)) => {
+                Ok(Server { child, lines, address: address.into(), id: id.into() })
+            }
+            _ => Err(failed("serve", "it did not say that it is ready")),
+        }
+    }
+
+    /// Asks it to end, and waits; whoever does not listen is killed.
+    pub(super) fn end(self) {
+        let pid = i32::try_from(self.child.0.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + ENDS_WITHIN;
+        // Its stdout closes when it has ended.
+        while let Ok(Some(_)) = next(&self.lines, &Cancel::default(), Some(deadline)) {}
+    }
+}
+
+impl Copy<'_> {
+    /// The command, as the user would type it.
+    pub(super) fn words(&self) -> Vec<String> {
+        vec![
+            "longhaul".into(),
+            "cp".into(),
+            "-a".into(),
+            "-P".into(),
+            format!("--bwlimit={}k", self.rate.as_bps() / 1_000),
+            format!("--server-id={}", self.server.id),
+            self.source.display().to_string(),
+            format!("lh://{}/", self.server.address),
+        ]
+    }
+
+    /// Runs it, and kills it (-9) once half of the bytes are there.
+    pub(super) fn kill_half_way(&self, cancel: &Cancel) -> Result<Half, Error> {
+        let (mut child, lines) = self.spawn()?;
+        while let Some(line) = next(&lines, cancel, None)? {
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            let number = |name: &str| event[name].as_u64().unwrap_or_default();
+            let half = Half { bytes: number("bytes"), total_bytes: number("total_bytes") };
+            let under_way = event["event"] == "progress" && half.total_bytes > 0;
+            if under_way && half.bytes >= half.total_bytes / 2 {
+                child.0.kill().map_err(|error| failed("cp", &error.to_string()))?;
+                return Ok(half);
+            }
+        }
+        Err(ended(&mut child, "it ended before it could be killed"))
+    }
+
+    /// Runs it to its end.
+    pub(super) fn to_the_end(&self, cancel: &Cancel) -> Result<Finished, Error> {
+        let (mut child, lines) = self.spawn()?;
+        let mut last = None;
+        while let Some(line) = next(&lines, cancel, None)? {
+            last = Some(line);
+        }
+        let summary = last.and_then(|line| serde_json::from_str(&line).ok());
+        match (child.0.wait(), summary) {
+            (Ok(status), Some(summary)) if status.success() => Ok(summary),
+            _ => Err(ended(&mut child, "it did not finish")),
+        }
+    }
+
+    fn spawn(&self) -> Result<(Kept, Receiver<String>), Error> {
+        let mut command = longhaul(self.config)?;
+        spawn("cp", command.args(&self.words()[1..]).arg("--json"))
+    }
+}
+
+/// This binary, as the user whose folder is `config`.
+fn longhaul(config: &Path) -> Result<Command, Error> {
+    let exe = std::env::current_exe().map_err(|error| failed("itself", &error.to_string()))?;
+    let mut command = Command::new(exe);
+    command.env("LONGHAUL_CONFIG_DIR", config).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn spawn(name: &str, command: &mut Command) -> Result<(Kept, Receiver<String>), Error> {
+    let spawned = command.stdout(Stdio::piped()).spawn();
+    let mut child = Kept(spawned.map_err(|error| failed(name, &error.to_string()))?);
+    let stdout = child.0.stdout.take().expect("stdout was just piped");
+    Ok((child, lines(stdout)))
+}
+
+fn lines(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        for line in lines {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The next line; nothing when the child has closed its stdout, or at the deadline.
+fn next(
+    lines: &Receiver<String>,
+    cancel: &Cancel,
+    deadline: Option<Instant>,
+) -> Result<Option<String>, Error> {
+    loop {
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) => return Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(interrupted()),
+            Err(RecvTimeoutError::Timeout) => {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+/// A port P such that P and P+1 are free for UDP, and P for TCP.
+fn free_port() -> Result<u16, Error> {
+    const TRIES: usize = 100;
+    let host = Ipv4Addr::LOCALHOST;
+    for _ in 0..TRIES {
+        let bound = UdpSocket::bind((host, 0)).and_then(|socket| {
+            let port = socket.local_addr()?.port();
+            let _next = UdpSocket::bind((host, port.saturating_add(1)))?;
+            let _tcp = TcpListener::bind((host, port))?;
+            Ok(port)
+        });
+        if let Ok(port) = bound {
+            return Ok(port);
+        }
+    }
+    Err(Error::new(Class::Unreachable, "no two free UDP ports in a row on 127.0.0.1"))
+}
+
+fn ended(child: &mut Kept, what: &str) -> Error {
+    match child.0.wait() {
+        // Ctrl-C reaches the children too, and perhaps first.
+        Ok(status) if status.code() == Some(i32::from(exit::INTERRUPTED)) => interrupted(),
+        Ok(status) => failed("cp", &format!("{what} ({status})")),
+        Err(error) => failed("cp", &format!("{what} ({error})")),
+    }
+}
+
+fn failed(name: &str, why: &str) -> Error {
+    Error::new(Class::Unfinished, format!("the demo's own 'longhaul {name}' failed: {why}"))
+        .advise("what it said stands above")
+}

@@ -1,0 +1,72 @@
+//! What happened, in a few lines, and what to try next.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+
+use super::child::{Finished, Half};
+use super::goodput;
+use super::walk::Verdict;
+use crate::console::bold;
+use crate::progress::duration;
+
+const NEXT: [&str; 3] = [
+    "longhaul cp -a -P FOLDER HOST:PATH        by ssh; longhaul must be on HOST too",
+    "longhaul serve --root FOLDER --allow ID   ID as the other host's longhaul id prints it",
+    "longhaul model rbudp --size 300MB --rate 900M --rtt 100ms --loss 1%",
+];
+
+/// What the demonstration has seen.
+pub(super) struct Outcome {
+    /// Where the first run was killed.
+    pub(super) killed: Half,
+    /// How long it had run.
+    pub(super) first: Span,
+    /// What the second run said of itself.
+    pub(super) summary: Finished,
+    /// How long it ran.
+    pub(super) second: Span,
+    /// What the walk of both trees found.
+    pub(super) verdict: Verdict,
+}
+
+/// The table and the commands to try next.
+pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
+    let Outcome { killed, first, summary, second, verdict } = outcome;
+    let moved = summary.bytes.saturating_sub(summary.resumed_bytes);
+    let again = killed.bytes.saturating_sub(summary.resumed_bytes);
+    let bytes = |count: u64| Bytes::new(count).to_string();
+    let row = |name: &str, a: &str, b: &str| format!("  {name:<16}{a:<26}{b}");
+    let verified = if summary.verified { "done, verified (BLAKE3)" } else { "done, NOT verified" };
+    let mut lines = vec![
+        String::new(),
+        bold(&row("", "first run", "second run")),
+        row("ended by", "kill -9", verified),
+        row("there before", &bytes(0), &bytes(summary.resumed_bytes)),
+        row("brought", &bytes(killed.bytes), &bytes(moved)),
+        row("of", &bytes(killed.total_bytes), &bytes(summary.bytes)),
+        row("time", &duration(*first), &duration(*second)),
+        row(
+            "goodput",
+            &goodput(killed.bytes, *first).to_string(),
+            &goodput(moved, *second).to_string(),
+        ),
+        row("sealed by", &summary.cipher, &summary.cipher),
+        row("cost of kill", "", &format!("{} sent again", bytes(again))),
+        row("blocks resent", "", &summary.retransmitted.to_string()),
+        String::new(),
+        compared(verdict),
+        String::new(),
+        bold("Try next:"),
+    ];
+    lines.extend(NEXT.iter().map(|command| format!("  {command}")));
+    lines
+}
+
+fn compared(verdict: &Verdict) -> String {
+    let Verdict { files, bytes, differences } = verdict;
+    let bytes = Bytes::new(*bytes);
+    match differences.len() {
+        0 => format!("  compared        {files} files, {bytes}, byte by byte: all equal"),
+        count => format!("  compared        {files} files, {bytes}: {count} DIFFER"),
+    }
+}

@@ -1,0 +1,120 @@
+//! A tree as people have them: many small files in folders, some big ones, and the odd things that
+//! a copy must get right (an empty file, an empty folder, a link, names beyond ASCII).
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::progress::Cancel;
+
+/// Files of a folder of small ones.
+const SMALL_IN_FOLDER: u64 = 64;
+/// Small files are up to this long.
+const SMALL: u64 = 40_000;
+/// Percent of the tree's bytes in each big file; the rest is in small ones.
+const BIG: [u64; 5] = [40, 25, 12, 6, 2];
+
+/// What was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Made {
+    /// Regular files.
+    pub(super) files: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} files, {}", self.files, Bytes::new(self.bytes))
+    }
+}
+
+/// Makes a tree of about `size` at `root`; the same for the same seed.
+pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> io::Result<Made> {
+    let mut maker = Maker { made: Made::default(), noise: Noise(seed), cancel };
+    fs::create_dir(root)?;
+    for (number, percent) in BIG.into_iter().enumerate() {
+        // An odd length, so that no chunk or block fits by chance.
+        let len = size.get() / 100 * percent + 12_345 * number as u64 + 1;
+        maker.file(&root.join(format!("big-{number}.bin")), len)?;
+    }
+    let mut folder = 0;
+    while maker.made.bytes < size.get() {
+        let path = root.join(format!("step-{:02}", folder / 8)).join(format!("part-{folder:03}"));
+        fs::create_dir_all(&path)?;
+        for file in 0..SMALL_IN_FOLDER {
+            let len = maker.noise.next() % SMALL;
+            maker.file(&path.join(format!("sample-{file:02}.dat")), len)?;
+        }
+        folder += 1;
+    }
+    maker.file(&root.join("empty"), 0)?;
+    maker.file(&root.join("größe und name.txt"), 1)?;
+    fs::create_dir(root.join("empty-folder"))?;
+    symlink("big-0.bin", root.join("latest"))?;
+    Ok(maker.made)
+}
+
+struct Maker<'a> {
+    made: Made,
+    noise: Noise,
+    cancel: &'a Cancel,
+}
+
+impl Maker<'_> {
+    fn file(&mut self, path: &Path, len: u64) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut left = len;
+        while left > 0 {
+            let word = self.noise.next().to_le_bytes();
+            let take = left.min(8);
+            file.write_all(&word[..take as usize])?;
+            left -= take;
+        }
+        file.flush()?;
+        self.made.files += 1;
+        self.made.bytes += len;
+        if self.cancel.is_cancelled() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// Numbers that look random and are the same for the same seed (SplitMix64).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::walk;
+
+    #[test]
+    fn the_same_seed_makes_the_same_tree() {
+        let place = tempfile::tempdir().unwrap();
+        let cancel = Cancel::default();
+        let size = Bytes::new(3_000_000);
+        let make = |name: &str, seed| make(&place.path().join(name), size, seed, &cancel).unwrap();
+        let made = make("a", 1);
+        assert_eq!(made, make("b", 1));
+        make("c", 2);
+        assert!(made.bytes >= size.get() && made.files > SMALL_IN_FOLDER);
+        let compare = |name: &str| {
+            walk::compare(&place.path().join("a"), &place.path().join(name), &cancel).unwrap()
+        };
+        let same = compare("b");
+        assert_eq!((same.files, same.bytes), (made.files, made.bytes));
+        assert!(same.differences.is_empty());
+        assert!(!compare("c").differences.is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+//! Exit statuses, and how an error is said.
+
+use longhaul_transfer::error::{Class, Error};
+
+use crate::console;
+
+/// Done, and verified.
+pub(crate) const DONE: u8 = 0;
+/// What ends by Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The statuses and what they mean, as `--help` and the man page show them.
+pub(crate) const TABLE: &str = "\
+Exit status:
+  0    done and verified
+  1    not finished; the same command goes on where this one stopped
+  2    the command itself makes no sense
+  3    the other side cannot be reached, or does not allow it
+  4    trouble with files on this host
+  5    trouble with files on the other host
+  6    what arrived is not what was sent, again and again
+  7    stalled: no progress for --stall
+  8    some files of a tree failed, the others are there
+  130  interrupted; the same command goes on where this one stopped";
+
+/// The exit status of an end.
+pub(crate) fn status(class: Class) -> u8 {
+    match class {
+        Class::Unfinished => 1,
+        Class::Usage => 2,
+        Class::Unreachable => 3,
+        Class::LocalFile => 4,
+        Class::RemoteFile => 5,
+        Class::Verification => 6,
+        Class::Stalled => 7,
+        Class::SomeFiles => 8,
+        Class::Interrupted => INTERRUPTED,
+    }
+}
+
+/// The name of an end in `--json`.
+pub(crate) fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Unfinished => "unfinished",
+        Class::Usage => "usage",
+        Class::Unreachable => "unreachable",
+        Class::LocalFile => "local-file",
+        Class::RemoteFile => "remote-file",
+        Class::Verification => "verification",
+        Class::Stalled => "stalled",
+        Class::SomeFiles => "some-files",
+        Class::Interrupted => "interrupted",
+    }
+}
+
+/// Says the error on stderr; its exit status.
+pub(crate) fn fail(error: &Error) -> u8 {
+    console::error(error);
+    status(error.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: [Class; 9] = [
+        Class::Unfinished,
+        Class::Usage,
+        Class::Unreachable,
+        Class::LocalFile,
+        Class::RemoteFile,
+        Class::Verification,
+        Class::Stalled,
+        Class::SomeFiles,
+        Class::Interrupted,
+    ];
+
+    #[test]
+    fn every_class_has_a_status_and_a_name_of_its_own() {
+        let mut statuses = CLASSES.map(status).to_vec();
+        let mut names = CLASSES.map(class_name).to_vec();
+        statuses.sort_unstable();
+        statuses.dedup();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!((statuses.len(), names.len()), (CLASSES.len(), CLASSES.len()));
+        assert!(!statuses.contains(&DONE));
+    }
+
+    #[test]
+    fn the_table_lists_every_status() {
+        for class in CLASSES {
+            let status = format!("\n  {} ", status(class));
+            assert!(TABLE.contains(&status), "{class:?}");
+        }
+    }
+}

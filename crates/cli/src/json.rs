@@ -1,0 +1,149 @@
+//! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`.
+//!
+//! Names end in their unit: `_bps` bits a second, `_bytes` and `bytes` bytes, `seconds`. Paths that
+//! are not UTF-8 are shown with replacement characters.
+
+use longhaul_transfer::error::Error;
+use longhaul_transfer::options::{CopyOptions, Protocol};
+use longhaul_transfer::progress::{Notice, Progress};
+use longhaul_transfer::summary::Summary;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::exit;
+
+/// The copy begins.
+pub(crate) fn start(options: &CopyOptions) -> String {
+    let protocol = match options.protocol {
+        Protocol::Registry(name) => name,
+        Protocol::Tcp { .. } => "tcp",
+    };
+    line(&json!({
+        "event": "start",
+        "version": env!("CARGO_PKG_VERSION"),
+        "sources": options.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "destination": options.destination.to_string(),
+        "protocol": protocol,
+    }))
+}
+
+/// How far the copy is.
+pub(crate) fn progress(progress: &Progress) -> String {
+    line(&json!({
+        "event": "progress",
+        "bytes": progress.bytes,
+        "total_bytes": progress.total_bytes,
+        "files": progress.files,
+        "total_files": progress.total_files,
+        "rate_now_bps": progress.rate_now.as_bps(),
+        "rate_average_bps": progress.rate_average.as_bps(),
+        "left_seconds": progress.left.map(|left| left.as_secs_f64()),
+        "sent": progress.sent,
+        "retransmitted": progress.retransmitted,
+        "blocks_lost": progress.blocks_lost,
+        "rtt_seconds": progress.rtt.as_secs_f64(),
+    }))
+}
+
+/// Something happened.
+pub(crate) fn notice(notice: &Notice) -> String {
+    let path = |path: &std::path::Path| path.display().to_string();
+    line(&match notice {
+        Notice::Connected { peer, address, carrier } => {
+            json!({"event": "connected", "peer": peer, "address": address, "carrier": carrier})
+        }
+        Notice::Resumed { bytes } => json!({"event": "resumed", "bytes": bytes}),
+        Notice::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
+        Notice::Fallback { carrier, advice } => {
+            json!({"event": "fallback", "carrier": carrier, "advice": advice})
+        }
+        Notice::File { path: file } => json!({"event": "file", "path": path(file)}),
+        Notice::Skipped { path: file } => json!({"event": "skipped", "path": path(file)}),
+        Notice::FileFailed { path: file, reason } => {
+            json!({"event": "file-failed", "path": path(file), "reason": reason})
+        }
+        Notice::Warning(text) => json!({"event": "warning", "text": text}),
+    })
+}
+
+/// The copy is done.
+pub(crate) fn summary(summary: &Summary, status: u8) -> String {
+    let Summary { sender, receiver, .. } = summary;
+    line(&json!({
+        "event": "summary",
+        "status": status,
+        "bytes": summary.bytes,
+        "files": summary.files,
+        "skipped_files": summary.skipped_files,
+        "failed_files": summary.failed_files,
+        "seconds": summary.elapsed.as_secs_f64(),
+        "setup_seconds": summary.setup.as_secs_f64(),
+        "cpu_seconds": summary.cpu.as_secs_f64(),
+        "goodput_bps": summary.goodput.as_bps(),
+        "protocol": summary.protocol,
+        "rate_bps": summary.rate.as_bps(),
+        "rtt_seconds": summary.rtt.as_secs_f64(),
+        "payload_bytes": summary.payload_bytes,
+        "blocks": summary.blocks,
+        "path_lost": summary.path_lost,
+        "blocks_lost": receiver.blocks_lost,
+        "reported_lost": sender.reported_lost,
+        "socket_lost": summary.socket_lost,
+        "retransmitted": sender.retransmitted,
+        "sent": sender.sent,
+        "received": receiver.received,
+        "duplicates": receiver.duplicates,
+        "waste": summary.waste,
+        "bound_by": summary.bound_by.name(),
+        "rounds": sender.rounds,
+        "resumed_bytes": summary.resumed_bytes,
+        "cipher": summary.cipher,
+        "blake3": summary.blake3,
+        "verified": summary.verified,
+    }))
+}
+
+/// The copy ended otherwise.
+pub(crate) fn error(error: &Error, status: u8) -> String {
+    line(&json!({
+        "event": "error",
+        "class": exit::class_name(error.class),
+        "status": status,
+        "what": error.what,
+        "advice": error.advice,
+    }))
+}
+
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("strings, numbers and lists of them are JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::example;
+    use longhaul_transfer::error::Class;
+
+    #[test]
+    fn the_summary_has_every_promised_name() {
+        let text = summary(&example(), 0);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
+            rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
+            retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
+            blake3 verified";
+        for name in promised.split_whitespace() {
+            assert!(value.get(name).is_some(), "{name}");
+        }
+        assert_eq!(value["event"], "summary");
+        assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn an_error_carries_its_class_and_status() {
+        let text = error(&Error::new(Class::Stalled, "nothing came\nfor 60 s"), 7);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((value["class"].as_str(), value["status"].as_u64()), (Some("stalled"), Some(7)));
+        assert!(!text.contains('\n'));
+    }
+}

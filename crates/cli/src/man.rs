@@ -1,0 +1,55 @@
+//! `longhaul man`: the manual pages, made from the same list as the flags.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use longhaul_transfer::error::{Class, Error};
+
+use crate::args::Cli;
+use crate::exit;
+
+/// Print a manual page, or write all of them into a folder
+#[derive(clap::Args)]
+pub(crate) struct ManArgs {
+    /// The subcommand whose page to print (cp, model rbudp); without it, longhaul's own page
+    #[arg(value_name = "SUBCOMMAND", conflicts_with = "dir")]
+    subcommand: Vec<String>,
+    /// Write longhaul.1 and a page for each subcommand into this folder
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints or writes the pages.
+pub(crate) fn run(args: &ManArgs) -> u8 {
+    match render(args) {
+        Ok(()) => exit::DONE,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn render(args: &ManArgs) -> Result<(), Error> {
+    let mut root = Cli::command();
+    root.build();
+    if let Some(folder) = &args.dir {
+        return clap_mangen::generate_to(root, folder).map_err(|error| {
+            let what = format!("cannot write manual pages into {}: {error}", folder.display());
+            Error::new(Class::LocalFile, what).advise("make the folder first")
+        });
+    }
+    let mut command = &root;
+    for name in &args.subcommand {
+        let Some(found) = command.find_subcommand(name) else {
+            let what = format!("there is no 'longhaul {}'", args.subcommand.join(" "));
+            return Err(Error::new(Class::Usage, what).advise("see longhaul --help"));
+        };
+        command = found;
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| {
+        Error::new(Class::LocalFile, format!("cannot render the page: {error}"))
+    })?;
+    // A reader that went away is no error.
+    let _ = io::stdout().write_all(&page);
+    Ok(())
+}

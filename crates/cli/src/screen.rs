@@ -1,0 +1,128 @@
+//! What a user sees of a running copy.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_transfer::error::Error;
+use longhaul_transfer::options::CopyOptions;
+use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
+use longhaul_transfer::summary::Summary;
+
+use crate::progress::Meter;
+use crate::report::Kind;
+use crate::{console, exit, json, report, trust};
+
+/// How often `--json` tells how far the copy is.
+const JSON_EVERY: Duration = Duration::from_secs(1);
+
+/// What to show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Show {
+    /// Events as JSON on stdout.
+    pub(crate) json: bool,
+    /// How far the copy is, on stderr.
+    pub(crate) progress: bool,
+    /// Each file by name.
+    pub(crate) verbose: bool,
+    /// Nothing but errors.
+    pub(crate) quiet: bool,
+    /// What the summary will be of; of a dry run, what would be copied is what was asked for.
+    pub(crate) kind: Kind,
+}
+
+/// The user's side of a copy.
+pub(crate) struct Screen {
+    show: Show,
+    cancel: Cancel,
+    state: Mutex<State>,
+}
+
+struct State {
+    meter: Meter,
+    json_last: Option<Instant>,
+}
+
+impl Screen {
+    /// A screen that shows `show`; a question ends when `cancel` is wished.
+    pub(crate) fn new(show: Show, cancel: Cancel) -> Screen {
+        let meter = Meter::new(show.progress);
+        Screen { show, cancel, state: Mutex::new(State { meter, json_last: None }) }
+    }
+
+    /// The copy begins.
+    pub(crate) fn started(&self, options: &CopyOptions) {
+        if self.show.json {
+            console::out(json::start(options));
+        }
+    }
+
+    /// The copy is done.
+    pub(crate) fn finished(&self, summary: &Summary, status: u8) {
+        self.with(|state| state.meter.finish());
+        if !self.show.quiet {
+            for line in report::lines(summary, self.show.kind) {
+                console::note(line);
+            }
+        }
+        if self.show.json {
+            console::out(json::summary(summary, status));
+        }
+    }
+
+    /// The copy ended otherwise.
+    pub(crate) fn failed(&self, error: &Error) {
+        self.with(|state| state.meter.finish());
+        console::error(error);
+        if self.show.json {
+            console::out(json::error(error, exit::status(error.class)));
+        }
+    }
+
+    /// A poisoned lock only means that a thread died while it drew.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self, notice: &Notice) {
+        let Show { verbose, quiet, kind, json, .. } = self.show;
+        match notice {
+            Notice::File { path } if kind == Kind::DryRun && !json => console::out(path.display()),
+            Notice::FileFailed { .. } => console::warn(report::notice(notice)),
+            _ if quiet => {}
+            Notice::Connected { .. } | Notice::File { .. } | Notice::Skipped { .. } => {
+                if verbose {
+                    console::note(report::notice(notice));
+                }
+            }
+            Notice::Resumed { .. } => console::note(report::notice(notice)),
+            Notice::Reconnecting { .. } | Notice::Fallback { .. } | Notice::Warning(_) => {
+                console::warn(report::notice(notice));
+            }
+        }
+    }
+}
+
+impl Observer for Screen {
+    fn progress(&self, progress: &Progress) {
+        self.with(|state| {
+            state.meter.update(progress);
+            if self.show.json && state.json_last.is_none_or(|last| last.elapsed() >= JSON_EVERY) {
+                state.json_last = Some(Instant::now());
+                console::out(json::progress(progress));
+            }
+        });
+    }
+
+    fn notice(&self, notice: Notice) {
+        self.with(|state| {
+            if self.show.json {
+                console::out(json::notice(&notice));
+            }
+            state.meter.aside(|| self.tell(&notice));
+        });
+    }
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        self.with(|state| state.meter.aside(|| trust::ask(server, id, &self.cancel)))
+    }
+}

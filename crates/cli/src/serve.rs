@@ -1,0 +1,172 @@
+//! `longhaul serve`: a folder that named ids may copy from and to.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::DEFAULT_PORT;
+use longhaul_transfer::options::{Allow, ServeOptions};
+use longhaul_transfer::progress::Cancel;
+use longhaul_transfer::serve::{Ready, serve, serve_over_ssh};
+use longhaul_transfer::session::allow;
+use serde::Serialize;
+
+use crate::quantity::{parse_bytes, parse_ports};
+use crate::{config, console, exit, signals};
+
+/// Serve a folder to the ids that are allowed
+///
+/// Prints one line with address and id when it is ready. Needs UDP P (control) and P+1 (data of
+/// all transfers), and TCP P as the way out where UDP does not pass; P is 7717 unless --listen says
+/// otherwise.
+#[derive(clap::Args)]
+#[command(after_help = exit::TABLE)]
+pub(crate) struct ServeArgs {
+    /// Where to listen: ADDRESS:PORT, ADDRESS or :PORT
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7717")]
+    #[arg(value_parser = parse_listen)]
+    listen: SocketAddr,
+    /// UDP port of all data [default: the one after the port of --listen]
+    #[arg(long, value_name = "PORT")]
+    data_port: Option<u16>,
+    /// The folder to serve; nothing outside of it can be reached
+    #[arg(long, value_name = "FOLDER", required_unless_present = "ssh")]
+    root: Option<PathBuf>,
+    /// Nobody may write, whatever --allow says
+    #[arg(long)]
+    read_only: bool,
+    /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only
+    #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = allow::parse)]
+    #[arg(required_unless_present_any = ["allow_file", "ssh"])]
+    allow: Vec<Allow>,
+    /// A file with one such entry a line; '#' starts a comment
+    #[arg(long, value_name = "FILE")]
+    allow_file: Option<PathBuf>,
+    /// End after one transfer
+    #[arg(long)]
+    once: bool,
+    /// Allow data in the clear where the client asks for --cipher none
+    #[arg(long)]
+    allow_plain: bool,
+    /// How much incomplete data of all transfers may wait in memory
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
+    memory: Bytes,
+    /// Print the line as JSON
+    #[arg(long)]
+    json: bool,
+    /// Serve the one client whose ssh has started this process, over standard input and output
+    #[arg(long, hide = true, conflicts_with_all = ["root", "allow", "allow_file", "json"])]
+    ssh: bool,
+    /// UDP ports that may be opened for an ssh copy
+    #[arg(long, hide = true, requires = "ssh", value_parser = parse_ports)]
+    ports: Option<(u16, u16)>,
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: &ServeArgs) -> u8 {
+    match start(args) {
+        Ok(()) => exit::DONE,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn start(args: &ServeArgs) -> Result<(), Error> {
+    let options = resolve(args)?;
+    let cancel = Cancel::default();
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
+        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
+    let ended = if args.ssh {
+        serve_over_ssh(options, args.ports, cancel)
+    } else {
+        let root = options.root.clone();
+        let json = args.json;
+        serve(options, move |ready| announce(&root, &ready, json), cancel)
+    };
+    match ended {
+        // To be told to end is how a server ends.
+        Err(error) if error.class == Class::Interrupted => Ok(()),
+        ended => ended,
+    }
+}
+
+fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
+    let mut allow = args.allow.clone();
+    if let Some(file) = &args.allow_file {
+        allow.extend(allow::load(file)?);
+    }
+    // By ssh the user may reach what the user may reach.
+    let root = args.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    if !root.is_dir() {
+        let what = format!("there is no folder {}", root.display());
+        return Err(Error::new(Class::LocalFile, what).advise("make it, or name another --root"));
+    }
+    Ok(ServeOptions {
+        listen: args.listen,
+        data_port: args.data_port,
+        root,
+        read_only: args.read_only,
+        allow,
+        config_dir: config::folder()?,
+        once: args.once,
+        allow_plain: args.allow_plain,
+        memory: args.memory,
+    })
+}
+
+/// The one line that says that a server is ready.
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    root: String,
+    address: String,
+    data_port: u16,
+    id: &'a str,
+}
+
+fn announce(root: &Path, ready: &Ready, json: bool) {
+    let Ready { address, data_port, id } = ready;
+    if !json {
+        let root = root.display();
+        console::out(format_args!(
+            "longhaul serving {root} on {address} (data {data_port}) as {id}"
+        ));
+        return;
+    }
+    let line = Line {
+        event: "ready",
+        root: root.display().to_string(),
+        address: address.to_string(),
+        data_port: *data_port,
+        id,
+    };
+    console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = bare.parse() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
+    port.map(|port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port))
+        .ok_or_else(|| "expected an address such as [::]:7717, 192.0.2.1 or :7717".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_or_a_port_alone_is_enough() {
+        let text = |listen: &str| parse_listen(listen).map(|address| address.to_string());
+        assert_eq!(text("127.0.0.1:9").unwrap(), "127.0.0.1:9");
+        assert_eq!(text("::1").unwrap(), "[::1]:7717");
+        assert_eq!(text("[::]").unwrap(), "[::]:7717");
+        assert_eq!(text(":9").unwrap(), "[::]:9");
+        assert!(text("localhost:9").unwrap_err().contains("[::]:7717"));
+    }
+}

@@ -1,0 +1,37 @@
+//! The question whether a server that was never seen is the right one.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use longhaul_transfer::progress::Cancel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::console;
+
+/// How soon a wish to end is noticed while the question stands.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Asks on the terminal; no where nobody can answer, or `cancel` is wished first.
+pub(crate) fn ask(server: &str, id: &str, cancel: &Cancel) -> bool {
+    if !io::stdin().is_terminal() || !console::is_terminal() {
+        return false;
+    }
+    console::note(format_args!("The server {server} was never seen from here. Its id is"));
+    console::note(format_args!("  {}", console::bold(id)));
+    console::note("(there, `longhaul id` prints it). Trust and remember it? [y/N]");
+    let _ = io::stderr().flush();
+    let stdin = io::stdin();
+    loop {
+        if cancel.is_cancelled() {
+            return false;
+        }
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut ready, Some(&LOOK_EVERY)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(_) => return false,
+        }
+    }
+    let mut answer = String::new();
+    let read = stdin.lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}

@@ -1,0 +1,50 @@
+//! A command line in one string, as `-e 'ssh -J gate'` has it.
+
+/// Splits at blanks; single and double quotes keep blanks together.
+///
+/// # Errors
+/// A quote without its end, or no word at all.
+pub(crate) fn split_words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in text.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if let Some(open) = quote {
+        return Err(format!("no closing {open}; write for example 'ssh -J gate'"));
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return Err("no command; write for example 'ssh -J gate'".into());
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_split_and_quotes_keep() {
+        assert_eq!(split_words("ssh  -J gate").unwrap(), ["ssh", "-J", "gate"]);
+        assert_eq!(
+            split_words("ssh -o 'A b' \"\" x'y'z").unwrap(),
+            ["ssh", "-o", "A b", "", "xyz"]
+        );
+    }
+
+    #[test]
+    fn an_open_quote_or_no_word_is_refused() {
+        assert!(split_words("ssh 'a").is_err());
+        assert!(split_words("  ").is_err());
+    }
+}

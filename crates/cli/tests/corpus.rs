@@ -1,0 +1,59 @@
+//! Bytes that a fuzzer found, or that were written down for it, replayed: each file of
+//! `fuzz/corpus/NAME/` goes through the very function that the fuzzer runs.
+
+#[allow(unreachable_pub, reason = "the fuzzer's binaries use it as a crate")]
+#[path = "../../../fuzz/src/lib.rs"]
+mod fuzz;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The corpus is small enough to be read by people and carried by everybody.
+const MOST_BYTES: usize = 200_000;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+/// What is in a folder, in order.
+fn listed(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let stem = |path: &PathBuf| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+    listed(folder).iter().filter_map(stem).collect()
+}
+
+#[test]
+fn every_file_of_the_corpus_keeps_every_promise() {
+    let mut bytes_in_all = 0;
+    for (name, run) in fuzz::TARGETS {
+        let files = listed(&folder().join("corpus").join(name));
+        assert!(files.len() > 2, "{name} has no corpus");
+        for file in files {
+            let bytes = fs::read(&file).expect("the file can be read");
+            bytes_in_all += bytes.len();
+            let kept = std::panic::catch_unwind(|| run(&bytes)).is_ok();
+            assert!(kept, "{} breaks a promise", file.display());
+        }
+    }
+    assert!(bytes_in_all <= MOST_BYTES, "the corpus has {bytes_in_all} bytes: minimise it");
+}
+
+#[test]
+fn every_target_has_its_binary_and_its_corpus_and_no_other_has() {
+    let targets: BTreeSet<String> =
+        fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(names(&folder().join("fuzz_targets")), targets);
+    assert_eq!(names(&folder().join("corpus")), targets);
+    let manifest = fs::read_to_string(folder().join("Cargo.toml")).expect("it can be read");
+    let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
+    let binaries = manifest["bin"].as_array().expect("an array of tables");
+    let named = binaries.iter().map(|binary| binary["name"].as_str().expect("a name").to_owned());
+    assert_eq!(named.collect::<BTreeSet<_>>(), targets);
+}

@@ -1,0 +1,265 @@
+//! What a copy makes of a file or a tree, both ways.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::rig::{
+    Child, Pair, Server, assert_same, assert_same_attributes, bytes, content, remains, write,
+};
+
+/// The names below a folder, as text.
+fn names(root: &Path) -> Vec<String> {
+    content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_file_goes_there_and_comes_back() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(3_000_000, 1));
+    let summary = pair.cp(&[&"file", &pair.at("")]).summary();
+    assert_eq!(summary["bytes"], 3_000_000);
+    assert_eq!(summary["blake3"], blake3::hash(&bytes(3_000_000, 1)).to_string());
+    assert_eq!(summary["verified"], true);
+    assert_same(&pair.here, &pair.there);
+    pair.cp(&[&pair.at("file"), &"back"]).summary();
+    assert_eq!(fs::read(pair.here.join("back")).unwrap(), bytes(3_000_000, 1));
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+/// A tree of all that a copy has to keep.
+fn make_everything(root: &Path) {
+    write(&root.join("large"), &bytes(9_000_001, 1));
+    for number in 0..200 {
+        write(&root.join(format!("many/{number}")), &bytes(number * 37, number as u64));
+    }
+    write(&root.join(OsStr::from_bytes(b"not \xff utf-8/\xfe\n.bin")), b"bytes");
+    write(&root.join("an\u{e4}\u{1f680} \"quoted\" 'name'"), b"unicode");
+    write(&root.join("n".repeat(255)), b"longest");
+    write(&root.join("empty"), b"");
+    fs::create_dir_all(root.join("folders/within/folders")).unwrap();
+    symlink("../large", root.join("many/link")).unwrap();
+    symlink("no/where", root.join("dangling")).unwrap();
+    symlink("loop b", root.join("loop a")).unwrap();
+    symlink("loop a", root.join("loop b")).unwrap();
+    symlink("..", root.join("folders/up")).unwrap();
+    let sparse = File::create(root.join("sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    sparse.write_all_at(b"in the middle", 20 << 20).unwrap();
+    let set = |name: &str, mode| {
+        fs::set_permissions(root.join(name), Permissions::from_mode(mode)).unwrap();
+    };
+    set("large", 0o640);
+    set("many/1", 0o555);
+    set("many/2", 0o400);
+    set("folders/within", 0o750);
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_007, 123_456_789);
+    for name in ["many/3", "folders", "many"] {
+        File::open(root.join(name)).unwrap().set_modified(then).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_of_everything_goes_there_and_comes_back_with_permissions_and_times() {
+    let pair = Pair::new();
+    make_everything(&pair.here.join("tree"));
+    let summary = pair.cp(&[&"-r", &"-p", &"tree", &pair.at("")]).summary();
+    assert_eq!(summary["files"], 206);
+    assert_same_attributes(&pair.here, &pair.there);
+    pair.cp(&[&"-a", &pair.at("tree"), &"back"]).summary();
+    assert_same_attributes(&pair.here.join("tree"), &pair.here.join("back"));
+    for sparse in [pair.there.join("tree/sparse"), pair.here.join("back/sparse")] {
+        let taken = fs::metadata(&sparse).unwrap().blocks() * 512;
+        assert!(taken <= 2 << 20, "{sparse:?} takes {taken} bytes");
+    }
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+#[test]
+fn without_p_content_goes_and_permissions_are_the_umask_s() {
+    let pair = Pair::new();
+    write(&pair.here.join("tree/file"), b"f");
+    write(&pair.here.join("tree/tool"), b"t");
+    fs::set_permissions(pair.here.join("tree/file"), Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(pair.here.join("tree/tool"), Permissions::from_mode(0o711)).unwrap();
+    pair.cp(&[&"-r", &"tree", &pair.at("")]).summary();
+    assert_same(&pair.here, &pair.there);
+    write(&pair.scratch.path().join("plain"), b"");
+    let plain = fs::metadata(pair.scratch.path().join("plain")).unwrap().mode() & 0o777;
+    let mode = |name: &str| fs::metadata(pair.there.join(name)).unwrap().mode() & 0o777;
+    assert_eq!(mode("tree/file"), plain);
+    assert_eq!(mode("tree/tool") & 0o100, 0o100);
+}
+
+#[test]
+fn several_sources_go_into_one_folder_both_ways() {
+    let pair = Pair::new();
+    write(&pair.here.join("a/one"), b"1");
+    write(&pair.here.join("b/two"), &bytes(9 << 20, 2));
+    write(&pair.here.join("three"), b"3");
+    pair.cp(&[&"-r", &"a", &"b/", &"three", &pair.at("")]).summary();
+    assert_eq!(names(&pair.there), ["a", "a/one", "three", "two"]);
+    fs::create_dir(pair.here.join("back")).unwrap();
+    let sources = [pair.at("a"), pair.at("three"), pair.at("two")];
+    pair.cp(&[&"-r", &sources[0], &sources[1], &sources[2], &"back"]).summary();
+    assert_same(&pair.there, &pair.here.join("back"));
+    let twice = pair.cp(&[&"-r", &"three", &"./three", &pair.at("")]);
+    twice.is(2, &["two sources have three"]);
+}
+
+#[test]
+fn slashes_mean_what_they_mean_to_rsync() {
+    let pair = Pair::new();
+    write(&pair.here.join("x/y"), b"y");
+    fs::create_dir(pair.there.join("there")).unwrap();
+    let cases: [(&str, &str, &str); 8] = [
+        ("x", "new", "new/y"),
+        ("x", "there", "there/x/y"),
+        ("x/", "contents", "contents/y"),
+        ("x/", "there", "there/y"),
+        ("x/.", "dot", "dot/y"),
+        ("x/y", "file", "file"),
+        ("x/y", "there/", "there/y"),
+        ("x", "", "x/y"),
+    ];
+    for (from, to, there) in cases {
+        pair.cp(&[&"-r", &from, &pair.at(to)]).summary();
+        assert_eq!(fs::read(pair.there.join(there)).unwrap(), b"y", "{from} to {to}");
+    }
+    for (from, to, here) in [("x", "here", "here/y"), ("x/", ".", "y"), ("x/y", "z", "z")] {
+        pair.cp(&[&"-r", &pair.at(from), &to]).summary();
+        assert_eq!(fs::read(pair.here.join(here)).unwrap(), b"y", "{from} to {to}");
+    }
+}
+
+#[test]
+fn what_is_there_and_equal_is_skipped_and_checksum_looks_closer() {
+    let pair = Pair::new();
+    write(&pair.here.join("t/small"), &bytes(1000, 1));
+    write(&pair.here.join("t/large"), &bytes(10 << 20, 2));
+    let run = |flags: &[&str]| {
+        let flags = [&["-r"], flags].concat();
+        pair.copy(&flags, "t", pair.at("")).end()
+    };
+    assert_eq!(run(&[]).summary()["skipped_files"], 0);
+    let again = run(&[]).summary();
+    assert_eq!(again["skipped_files"], 2);
+    assert_eq!(again["resumed_bytes"], 1000 + (10 << 20));
+    // Same size and time, other content.
+    for (name, len) in [("small", 1000), ("large", 10 << 20)] {
+        let path = pair.there.join("t").join(name);
+        let then = fs::metadata(&path).unwrap().modified().unwrap();
+        let mut other = bytes(len, if name == "small" { 1 } else { 2 });
+        other[len / 2] ^= 1;
+        fs::write(&path, other).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    }
+    assert_eq!(run(&[]).summary()["skipped_files"], 2);
+    let closer = run(&["--checksum"]).summary();
+    assert_same(&pair.here, &pair.there);
+    assert_eq!(closer["resumed_bytes"], 9 << 20, "one chunk of ten differs: {closer}");
+    let equal = run(&["--checksum"]).summary();
+    assert!(equal["resumed_bytes"].as_u64().unwrap() >= 10 << 20, "{equal}");
+}
+
+#[test]
+fn checksum_tells_small_files_apart_that_travel_together() {
+    for flags in [&["-rc"][..], &["-rc", "--protocol=tcp", "--streams=1"]] {
+        let pair = Pair::new();
+        for number in 0..30 {
+            write(&pair.here.join(format!("t/{number}")), &bytes(50_000, number));
+            let other = if number % 3 == 0 { number + 100 } else { number };
+            write(&pair.there.join(format!("t/{number}")), &bytes(50_000, other));
+        }
+        pair.copy(flags, "t", pair.at("")).end().summary();
+        assert_same(&pair.here, &pair.there);
+    }
+}
+
+#[test]
+fn a_dry_run_names_the_files_and_touches_nothing() {
+    let pair = Pair::new();
+    write(&pair.here.join("t/a"), b"a");
+    write(&pair.here.join("t/b"), &bytes(9 << 20, 2));
+    let id = format!("--server-id={}", pair.server.id);
+    let dry = |from: &OsStr, to: &OsStr| {
+        let args = [OsStr::new("cp"), OsStr::new(&id), OsStr::new("-rn"), from, to];
+        Child::spawn(pair.client.command(args).current_dir(&pair.here)).end()
+    };
+    let push = dry(OsStr::new("t"), &pair.at(""));
+    push.is(0, &["would copy 2 files, 9.44 MB"]);
+    assert_eq!(push.stdout, ["t/a", "t/b"]);
+    assert!(names(&pair.there).is_empty());
+    pair.cp(&[&"-r", &"t", &pair.at("")]).summary();
+    fs::write(pair.there.join("t/a"), b"other").unwrap();
+    let again = dry(OsStr::new("t"), &pair.at(""));
+    again.is(0, &["would copy 1 file, "]);
+    assert_eq!(again.stdout, ["t/a"]);
+    let pull = dry(&pair.at("t"), OsStr::new("back"));
+    pull.is(0, &["would copy 2 files"]);
+    assert_eq!(pull.stdout, ["t/a", "t/b"]);
+    assert!(!pair.here.join("back").exists());
+}
+
+#[test]
+fn filters_decide_in_their_order_both_ways() {
+    let files = ["a.o", "keep.o", "b.c", "cache/x", "d/cache/y", "d/z.o", "d/z.c"];
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--exclude=*.o"], &["b.c", "cache/x", "d/cache/y", "d/z.c"]),
+        (&["--include=keep.o", "--exclude=*.o", "--exclude=cache/"], &["b.c", "d/z.c", "keep.o"]),
+        (&["--exclude=/cache"], &["a.o", "b.c", "d/cache/y", "d/z.c", "d/z.o", "keep.o"]),
+        (&["--exclude=d/*.c", "--exclude=cache"], &["a.o", "b.c", "d/z.o", "keep.o"]),
+    ];
+    let pair = Pair::new();
+    for file in files {
+        write(&pair.here.join("t").join(file), b"x");
+        write(&pair.there.join("t").join(file), b"x");
+    }
+    for (number, (filters, expected)) in cases.into_iter().enumerate() {
+        let copy = |from: &OsStr, to: &OsStr| {
+            pair.copy(&[&["-r"], filters].concat(), from, to).end().summary();
+        };
+        let into = format!("to {number}");
+        copy(OsStr::new("t/"), &pair.at(&into));
+        copy(&pair.at("t/"), OsStr::new(&into));
+        for root in [pair.there.join(&into), pair.here.join(&into)] {
+            let is_file = |name: &String| root.join(name).is_file();
+            let found: Vec<String> = names(&root).into_iter().filter(is_file).collect();
+            assert_eq!(found, expected, "{filters:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_is_reached_by_either_family_and_by_a_name_with_both() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(100_000, 1));
+    let allow = ["--allow", pair.client.id.as_str()];
+    let words = Server::words("[::]:0", &pair.there, &allow);
+    let server = Server::start_as(&mut pair.host.command(words));
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    for (number, host) in ["127.0.0.1", "[::1]", "localhost"].into_iter().enumerate() {
+        let there = format!("lh://{host}:{port}/{number}");
+        pair.cp(&[&"file", &there]).summary();
+        pair.cp(&[&there, &format!("back {number}")]).summary();
+        let back = fs::read(pair.here.join(format!("back {number}"))).unwrap();
+        assert!(back == bytes(100_000, 1), "{host}");
+    }
+}
+
+#[test]
+fn a_folder_without_r_and_a_missing_source_are_refused_on_either_side() {
+    let pair = Pair::new();
+    fs::create_dir(pair.here.join("d")).unwrap();
+    fs::create_dir(pair.there.join("d")).unwrap();
+    pair.cp(&[&"d", &pair.at("")]).is(2, &["d is a folder", "-r"]);
+    pair.cp(&[&pair.at("d"), &"."]).is(2, &["d is a folder", "-r"]);
+    pair.cp(&[&"missing", &pair.at("")]).is(4, &["missing", "No such file"]);
+    let ended = pair.cp(&[&pair.at("missing"), &"."]);
+    ended.is(5, &["missing", "No such file"]);
+    assert_eq!(ended.last()["class"], "remote-file");
+    assert_eq!(names(&pair.here), [PathBuf::from("d").to_string_lossy()]);
+}

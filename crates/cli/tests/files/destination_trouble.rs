@@ -1,0 +1,224 @@
+//! Destinations that are missing, shut, full, or somebody else's at the moment.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::rig::{Child, Ended, Pair, Server, bytes, content, remains, skip, write};
+
+/// A program that makes `path` read-only, or a file system of a few bytes, for what it starts and
+/// nobody else.
+struct Apart {
+    words: Vec<String>,
+}
+
+impl Apart {
+    /// Nothing, said aloud, where this machine forbids mounts of one's own.
+    fn with(mount: &str) -> Option<Apart> {
+        let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+        let mut allowed = Command::new("unshare");
+        allowed.args([flag, "mount", "-t", "tmpfs", "x", "/mnt"]);
+        let script = format!("{mount} && exec \"$@\"");
+        let words = ["unshare", flag, "sh", "-ec", &script, "sh"].map(str::to_owned).to_vec();
+        let apart = Apart { words };
+        match allowed.output() {
+            Ok(output) if output.status.success() => Some(apart),
+            _ => {
+                skip("this machine allows no mounts of one's own");
+                None
+            }
+        }
+    }
+
+    fn read_only(path: &Path) -> Option<Apart> {
+        let path = path.display();
+        Apart::with(&format!("mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"))
+    }
+
+    fn tiny(path: &Path, bytes: u64) -> Option<Apart> {
+        Apart::with(&format!("mount -t tmpfs -o size={bytes} tiny '{}'", path.display()))
+    }
+
+    fn words(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
+    }
+
+    /// A server of `pair.there`, started apart.
+    fn serve(&self, pair: &Pair) -> Server {
+        let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
+        Server::start_as(&mut pair.host.wrapped(&self.words(), words))
+    }
+
+    /// A `cp` from `pair.there` into `to`, started apart.
+    fn pull(&self, pair: &Pair, flags: &[&str], from: &str, to: &Path) -> Child {
+        let id = format!("--server-id={}", pair.server.id);
+        let from = pair.at(from);
+        let first = ["cp", "--json", &id];
+        let words = first.iter().chain(flags).map(OsStr::new);
+        let words = words.chain([from.as_os_str(), to.as_os_str()]);
+        Child::spawn(&mut pair.client.wrapped(&self.words(), words))
+    }
+}
+
+/// A push to `server` that the client of `pair` starts.
+fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
+    let id = format!("--server-id={}", server.id);
+    pair.copy(&[flags, &[&id]].concat(), from, server.at(""))
+}
+
+/// `path` as the process `child` sees it.
+fn seen_by(child: &Child, path: &Path) -> PathBuf {
+    Path::new(&format!("/proc/{}/root", child.id())).join(path.strip_prefix("/").unwrap())
+}
+
+#[test]
+fn a_destination_that_is_missing_or_of_the_wrong_kind_is_refused_with_advice() {
+    let pair = Pair::new();
+    for root in [&pair.here, &pair.there] {
+        write(&root.join("file"), b"f");
+        write(&root.join("tree/x"), b"x");
+    }
+    pair.cp(&[&"file", &pair.at("no/where")]).is(5, &["no", "missing", "mkdir -p no"]);
+    pair.cp(&[&"file", &pair.at("new/")]).is(5, &["new", "mkdir"]);
+    pair.cp(&[&"-r", &"tree", &pair.at("file")]).is(5, &["file", "no folder"]);
+    pair.cp(&[&"-r", &"tree", &"file", &pair.at("new")]).is(5, &["new", "mkdir"]);
+    pair.cp(&[&pair.at("file"), &"no/where"]).is(4, &["no", "missing", "mkdir -p no"]);
+    pair.cp(&[&"-r", &pair.at("tree"), &"file"]).is(4, &["file", "no folder"]);
+    assert_eq!(content(&pair.here), content(&pair.there));
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(9 << 20, 1));
+    write(&pair.there.join("file"), &bytes(9 << 20, 1));
+    let Some(apart) = Apart::read_only(&pair.there) else { return };
+    let server = apart.serve(&pair);
+    let id = format!("--server-id={}", server.id);
+    pair.cp(&[&id, &"file", &server.at("new")]).is(5, &["new", "Read-only file system"]);
+    let Some(apart) = Apart::read_only(&pair.here) else { return };
+    let ended = apart.pull(&pair, &[], "file", &pair.here.join("new")).end();
+    ended.is(4, &["new", "Read-only file system"]);
+    assert_eq!(content(&pair.here), content(&pair.there));
+}
+
+#[test]
+fn a_disk_without_room_is_noticed_before_anything_is_sent() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(20_000_000, 1));
+    write(&pair.there.join("file"), &bytes(20_000_000, 1));
+    let small = pair.scratch.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let Some(apart) = Apart::tiny(&pair.there, 8 << 20) else { return };
+    let server = apart.serve(&pair);
+    let full: &[&str] = &["not enough room", "bytes are to be written", "make room"];
+    push(&pair, &server, &[], "file").end().is(5, full);
+    let Some(apart) = Apart::tiny(&small, 8 << 20) else { return };
+    apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
+}
+
+/// Fills what is free at `folder`, but for `left` bytes.
+fn fill(folder: &Path, left: u64) {
+    let stat = rustix::fs::statvfs(folder).unwrap();
+    let free = stat.f_bavail * stat.f_frsize;
+    write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
+}
+
+/// Asserts that a tree stopped for want of room, whole files only under their names; then frees
+/// the room.
+fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
+    ended.is(status, &["No space left", "make room"]);
+    for (path, thing) in content(into) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with('.') || name == "filler" || path.starts_with("tree/d") {
+            continue;
+        }
+        if into.join(&path).is_file() {
+            assert_eq!(Some(&thing), content(from).get(&path), "{path:?}");
+        }
+    }
+    fs::remove_file(into.join("filler")).unwrap();
+}
+
+/// A tree of small files, which takes no room before it is written.
+fn small_files(root: &Path) {
+    for number in 0..120 {
+        write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_at_the_far_end_stops_the_copy_which_goes_on_after_room_was_made() {
+    let pair = Pair::new();
+    small_files(&pair.here);
+    let Some(apart) = Apart::tiny(&pair.there, 40 << 20) else { return };
+    let mut server = apart.serve(&pair);
+    let there = seen_by(server.child(), &pair.there);
+    let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
+    copy.progressed(1);
+    fill(&there, 4 << 20);
+    is_full(&copy.end(), 5, &there, &pair.here);
+    push(&pair, &server, &["-r"], "tree").end().summary();
+    assert_eq!(content(&there.join("tree")), content(&pair.here.join("tree")));
+}
+
+#[test]
+fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() {
+    let pair = Pair::new();
+    small_files(&pair.there);
+    let small = pair.scratch.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let Some(apart) = Apart::tiny(&small, 40 << 20) else { return };
+    // The shell lives on beside the copy, and with it what it mounted.
+    let mut keeper = Command::new(&apart.words[0]);
+    keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
+    let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(keeper.line().as_deref(), Some("ready"));
+    let seen = seen_by(&keeper, &small);
+    let mut copy = pair.start(&[&"-r", &"--rate=60M", &pair.at("tree"), &seen]);
+    copy.progressed(1);
+    fill(&seen, 4 << 20);
+    is_full(&copy.end(), 4, &seen, &pair.there);
+    pair.cp(&[&"-r", &pair.at("tree"), &seen]).summary();
+    assert_eq!(content(&seen.join("tree")), content(&pair.there.join("tree")));
+}
+
+#[test]
+fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(16_000_000, 1));
+    write(&pair.there.join("source"), &bytes(16_000_000, 1));
+    let mut push = pair.start(&[&"--rate=60M", &"file", &pair.at("to")]);
+    let mut pull = pair.start(&[&"--rate=60M", &pair.at("source"), &"to"]);
+    push.progressed(1);
+    pull.progressed(1);
+    pair.cp(&[&"file", &pair.at("to")]).is(5, &["to", "another copy is writing it"]);
+    pair.cp(&[&pair.at("source"), &"to"]).is(4, &["to", "another copy is writing it"]);
+    push.end().summary();
+    pull.end().summary();
+    assert!(fs::read(pair.there.join("to")).unwrap() == bytes(16_000_000, 1));
+    assert!(fs::read(pair.here.join("to")).unwrap() == bytes(16_000_000, 1));
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+#[test]
+fn things_in_the_way_fail_alone_and_by_name() {
+    let pair = Pair::new();
+    for name in ["a", "b", "d/x"] {
+        write(&pair.here.join("t").join(name), b"new");
+    }
+    fs::create_dir_all(pair.there.join("t/a")).unwrap();
+    write(&pair.there.join("t/d"), b"no folder");
+    let ended = pair.cp(&[&"-r", &"t", &pair.at("")]);
+    ended.is(8, &["a", "d", "other side"]);
+    let failed = ended.events("file-failed");
+    let failed: Vec<_> = failed.iter().map(|event| event["path"].as_str().unwrap()).collect();
+    assert!(failed.contains(&"t/a") && failed.contains(&"t/d/x"), "{failed:?}");
+    let last = ended.last();
+    assert_eq!((&last["event"], &last["status"]), (&"summary".into(), &8.into()));
+    assert_eq!(last["verified"], false);
+    assert_eq!(fs::read(pair.there.join("t/b")).unwrap(), b"new");
+    assert_eq!(fs::read(pair.there.join("t/d")).unwrap(), b"no folder");
+}

@@ -1,0 +1,137 @@
+//! What an allowed client can reach, and nothing else.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::rig::{Pair, content, write};
+
+#[test]
+fn rights_are_what_the_entry_and_the_server_say() {
+    let cases: [(&str, &[&str], bool, bool); 5] = [
+        ("", &[], true, true),
+        (":rw", &[], true, true),
+        (":ro", &[], true, false),
+        (":wo", &[], false, true),
+        ("", &["--read-only"], true, false),
+    ];
+    for (rights, args, read, write_) in cases {
+        let pair = Pair::with_rights(rights, args);
+        write(&pair.here.join("push"), b"push");
+        write(&pair.there.join("pull"), b"pull");
+        let pull = pair.cp(&[&pair.at("pull"), &"."]);
+        let push = pair.cp(&[&"push", &pair.at("")]);
+        for (ended, may, verb) in [(&pull, read, "may not read"), (&push, write_, "may not write")]
+        {
+            match may {
+                true => drop(ended.summary()),
+                false => drop(ended.is(3, &[verb, &pair.client.id])),
+            }
+        }
+        assert_eq!(pair.here.join("pull").exists(), read, "{rights} {args:?}");
+        assert_eq!(pair.there.join("push").exists(), write_, "{rights} {args:?}");
+    }
+}
+
+#[test]
+fn a_subfolder_is_all_that_there_is() {
+    let pair = Pair::with_rights(":rw:in", &[]);
+    pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it on the server"]);
+    write(&pair.there.join("secret"), b"s");
+    write(&pair.there.join("in/open"), b"o");
+    symlink("../secret", pair.there.join("in/link")).unwrap();
+    pair.cp(&[&pair.at("open"), &"."]).summary();
+    assert_eq!(fs::read(pair.here.join("open")).unwrap(), b"o");
+    for path in ["../secret", "in/../../secret", "link", "secret"] {
+        let ended = pair.cp(&[&pair.at(path), &"stolen"]);
+        assert!(matches!(ended.status, Some(3 | 5)), "{path}: {ended}");
+        assert!(ended.stderr.contains(path), "{path}: {ended}");
+    }
+    pair.cp(&[&"open", &pair.at("new")]).summary();
+    assert_eq!(fs::read(pair.there.join("in/new")).unwrap(), b"o");
+    assert!(!pair.here.join("stolen").exists() && !pair.there.join("new").exists());
+}
+
+#[test]
+fn no_path_leads_out_of_the_root() {
+    let pair = Pair::new();
+    let outside = pair.scratch.path().join("outside");
+    write(&outside.join("secret"), b"secret");
+    write(&pair.here.join("file"), b"evil");
+    write(&pair.there.join("in/x"), b"x");
+    symlink(&outside, pair.there.join("absolute")).unwrap();
+    symlink("../outside", pair.there.join("relative")).unwrap();
+    symlink("../outside/secret", pair.there.join("file link")).unwrap();
+    symlink("../outside/new", pair.there.join("dangling")).unwrap();
+    let absolute = outside.join("secret").display().to_string();
+    let reads = [
+        "../outside/secret",
+        "in/../../outside/secret",
+        absolute.as_str(),
+        "absolute/secret",
+        "relative/secret",
+        "file link",
+        "absolute/",
+        "relative/../outside/secret",
+    ];
+    for path in reads {
+        let ended = pair.cp(&[&"-r", &pair.at(path), &"stolen"]);
+        // With -r a link is copied as the link it is, which steals nothing.
+        if path == "file link" && ended.status == Some(0) {
+            assert!(pair.here.join("stolen").is_symlink());
+            fs::remove_file(pair.here.join("stolen")).unwrap();
+            let ended = pair.cp(&[&pair.at(path), &"stolen"]);
+            assert!(matches!(ended.status, Some(3 | 5)), "{path}: {ended}");
+        } else {
+            assert!(matches!(ended.status, Some(3 | 5)), "{path}: {ended}");
+            let said = path.trim_start_matches('/').trim_end_matches('/');
+            assert!(ended.stderr.contains(said), "{path}: {ended}");
+        }
+        assert!(pair.here.join("stolen").symlink_metadata().is_err(), "{path}");
+    }
+    let writes =
+        ["../outside/new", "in/../../outside/new", "absolute/new", "relative/", "absolute/secret"];
+    for path in writes {
+        let ended = pair.cp(&[&"file", &pair.at(path)]);
+        assert!(matches!(ended.status, Some(3 | 5)), "{path}: {ended}");
+    }
+    for name in ["file link", "dangling"] {
+        let ended = pair.cp(&[&"file", &pair.at(name)]);
+        ended.is(5, &[name, "it leads out of the folder that is served"]);
+        assert!(pair.there.join(name).is_symlink());
+    }
+    // An absolute path is one below the root.
+    let ended = pair.cp(&[&"file", &pair.at(format!("/{}", outside.join("new").display()))]);
+    assert!(matches!(ended.status, Some(3 | 5)), "{ended}");
+    assert_eq!(content(&outside).len(), 1);
+    assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn a_tree_with_links_that_point_out_is_copied_as_links() {
+    let pair = Pair::new();
+    write(&pair.scratch.path().join("secret"), b"s");
+    write(&pair.there.join("t/x"), b"x");
+    symlink("../../secret", pair.there.join("t/out")).unwrap();
+    symlink("../..", pair.there.join("t/up")).unwrap();
+    pair.cp(&[&"-r", &pair.at("t"), &"."]).summary();
+    assert_eq!(content(&pair.here.join("t")), content(&pair.there.join("t")));
+    // What is pushed through a link that is in the way of a folder goes nowhere.
+    write(&pair.here.join("p/up/secret"), b"evil");
+    write(&pair.here.join("p/fine"), b"f");
+    let ended = pair.cp(&[&"-r", &"p/", &pair.at("t")]);
+    ended.is(8, &["up"]);
+    assert_eq!(fs::read(pair.there.join("t/fine")).unwrap(), b"f");
+    assert_eq!(fs::read(pair.scratch.path().join("secret")).unwrap(), b"s");
+}
+
+#[test]
+fn names_of_our_own_and_impossible_ones_are_refused() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"f");
+    for name in [".x.lh-part", ".x.lh-journal", &"n".repeat(256)] {
+        let ended = pair.cp(&[&"file", &pair.at(name)]);
+        assert!(matches!(ended.status, Some(2 | 3 | 5)), "{name}: {ended}");
+        assert!(ended.stderr.contains(name), "{ended}");
+    }
+    assert!(content(&pair.there).is_empty());
+}

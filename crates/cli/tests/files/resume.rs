@@ -1,0 +1,211 @@
+//! Copies that are killed, and the same command again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::rig::{Child, Pair, bytes, remains, write};
+
+/// Enough that what a kill may cost is a part of it.
+const SIZE: usize = 160_000_000;
+/// When it is killed, at the earliest.
+const KILL_AT: u64 = 66_000_000;
+/// So that what it tells once a second tells of that point in time.
+const RATE: &str = "--rate=640M";
+/// What a kill may cost.
+const LOST: u64 = 64_000_000;
+
+/// Which way an object goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+struct Case {
+    pair: Pair,
+    way: Way,
+}
+
+impl Case {
+    fn new(way: Way, size: usize) -> Case {
+        let pair = Pair::new();
+        let from = if way == Way::Push { &pair.here } else { &pair.there };
+        write(&from.join("file"), &bytes(size, 1));
+        Case { pair, way }
+    }
+
+    fn start(&self, flag: &str) -> Child {
+        match self.way {
+            Way::Push => self.pair.start(&[&flag, &"--retry-for=0s", &"file", &self.pair.at("to")]),
+            Way::Pull => self.pair.start(&[&flag, &"--retry-for=0s", &self.pair.at("file"), &"to"]),
+        }
+    }
+
+    fn into(&self) -> &Path {
+        if self.way == Way::Push { &self.pair.there } else { &self.pair.here }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.into().join(name)
+    }
+
+    /// Starts a slow copy and kills one end of it half-way; what it had told to be there.
+    fn kill_half_way(&mut self, the_client: bool) -> u64 {
+        let mut copy = self.start(RATE);
+        let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
+        if the_client {
+            copy.kill();
+        } else {
+            self.pair.server.child().signal(Signal::KILL);
+            copy.end().is(1, &["same command"]);
+            self.pair.restart(&[]);
+        }
+        self.is_whole_or_missing();
+        told
+    }
+
+    /// Nothing wrong is under the final name; all of it may be, if the end came late.
+    fn is_whole_or_missing(&self) {
+        let there = fs::read(self.file("to")).ok();
+        assert!(there.is_none_or(|there| there == bytes(SIZE, 1)));
+    }
+
+    /// Runs it to its end; nothing but the file is left.
+    fn finish(&self) -> Value {
+        let summary = self.start("--retry-for=5m").end().summary();
+        assert!(fs::read(self.file("to")).unwrap() == bytes(SIZE, 1));
+        assert_eq!(remains(self.into()), Vec::<PathBuf>::new());
+        summary
+    }
+}
+
+fn a_kill_costs_little(way: Way, the_client: bool) {
+    let mut case = Case::new(way, SIZE);
+    let told = case.kill_half_way(the_client);
+    let summary = case.finish();
+    let resumed = summary["resumed_bytes"].as_u64().unwrap();
+    assert!(resumed > 0 && resumed + LOST >= told, "{told} were there, {resumed} are: {summary}");
+    let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
+    // What was sent twice, before the second run knew what was there included.
+    assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+    assert_eq!(summary["bytes"], SIZE);
+}
+
+#[test]
+fn a_push_whose_client_is_killed_goes_on() {
+    a_kill_costs_little(Way::Push, true);
+}
+
+#[test]
+fn a_push_whose_server_is_killed_goes_on() {
+    a_kill_costs_little(Way::Push, false);
+}
+
+#[test]
+fn a_pull_whose_client_is_killed_goes_on() {
+    a_kill_costs_little(Way::Pull, true);
+}
+
+#[test]
+fn a_pull_whose_server_is_killed_goes_on() {
+    a_kill_costs_little(Way::Pull, false);
+}
+
+#[test]
+fn a_lost_or_damaged_journal_is_rebuilt_from_what_is_there() {
+    let damages: [fn(&Path); 3] = [
+        |journal| fs::remove_file(journal).unwrap(),
+        |journal| {
+            let mut content = fs::read(journal).unwrap();
+            let middle = content.len() / 2;
+            content[middle] ^= 1;
+            fs::write(journal, content).unwrap();
+        },
+        |journal| fs::write(journal, b"nonsense").unwrap(),
+    ];
+    let damage_one = |damage: fn(&Path)| {
+        let case = Case::new(Way::Push, SIZE);
+        let journal = case.file(".to.lh-journal");
+        let mut copy = case.start("--rate=320M");
+        let told = copy.event(|event| {
+            event["bytes"].as_u64() >= Some(KILL_AT) && event["event"] == "progress"
+        });
+        let told = told["bytes"].as_u64().unwrap();
+        copy.kill();
+        assert!(journal.exists());
+        damage(&journal);
+        let summary = case.finish();
+        let number = |name: &str| summary[name].as_u64().unwrap();
+        let moved = number("blocks") * number("payload_bytes");
+        assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+        assert!(number("resumed_bytes") > 0, "{summary}");
+    };
+    thread::scope(|scope| {
+        for damage in damages {
+            scope.spawn(move || damage_one(damage));
+        }
+    });
+}
+
+#[test]
+fn what_is_wrong_in_a_partial_file_is_never_believed() {
+    let mut case = Case::new(Way::Push, SIZE);
+    case.kill_half_way(true);
+    let partial = case.file(".to.lh-part");
+    let mut content = fs::read(&partial).unwrap();
+    content[1_000_000] ^= 1;
+    fs::write(&partial, content).unwrap();
+    fs::remove_file(case.file(".to.lh-journal")).unwrap();
+    case.finish();
+}
+
+#[test]
+fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
+    for way in [Way::Push, Way::Pull] {
+        let case = Case::new(way, SIZE);
+        let mut copy = case.start(RATE);
+        let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
+        copy.signal(Signal::INT);
+        let ended = copy.end();
+        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        let last = ended.last();
+        assert_eq!((&last["event"], &last["class"]), (&"error".into(), &"interrupted".into()));
+        case.is_whole_or_missing();
+        let resumed = case.finish()["resumed_bytes"].as_u64().unwrap();
+        assert!(resumed + LOST >= told, "{way:?}: {told} were there, {resumed} are");
+    }
+}
+
+#[test]
+fn a_tree_that_was_killed_keeps_its_whole_files() {
+    let pair = Pair::new();
+    for number in 0..300 {
+        write(&pair.here.join(format!("tree/{number:03}")), &bytes(100_000, number));
+    }
+    let mut copy = pair.start(&[&"-r", &"--rate=80M", &"tree/", &pair.at("new")]);
+    let told = copy.event(|event| event["files"].as_u64() > Some(20))["files"].as_u64().unwrap();
+    copy.kill();
+    let summary = pair.cp(&[&"-r", &"tree/", &pair.at("new")]).summary();
+    assert!(summary["skipped_files"].as_u64().unwrap() >= told, "{told}: {summary}");
+    crate::rig::assert_same(&pair.here.join("tree"), &pair.there.join("new"));
+    assert!(remains(&pair.there).is_empty());
+}
+
+#[test]
+fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
+    let mut case = Case::new(Way::Push, SIZE);
+    let told = case.kill_half_way(true);
+    let path = case.pair.here.join("file");
+    let mut content = bytes(SIZE, 1);
+    content[0] ^= 1;
+    fs::write(&path, &content).unwrap();
+    let summary = case.start("--retry-for=5m").end().summary();
+    assert!(fs::read(case.file("to")).unwrap() == content);
+    let number = |name: &str| summary[name].as_u64().unwrap();
+    let moved = number("blocks") * number("payload_bytes");
+    assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+}

@@ -1,0 +1,105 @@
+//! Sources that vanish, shrink, grow or change while they are copied.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use crate::rig::{Child, Pair, assert_same, bytes, remains, write};
+
+const SIZE: usize = 10 << 20;
+
+type Change = fn(&Path);
+
+/// What can happen to a file, and what is said of it.
+const CHANGES: [(&str, Change, &str); 4] = [
+    ("vanish", |path| fs::remove_file(path).unwrap(), "No such file"),
+    ("shrink", |path| File::options().write(true).open(path).unwrap().set_len(5).unwrap(), "sh"),
+    (
+        "grow",
+        |path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap(),
+        "ch",
+    ),
+    ("change", |path| fs::write(path, bytes(SIZE, 77)).unwrap(), "modified"),
+];
+
+/// A tree whose second file changes while the first one goes across.
+fn make(root: &Path, name: &str) {
+    write(&root.join(name).join("a"), &bytes(SIZE, 1));
+    write(&root.join(name).join("b"), &bytes(SIZE, 2));
+    write(&root.join(name).join("c"), b"c");
+}
+
+fn trees_survive(pair: &Pair, from: &Path, to: &Path, start: impl Fn(&str, &str) -> Child) {
+    let copies: Vec<Child> = CHANGES
+        .iter()
+        .map(|(name, ..)| {
+            make(from, name);
+            start(name, "--rate=40M")
+        })
+        .collect();
+    for (mut copy, (name, change, reason)) in copies.into_iter().zip(CHANGES) {
+        copy.progressed(1);
+        change(&from.join(name).join("b"));
+        let ended = copy.end();
+        ended.is(8, &["b", reason]);
+        let failed = ended.events("file-failed");
+        assert_eq!(failed.len(), 1, "{name}: {ended}");
+        assert_eq!(failed[0]["path"], format!("{name}/b"), "{ended}");
+        assert!(!to.join(name).join("b").exists(), "{name}");
+        assert!(fs::read(to.join(name).join("a")).unwrap() == bytes(SIZE, 1), "{name}");
+        assert_eq!(fs::read(to.join(name).join("c")).unwrap(), b"c", "{name}");
+        // The same command again does what is left to do.
+        start(name, "-q").end().is(0, &[]);
+    }
+    assert_same(from, to);
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+#[test]
+fn a_file_of_a_tree_that_changes_here_fails_alone() {
+    let pair = Pair::new();
+    let start = |name: &str, flag: &str| pair.start(&[&"-r", &flag, &name, &pair.at("")]);
+    trees_survive(&pair, &pair.here, &pair.there, start);
+}
+
+#[test]
+fn a_file_of_a_tree_that_changes_there_fails_alone() {
+    let pair = Pair::new();
+    let start = |name: &str, flag: &str| pair.start(&[&"-r", &flag, &pair.at(name), &"."]);
+    trees_survive(&pair, &pair.there, &pair.here, start);
+}
+
+fn files_are_named(from: &Path, to: &Path, status: i32, start: impl Fn(&str, &str) -> Child) {
+    // A file that is open survives the loss of its name: its content is still the right one.
+    let changes = &CHANGES[1..];
+    let copies: Vec<Child> = changes
+        .iter()
+        .map(|(name, ..)| {
+            write(&from.join(name), &bytes(SIZE, 3));
+            start(name, "--rate=40M")
+        })
+        .collect();
+    for (mut copy, (name, change, reason)) in copies.into_iter().zip(changes) {
+        copy.progressed(1);
+        change(&from.join(name));
+        let ended = copy.end();
+        ended.is(status, &[name, reason]);
+        assert!(!to.join(name).exists(), "{name}");
+        start(name, "-q").end().is(0, &[]);
+    }
+    assert_same(from, to);
+}
+
+#[test]
+fn a_file_that_changes_here_is_an_error_of_this_side() {
+    let pair = Pair::new();
+    let start = |name: &str, flag: &str| pair.start(&[&flag, &name, &pair.at("")]);
+    files_are_named(&pair.here, &pair.there, 4, start);
+}
+
+#[test]
+fn a_file_that_changes_there_is_an_error_of_that_side() {
+    let pair = Pair::new();
+    let start = |name: &str, flag: &str| pair.start(&[&flag, &pair.at(name), &"."]);
+    files_are_named(&pair.there, &pair.here, 5, start);
+}

@@ -1,0 +1,107 @@
+//! Who may copy, and whom a client believes.
+
+use std::ffi::OsStr;
+use std::fs;
+
+use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
+
+/// A copy of `file` by `host`, with `flags` and no other word about whom to trust.
+fn copy(pair: &Pair, host: &Host, flags: &[&str]) -> Ended {
+    let there = pair.at("");
+    let words = ["cp", "--json"].iter().chain(flags).map(OsStr::new);
+    let mut command = host.command(words.chain([OsStr::new("file"), &there]));
+    Child::spawn(command.current_dir(&pair.here)).end()
+}
+
+fn pair() -> Pair {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(1000, 1));
+    pair
+}
+
+#[test]
+fn a_client_that_nobody_allowed_is_told_its_id_and_what_to_do() {
+    let pair = pair();
+    let stranger = Host::new(&pair.scratch.path().join("stranger"));
+    let ended = copy(&pair, &stranger, &["--accept-new"]);
+    ended.is(3, &[&stranger.id, "--allow"]);
+    assert_eq!(ended.last()["class"], "unreachable");
+    assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn another_server_than_the_pinned_one_is_refused_before_anything_is_sent() {
+    let pair = pair();
+    let other = Host::new(&pair.scratch.path().join("other"));
+    let flag = format!("--server-id={}", other.id);
+    copy(&pair, &pair.client, &[&flag]).is(3, &[&other.id, &pair.server.id]);
+    assert!(content(&pair.there).is_empty());
+    let wrong = copy(&pair, &pair.client, &["--server-id=lh1:nonsense"]);
+    wrong.is(2, &["lh1:nonsense"]);
+}
+
+#[test]
+fn a_new_server_is_refused_where_nobody_can_answer_and_remembered_with_accept_new() {
+    let pair = pair();
+    let known = pair.client.config.join("known_servers");
+    let refused = copy(&pair, &pair.client, &[]);
+    refused.is(3, &[&pair.server.id, "--accept-new", "--server-id"]);
+    assert!(!known.exists() && content(&pair.there).is_empty());
+    copy(&pair, &pair.client, &["--accept-new"]).summary();
+    let line = format!("{} {}", pair.server.address, pair.server.id);
+    assert!(fs::read_to_string(&known).unwrap().contains(&line));
+    copy(&pair, &pair.client, &[]).summary();
+}
+
+#[test]
+fn a_changed_key_is_a_loud_refusal_that_names_the_line() {
+    let pair = pair();
+    let other = Host::new(&pair.scratch.path().join("other"));
+    let known = pair.client.config.join("known_servers");
+    fs::write(&known, format!("# mine\n\n{} {}\n", pair.server.address, other.id)).unwrap();
+    for flags in [&[][..], &["--accept-new"]] {
+        let ended = copy(&pair, &pair.client, flags);
+        let place = format!("{} line 3", known.display());
+        ended.is(3, &["HAS CHANGED", &place, &pair.server.id, &other.id]);
+    }
+    assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn a_known_servers_file_that_makes_no_sense_trusts_nobody() {
+    let pair = pair();
+    let known = pair.client.config.join("known_servers");
+    fs::write(&known, "nonsense\n").unwrap();
+    copy(&pair, &pair.client, &["--accept-new"]).is(4, &["known_servers line 1"]);
+    assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn who_is_allowed_may_stand_in_a_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let list = scratch.path().join("allowed");
+    let client = Host::new(&scratch.path().join("client"));
+    fs::write(&list, format!("# who\n{}:ro # reads\n", client.id)).unwrap();
+    let pair = Pair::with(&["--allow-file", list.to_str().unwrap()]);
+    write(&pair.there.join("file"), b"f");
+    write(&pair.here.join("file"), b"f");
+    copy(&pair, &client, &["--accept-new"]).is(3, &["may not write"]);
+    let id = format!("--server-id={}", pair.server.id);
+    let from = pair.at("file");
+    let words = [OsStr::new("cp"), OsStr::new(&id), &from, OsStr::new("back")];
+    Child::spawn(client.command(words).current_dir(&pair.here)).end().is(0, &[]);
+    assert_eq!(fs::read(pair.here.join("back")).unwrap(), b"f");
+}
+
+#[test]
+fn a_private_key_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let pair = pair();
+    let key = fs::read_dir(&pair.client.config).unwrap().map(|entry| entry.unwrap().path());
+    let key = key.last().unwrap();
+    let mode = fs::metadata(&key).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "{key:?}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = copy(&pair, &pair.client, &["--accept-new"]);
+    ended.is(4, &[key.to_str().unwrap(), "chmod"]);
+}

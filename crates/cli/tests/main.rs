@@ -1,0 +1,9 @@
+//! Tests of the whole: the habits of the source, and the command line through the real binary.
+
+mod corpus;
+mod emulate;
+mod files;
+mod net;
+mod rig;
+mod tidy;
+mod usage;

@@ -1,0 +1,92 @@
+//! Where UDP does not pass, or stops passing: parallel TCP takes over.
+
+use std::sync::atomic::Ordering;
+
+use super::{Relayed, WAYS, Way};
+use crate::rig::{assert_same, write};
+
+#[test]
+fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
+    for way in WAYS {
+        let rig = Relayed::new(6_000_000);
+        rig.relay.rules.no_data.store(true, Ordering::Relaxed);
+        let (from, to, _) = rig.way(way);
+        let ended = rig.pair.cp(&[&from, &to, &"--rate=200M"]);
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
+        let fallback = ended.events("fallback");
+        assert_eq!(fallback.len(), 1, "{way:?} {ended}");
+        let advice = fallback[0]["advice"].as_str().unwrap_or_default();
+        let port = (rig.relay.address().port() + 1).to_string();
+        assert!(advice.contains(&port), "{way:?} {advice}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_data_port_that_becomes_blocked_is_left_for_tcp_and_the_copy_goes_on() {
+    for way in WAYS {
+        let rig = Relayed::new(40_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=100M"]);
+        copy.progressed(10_000_000);
+        rig.relay.rules.no_data.store(true, Ordering::Relaxed);
+        copy.event(|event| event["event"] == "fallback");
+        let ended = copy.end();
+        let summary = ended.summary();
+        assert!(ended.taken_up() >= 8_000_000, "{way:?} {ended}");
+        assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn where_only_tcp_passes_both_control_and_data_go_by_it() {
+    for way in WAYS {
+        let rig = Relayed::new(6_000_000);
+        rig.relay.rules.no_data.store(true, Ordering::Relaxed);
+        rig.relay.rules.no_control.store(true, Ordering::Relaxed);
+        let (from, to, _) = rig.way(way);
+        let ended = rig.pair.cp(&[&from, &to]);
+        assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+        let connected = ended.events("connected");
+        assert!(connected.iter().all(|event| event["carrier"] == "tls"), "{way:?} {ended}");
+        assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
+    for way in WAYS {
+        let rig = Relayed::new(10_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=30M"]);
+        copy.progressed(1_000_000);
+        rig.relay.rules.rebound.fetch_add(1, Ordering::Relaxed);
+        let ended = copy.end();
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_tree_whose_list_is_long_goes_by_tcp_too() {
+    let rig = Relayed::new(1);
+    for n in 0..600 {
+        write(&rig.pair.here.join(format!("tree/a-file-with-a-rather-long-name-{n:040}")), &[7; 9]);
+    }
+    rig.pair.cp(&[&"-r", &"tree", &rig.at(""), &"--protocol=tcp"]).is(0, &[]);
+    assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
+}
+
+#[test]
+fn tcp_may_be_asked_for() {
+    let rig = Relayed::new(6_000_000);
+    let (from, to, _) = rig.way(Way::Pull);
+    let ended = rig.pair.cp(&[&from, &to, &"--protocol=tcp", &"--streams=3"]);
+    assert_eq!(ended.summary()["protocol"], "tcp", "{ended}");
+    assert!(ended.events("fallback").is_empty(), "{ended}");
+    rig.assert_copied(Way::Pull);
+}

@@ -1,0 +1,166 @@
+//! Ends that die, freeze or crawl.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{WAYS, Way};
+use crate::rig::{Child, Pair, Server, bytes, skip, write};
+
+fn pair(len: usize) -> (Pair, Vec<u8>) {
+    let (pair, content) = (Pair::new(), bytes(len, 5));
+    write(&pair.here.join("object"), &content);
+    write(&pair.there.join("source"), &content);
+    (pair, content)
+}
+
+fn start(pair: &Pair, way: Way, args: &[&str]) -> Child {
+    let (from, to) = match way {
+        Way::Push => ("object".into(), pair.at("copy")),
+        Way::Pull => (pair.at("source"), "copy".into()),
+    };
+    let mut command = pair.cp_command(&[&from, &to]);
+    Child::spawn(command.args(args))
+}
+
+#[track_caller]
+fn assert_copied(pair: &Pair, way: Way, content: &[u8]) {
+    let folder = if way == Way::Push { &pair.there } else { &pair.here };
+    assert!(std::fs::read(folder.join("copy")).expect("it was copied") == content, "{way:?}");
+}
+
+#[test]
+fn a_killed_server_that_comes_back_is_found_again_without_being_asked() {
+    for way in WAYS {
+        let (mut pair, content) = pair(30_000_000);
+        let mut copy = start(&pair, way, &["--rate=60M", "--retry-for=90s"]);
+        copy.progressed(8_000_000);
+        let address = pair.server.address.clone();
+        pair.server.child().signal(Signal::KILL);
+        copy.event(|event| event["event"] == "progress");
+        let words = Server::words(&address, &pair.there, &["--allow", &pair.client.id]);
+        pair.server = Server::start_as(&mut pair.host.command(words));
+        let ended = copy.end();
+        ended.summary();
+        assert!(!ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+        assert!(ended.taken_up() >= 4_000_000, "{way:?} {ended}");
+        assert_copied(&pair, way, &content);
+    }
+}
+
+#[test]
+fn a_frozen_client_goes_on() {
+    let (pair, content) = pair(20_000_000);
+    let mut copy = start(&pair, Way::Push, &["--rate=60M"]);
+    copy.progressed(5_000_000);
+    copy.signal(Signal::STOP);
+    thread::sleep(Duration::from_secs(4));
+    copy.signal(Signal::CONT);
+    let ended = copy.end();
+    assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");
+    assert_copied(&pair, Way::Push, &content);
+}
+
+#[test]
+fn a_server_that_stays_frozen_is_given_up_after_stall() {
+    for way in WAYS {
+        let (mut pair, _) = pair(20_000_000);
+        let mut copy = start(&pair, way, &["--rate=60M", "--stall=3s"]);
+        copy.progressed(5_000_000);
+        pair.server.child().signal(Signal::STOP);
+        let ended = copy.end();
+        ended.is(7, &["3 s", "same command"]);
+        pair.server.child().signal(Signal::CONT);
+    }
+}
+
+/// Lets a process run for `on` of every `on + off`, until `over`.
+fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool) {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a child has a number");
+    while !over.load(Ordering::Relaxed) {
+        let _ = kill_process(pid, Signal::STOP);
+        thread::sleep(off);
+        let _ = kill_process(pid, Signal::CONT);
+        thread::sleep(on);
+    }
+}
+
+#[test]
+fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
+    let (mut pair, content) = pair(12_000_000);
+    let over = AtomicBool::new(false);
+    let (id, stop) = (pair.server.child().id(), &over);
+    let ended = thread::scope(|scope| {
+        let mut copy = start(&pair, Way::Push, &["--rate=100M"]);
+        copy.event(|event| event["event"] == "connected");
+        let (on, off) = (Duration::from_millis(30), Duration::from_millis(270));
+        scope.spawn(move || slow_down(id, on, off, stop));
+        let ended = copy.end();
+        over.store(true, Ordering::Relaxed);
+        ended
+    });
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert_copied(&pair, Way::Push, &content);
+}
+
+/// What runs a program with writes that take `millis` longer. Nothing, said aloud, where that
+/// cannot be.
+fn slow_disk(millis: u32) -> Option<Vec<String>> {
+    let inject = format!("inject=pwrite64:delay_exit={}", millis * 1000);
+    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject];
+    let words: Vec<String> = words.map(str::to_owned).to_vec();
+    let tried = Command::new(&words[0]).args(&words[1..]).arg("true").output();
+    if tried.is_ok_and(|output| output.status.success()) {
+        return Some(words);
+    }
+    skip("strace, which makes a disk slow, cannot run here");
+    None
+}
+
+fn as_words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
+    // Each write of 1 MiB takes 60 ms more: 17 MB/s below a rate of 50 MB/s.
+    let Some(slow) = slow_disk(60) else { return };
+    let (mut pair, content) = pair(90_000_000);
+    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", "8M", "--allow"]);
+    words.push(pair.client.id.clone().into());
+    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    let ended = start(&pair, Way::Push, &["--rate=400M"]).end();
+    let summary = ended.summary();
+    assert_eq!(summary["bound_by"], "destination-disk", "{ended}");
+    assert!(summary["waste"].as_f64() < Some(0.05), "{ended}");
+    assert_copied(&pair, Way::Push, &content);
+}
+
+/// The most memory that a process has held.
+fn peak(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.expect("the kernel tells it") * 1024
+}
+
+#[test]
+fn a_slow_disk_slows_streams_too_and_their_chunks_wait_in_bounded_memory() {
+    let Some(slow) = slow_disk(20) else { return };
+    let (mut pair, content) = pair(200_000_000);
+    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", "8M", "--allow"]);
+    words.push(pair.client.id.clone().into());
+    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    let strace = pair.server.child().id();
+    let children = format!("/proc/{strace}/task/{strace}/children");
+    let children = std::fs::read_to_string(children).expect("it runs");
+    let server = children.split_whitespace().next().and_then(|id| id.parse().ok());
+    let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
+    ended.summary();
+    let peak = peak(server.expect("strace has started it"));
+    assert!(peak < 128_000_000, "{peak} bytes: {ended}");
+    assert_copied(&pair, Way::Push, &content);
+}

@@ -1,0 +1,37 @@
+//! Paths that swallow large datagrams without a word.
+
+use std::sync::atomic::Ordering;
+
+use super::{Relayed, WAYS};
+
+#[test]
+fn a_path_that_swallows_large_datagrams_gets_smaller_ones() {
+    for (way, longest) in WAYS.into_iter().zip([1300, 600]).chain(WAYS.into_iter().zip([600, 1300]))
+    {
+        let rig = Relayed::new(3_000_000);
+        rig.relay.rules.longest.store(longest, Ordering::Relaxed);
+        let (from, to, _) = rig.way(way);
+        let ended = rig.pair.cp(&[&from, &to, &"--rate=50M"]);
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{way:?} {longest} {ended}");
+        assert!(ended.events("fallback").is_empty(), "{way:?} {longest} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_path_that_begins_to_swallow_them_is_searched_anew_and_the_copy_goes_on() {
+    for way in WAYS {
+        let rig = Relayed::new(30_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=100M"]);
+        copy.progressed(8_000_000);
+        rig.relay.rules.longest.store(1300, Ordering::Relaxed);
+        let ended = copy.end();
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(ended.taken_up() >= 6_000_000, "{way:?} {ended}");
+        assert!(summary["payload_bytes"].as_u64() <= Some(1300), "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}

@@ -1,0 +1,63 @@
+//! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
+
+mod blocked;
+mod faults;
+mod flood;
+mod holes;
+mod path;
+mod relay;
+mod ssh;
+mod wan;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::rig::{Pair, bytes, write};
+use relay::Relay;
+
+/// A pair whose client reaches the server through a relay, with a file in `here` to push and the
+/// same in `there` to pull.
+struct Relayed {
+    pair: Pair,
+    relay: Relay,
+    content: Vec<u8>,
+}
+
+impl Relayed {
+    fn new(len: usize) -> Relayed {
+        let pair = Pair::new();
+        let relay = Relay::new(&pair.server);
+        let content = bytes(len, 7);
+        write(&pair.here.join("object"), &content);
+        write(&pair.there.join("source"), &content);
+        Relayed { pair, relay, content }
+    }
+
+    /// `lh://RELAY/PATH`.
+    fn at(&self, path: &str) -> OsString {
+        format!("lh://{}/{path}", self.relay.address()).into()
+    }
+
+    /// Source and destination of a push or a pull, and where the copy will be.
+    fn way(&self, way: Way) -> (OsString, OsString, PathBuf) {
+        match way {
+            Way::Push => ("object".into(), self.at("copy"), self.pair.there.join("copy")),
+            Way::Pull => (self.at("source"), "copy".into(), self.pair.here.join("copy")),
+        }
+    }
+
+    #[track_caller]
+    fn assert_copied(&self, way: Way) {
+        let (_, _, copy) = self.way(way);
+        assert!(std::fs::read(copy).expect("it was copied") == self.content, "{way:?}");
+    }
+}
+
+/// From the client to the server, or from the server to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+const WAYS: [Way; 2] = [Way::Push, Way::Pull];

@@ -1,0 +1,105 @@
+//! Two emulated hosts with a path between them that a test may change while a copy runs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use longhaul_testbed::emu::{Emulation, EmulationSpec, available};
+use longhaul_testbed::link::LinkSpec;
+use tempfile::TempDir;
+
+use super::Way;
+use crate::rig::{Child, Host, Server, bytes, skip, write};
+
+/// Where the server listens, on host `b`.
+const ADDRESS: &str = "10.77.0.2:7717";
+
+/// A server on host `b`, a client on host `a`, and the path between them.
+pub(super) struct Wan {
+    // The programs end before the hosts that they run on.
+    pub(super) server: Option<Server>,
+    pub(super) emulation: Emulation,
+    pub(super) client: Host,
+    pub(super) host: Host,
+    pub(super) here: PathBuf,
+    pub(super) there: PathBuf,
+    pub(super) content: Vec<u8>,
+    _scratch: TempDir,
+}
+
+impl Wan {
+    /// The same link both ways, an object of `len` bytes at either end. Nothing, said aloud, where
+    /// this machine cannot emulate.
+    pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
+        if let Err(reason) = available() {
+            skip(&reason);
+            return None;
+        }
+        let spec = EmulationSpec { mtu, ..EmulationSpec::pair(link.clone(), link) };
+        let emulation = Emulation::start(spec).expect("it is available");
+        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
+        let content = bytes(len, 9);
+        write(&here.join("object"), &content);
+        write(&there.join("source"), &content);
+        let client = Host::new(&scratch.path().join("client"));
+        let host = Host::new(&scratch.path().join("server"));
+        let server = None;
+        let mut wan =
+            Wan { server, emulation, client, host, here, there, content, _scratch: scratch };
+        wan.serve();
+        Some(wan)
+    }
+
+    /// Starts the server (again).
+    pub(super) fn serve(&mut self) {
+        self.server = None;
+        let words = Server::words(ADDRESS, &self.there, &["--allow", &self.client.id]);
+        let command = self.host.command(words);
+        self.server = Some(Server::ready(self.run("b", &command)));
+    }
+
+    /// Starts a command of the rig's on an emulated host.
+    pub(super) fn run(&self, host: &str, command: &Command) -> Child {
+        let mut there = self.emulation.command(host, command.get_program()).expect("the host is");
+        there = there.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            there = there.env(name, value.unwrap_or_default());
+        }
+        if let Some(folder) = command.get_current_dir() {
+            there = there.current_dir(folder);
+        }
+        let there = there.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Child::adopt(there.spawn().expect("the program can be started"))
+    }
+
+    /// Starts a copy.
+    pub(super) fn start(&self, way: Way, args: &[&str]) -> Child {
+        let (from, to) = match way {
+            Way::Push => ("object".to_owned(), format!("lh://{ADDRESS}/copy")),
+            Way::Pull => (format!("lh://{ADDRESS}/source"), "copy".to_owned()),
+        };
+        let mut command = self.client.command(["cp", "--json", "--accept-new"]);
+        command.args(args).args([from, to]).current_dir(&self.here);
+        self.run("a", &command)
+    }
+
+    /// Changes both directions of the path.
+    pub(super) fn set(&self, link: &LinkSpec) {
+        for (from, to) in [("a", "b"), ("b", "a")] {
+            self.emulation.update_link(from, to, link.clone()).expect("the link is");
+        }
+    }
+
+    /// Where a copy goes.
+    pub(super) fn copy(&self, way: Way) -> PathBuf {
+        let folder: &Path = if way == Way::Push { &self.there } else { &self.here };
+        folder.join("copy")
+    }
+
+    #[track_caller]
+    pub(super) fn assert_copied(&self, way: Way) {
+        let copy = std::fs::read(self.copy(way)).expect("it was copied");
+        assert!(copy == self.content, "{way:?} differs");
+        std::fs::remove_file(self.copy(way)).expect("it is ours");
+    }
+}

@@ -1,0 +1,196 @@
+//! A relay between a client and a server on loopback, which may swallow what it likes.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use crate::rig::{DEADLINE, Server};
+
+/// How often a thread looks whether the relay is gone.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What passes, and what has passed.
+pub(super) struct Rules {
+    /// UDP payloads of the data port that are longer vanish.
+    pub(super) longest: AtomicUsize,
+    /// No UDP passes to or from the data port.
+    pub(super) no_data: AtomicBool,
+    /// No UDP passes to or from the control port.
+    pub(super) no_control: AtomicBool,
+    /// Counts up when the relay takes other ports towards the server, as a translator does.
+    pub(super) rebound: AtomicUsize,
+    /// Copies of what goes to the data port, while somebody listens.
+    tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
+    gone: AtomicBool,
+}
+
+/// A relay of one server's control port (UDP and TCP) and data port.
+pub(super) struct Relay {
+    control: SocketAddr,
+    pub(super) rules: Arc<Rules>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Port {
+    Control,
+    Data,
+}
+
+impl Relay {
+    /// A relay to `server`, through which all passes for now.
+    pub(super) fn new(server: &Server) -> Relay {
+        let control: SocketAddr = server.address.parse().expect("a server's address");
+        let data = SocketAddr::new(control.ip(), server.data_port);
+        let rules = Arc::new(Rules {
+            longest: AtomicUsize::new(usize::MAX),
+            no_data: AtomicBool::new(false),
+            no_control: AtomicBool::new(false),
+            rebound: AtomicUsize::new(0),
+            tap: Mutex::default(),
+            gone: AtomicBool::new(false),
+        });
+        let (tcp, near_control, near_data) = neighbours();
+        let address = near_control.local_addr().expect("bound");
+        relay_udp(near_control, control, Port::Control, rules.clone());
+        relay_udp(near_data, data, Port::Data, rules.clone());
+        relay_tcp(tcp, control, rules.clone());
+        Relay { control: address, rules }
+    }
+
+    /// Where the client goes in place of the server.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// Copies of what goes to the data port from now on.
+    pub(super) fn tap(&self) -> mpsc::Receiver<Vec<u8>> {
+        let (sender, tapped) = mpsc::channel();
+        *self.rules.tap.lock().expect("no holder panics") = Some(sender);
+        tapped
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.rules.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Rules {
+    fn passes(&self, port: Port, len: usize) -> bool {
+        match port {
+            Port::Control => !self.no_control.load(Ordering::Relaxed),
+            Port::Data => {
+                !self.no_data.load(Ordering::Relaxed) && len <= self.longest.load(Ordering::Relaxed)
+            }
+        }
+    }
+
+    fn tap(&self, datagram: &[u8]) {
+        let mut tap = self.tap.lock().expect("no holder panics");
+        if tap.as_ref().is_some_and(|tap| tap.send(datagram.to_vec()).is_err()) {
+            *tap = None;
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+/// A port for TCP and UDP whose neighbour is free for UDP.
+fn neighbours() -> (TcpListener, UdpSocket, UdpSocket) {
+    for _ in 0..100 {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = tcp.local_addr().expect("bound").port();
+        let control = UdpSocket::bind((Ipv4Addr::LOCALHOST, port));
+        let data = UdpSocket::bind((Ipv4Addr::LOCALHOST, port.wrapping_add(1)));
+        if let (Ok(control), Ok(data)) = (control, data) {
+            return (tcp, control, data);
+        }
+    }
+    panic!("no two neighbouring ports are free");
+}
+
+fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
+    near.set_read_timeout(Some(LOOK)).expect("a socket's option");
+    thread::spawn(move || {
+        let near = Arc::new(near);
+        let mut fars: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
+        let (mut buffer, mut bound) = (vec![0; 1 << 16], 0);
+        while !rules.is_gone() {
+            let Ok((len, from)) = near.recv_from(&mut buffer) else { continue };
+            if rules.rebound.load(Ordering::Relaxed) != bound {
+                bound = rules.rebound.load(Ordering::Relaxed);
+                fars.clear();
+            }
+            let far = fars
+                .entry(from)
+                .or_insert_with(|| relay_back(near.clone(), from, to, port, rules.clone()));
+            if rules.passes(port, len) {
+                let _ = far.send(&buffer[..len]);
+            }
+            if port == Port::Data {
+                rules.tap(&buffer[..len]);
+            }
+        }
+    });
+}
+
+/// A socket towards the server, from which answers go back to the client at `client`.
+fn relay_back(
+    near: Arc<UdpSocket>,
+    client: SocketAddr,
+    to: SocketAddr,
+    port: Port,
+    rules: Arc<Rules>,
+) -> Arc<UdpSocket> {
+    let far = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    far.connect(to).expect("loopback");
+    far.set_read_timeout(Some(LOOK)).expect("a socket's option");
+    let (answers, bound) = (far.clone(), rules.rebound.load(Ordering::Relaxed));
+    thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while !rules.is_gone() && rules.rebound.load(Ordering::Relaxed) == bound {
+            let Ok(len) = answers.recv(&mut buffer) else { continue };
+            if rules.passes(port, len) {
+                let _ = near.send_to(&buffer[..len], client);
+            }
+        }
+    });
+    far
+}
+
+fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
+    near.set_nonblocking(true).expect("a socket's option");
+    thread::spawn(move || {
+        while !rules.is_gone() {
+            let Ok((client, _)) = near.accept() else {
+                // The standard library's listener has no time-out.
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            let Ok(server) = TcpStream::connect(to) else { continue };
+            client.set_nonblocking(false).expect("a socket's option");
+            for stream in [&client, &server] {
+                let _ = stream.set_nodelay(true);
+                let _ = stream.set_read_timeout(Some(DEADLINE));
+            }
+            pipe(&client, &server);
+            pipe(&server, &client);
+        }
+    });
+}
+
+fn pipe(from: &TcpStream, to: &TcpStream) {
+    let pair = (from.try_clone(), to.try_clone());
+    let (Ok(mut from), Ok(mut to)) = pair else { return };
+    thread::spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}

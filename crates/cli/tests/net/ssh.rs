@@ -1,0 +1,217 @@
+//! Copies over a real ssh: an sshd of this test's own, on loopback, with keys and folders of its
+//! own.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{WAYS, Way};
+use crate::rig::{Child, Ended, Host, assert_same, bytes, skip, write};
+
+const SSHD: &str = "/usr/sbin/sshd";
+/// Where sshd wants an empty folder before it starts as root.
+const PRIVILEGE_FOLDER: &str = "/run/sshd";
+
+/// A user with an ssh configuration in which `far` and `gate` are hosts.
+struct Ssh {
+    client: Host,
+    here: PathBuf,
+    there: PathBuf,
+    content: Vec<u8>,
+    scratch: TempDir,
+    // Ends before its folder goes.
+    _daemon: Option<Child>,
+}
+
+impl Ssh {
+    /// An sshd that listens on loopback. Nothing, said aloud, where there is none.
+    fn new() -> Option<Ssh> {
+        let mut ssh = Ssh::folders()?;
+        let port = free_port();
+        ssh.configure(&format!("Port {port}"), &format!("Port {port}\nListenAddress 127.0.0.1"));
+        let mut command = Command::new(SSHD);
+        command.arg("-D").arg("-e").arg("-f").arg(ssh.path("sshd_config"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut daemon = Child::spawn(&mut command);
+        daemon.complaint("Server listening");
+        ssh._daemon = Some(daemon);
+        Some(ssh)
+    }
+
+    /// An sshd in a network of its own, from which nothing but its channel leads anywhere.
+    fn only_channel() -> Option<Ssh> {
+        let ssh = Ssh::folders()?;
+        let alone = Command::new("unshare").args(["-n", "true"]).output();
+        if !alone.is_ok_and(|output| output.status.success()) {
+            skip("this user may not make a network namespace");
+            return None;
+        }
+        let config = ssh.path("sshd_config");
+        let proxy = format!("ProxyCommand unshare -n {SSHD} -i -e -f {}", config.display());
+        ssh.configure(&proxy, "");
+        Some(ssh)
+    }
+
+    fn folders() -> Option<Ssh> {
+        if !Path::new(SSHD).exists() || Command::new("ssh").arg("-V").output().is_err() {
+            skip("ssh over loopback needs openssh-server and openssh-client");
+            return None;
+        }
+        if rustix::process::geteuid().is_root() && fs::create_dir_all(PRIVILEGE_FOLDER).is_err() {
+            skip("sshd wants the folder /run/sshd, which cannot be made");
+            return None;
+        }
+        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
+        let content = bytes(5_000_000, 11);
+        write(&here.join("object"), &content);
+        write(&there.join("source"), &content);
+        let client = Host::new(&scratch.path().join("client"));
+        Some(Ssh { client, here, there, content, scratch, _daemon: None })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Makes keys and both configurations; `near` is how the hosts are reached, `far` how sshd
+    /// listens.
+    fn configure(&self, near: &str, far: &str) {
+        for name in ["user_key", "host_key"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(self.path(name));
+            assert!(keygen.status().expect("OpenSSH has it").success());
+        }
+        fs::copy(self.path("user_key.pub"), self.path("authorized")).expect("keys were made");
+        let folder = self.scratch.path().display();
+        let far = format!(
+            "{far}\nHostKey {folder}/host_key\nAuthorizedKeysFile {folder}/authorized\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
+             PermitRootLogin prohibit-password\nPrintMotd no\nAllowTcpForwarding yes\n\
+             SetEnv LONGHAUL_CONFIG_DIR={folder}/far_config\n"
+        );
+        write(&self.path("sshd_config"), far.as_bytes());
+        let near = format!(
+            "Host far gate\n  HostName 127.0.0.1\n  {near}\n  IdentityFile {folder}/user_key\n  \
+             IdentitiesOnly yes\n  UserKnownHostsFile {folder}/known\n  \
+             StrictHostKeyChecking no\n  LogLevel ERROR\n"
+        );
+        write(&self.path("ssh_config"), near.as_bytes());
+    }
+
+    /// Runs a copy; `words` go between ssh and its host.
+    fn cp(&self, words: &str, args: &[&str]) -> Ended {
+        let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
+        let longhaul = env!("CARGO_BIN_EXE_longhaul");
+        let mut command = self.client.command(["cp", "--json", "-e", &ssh]);
+        if !args.iter().any(|arg| arg.starts_with("--remote-path")) {
+            command.args(["--remote-path", longhaul]);
+        }
+        command.args(args).current_dir(&self.here);
+        Child::spawn(&mut command).end()
+    }
+
+    /// A path of the far side.
+    fn at(&self, path: &str) -> String {
+        format!("far:{}/{path}", self.there.display())
+    }
+
+    /// Copies one file, and looks at it.
+    #[track_caller]
+    fn copies(&self, way: Way, words: &str, args: &[&str]) -> Ended {
+        let (from, to, copy) = match way {
+            Way::Push => ("object".to_owned(), self.at("copy"), self.there.join("copy")),
+            Way::Pull => (self.at("source"), "copy".to_owned(), self.here.join("copy")),
+        };
+        let ended = self.cp(words, &[args, &[&from, &to]].concat());
+        ended.summary();
+        assert!(fs::read(&copy).expect("it was copied") == self.content, "{way:?}");
+        fs::remove_file(copy).expect("it is ours");
+        ended
+    }
+}
+
+fn free_port() -> u16 {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    taken.local_addr().expect("bound").port()
+}
+
+#[test]
+fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
+    let Some(ssh) = Ssh::new() else { return };
+    for way in WAYS {
+        let ended = ssh.copies(way, "", &["--rate=100M"]);
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+        assert_eq!(ended.events("connected")[0]["carrier"], "quic", "{way:?} {ended}");
+        assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
+    }
+}
+
+#[test]
+fn a_tree_goes_over_ssh_through_a_gate() {
+    let Some(ssh) = Ssh::new() else { return };
+    for n in 0..40 {
+        write(&ssh.here.join(format!("tree/d{}/f{n}", n % 5)), &bytes(n * 700, n as u64));
+    }
+    let to = ssh.at("");
+    ssh.cp("-J gate", &["-r", "tree", &to]).is(0, &[]);
+    assert_same(&ssh.here.join("tree"), &ssh.there.join("tree"));
+}
+
+#[test]
+fn without_longhaul_over_there_the_error_says_how_to_install_it() {
+    let Some(ssh) = Ssh::new() else { return };
+    let to = ssh.at("copy");
+    let ended = ssh.cp("", &["--remote-path=/no/such/longhaul", "object", &to]);
+    ended.is(3, &["/no/such/longhaul", "install longhaul there", "--remote-path"]);
+}
+
+#[test]
+fn a_host_that_ssh_does_not_reach_is_named() {
+    let Some(ssh) = Ssh::new() else { return };
+    let ended = ssh.cp("-o Port=1", &["object", "nowhere:copy"]);
+    ended.is(3, &["ssh cannot reach nowhere"]);
+}
+
+#[test]
+fn the_far_side_opens_ports_of_the_range_only() {
+    let Some(ssh) = Ssh::new() else { return };
+    // Ports that are free now: a few neighbours of one that was.
+    let base = (0..50).map(|_| free_port()).find(|port| {
+        (*port..port.saturating_add(4)).all(|port| UdpSocket::bind(("127.0.0.1", port)).is_ok())
+    });
+    let base = base.expect("four free neighbours");
+    let ports = format!("--ports={base}-{}", base + 3);
+    let ended = ssh.copies(Way::Push, "", &[&ports]);
+    let address = ended.events("connected")[0]["address"].as_str().unwrap_or_default().to_owned();
+    let port: u16 = address.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    assert!((base..base + 4).contains(&port), "{address} {ports}");
+}
+
+#[test]
+fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
+    let Some(ssh) = Ssh::only_channel() else { return };
+    for way in WAYS {
+        let ended = ssh.copies(way, "", &[]);
+        assert_eq!(ended.events("connected")[0]["carrier"], "ssh", "{way:?} {ended}");
+        let fallback = ended.events("fallback");
+        assert_eq!(fallback.len(), 1, "{way:?} {ended}");
+        assert_eq!(fallback[0]["carrier"], "the ssh channel", "{way:?} {ended}");
+        assert!(fallback[0]["advice"].as_str().is_some_and(|a| a.contains("--ports")), "{ended}");
+    }
+}
+
+#[test]
+fn a_remote_path_may_have_blanks_and_the_shell_over_there_may_talk() {
+    let Some(ssh) = Ssh::new() else { return };
+    let script = ssh.path("my longhaul");
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    write(&script, format!("#!/bin/sh\necho Welcome\nexec {longhaul} \"$@\"\n").as_bytes());
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = format!("--remote-path={}", script.display());
+    ssh.copies(Way::Pull, "", &[&path]);
+}

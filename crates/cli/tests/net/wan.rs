@@ -1,0 +1,141 @@
+//! Copies over emulated paths: loss, disorder, outages, packet sizes.
+
+use std::thread;
+use std::time::Duration;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{LossRatio, Rate};
+use longhaul_testbed::link::{LinkSpec, Loss, Reorder};
+use rustix::process::Signal;
+
+use super::path::Wan;
+use super::{WAYS, Way};
+use crate::rig::Child;
+
+const MTU: u16 = 1500;
+
+fn link(megabits: u64, millis: u64, loss: f64) -> LinkSpec {
+    let link = LinkSpec::path(Rate::from_mbps(megabits), Span::from_millis(millis));
+    link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))
+}
+
+/// A path that also mixes up, doubles and damages what passes.
+fn rough(loss: f64) -> LinkSpec {
+    let reorder = Reorder { share: 0.02, by: Span::from_millis(3) };
+    LinkSpec { reorder, duplicate: 0.01, corrupt: 0.002, ..link(200, 20, loss) }
+}
+
+#[test]
+fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
+    let Some(wan) = Wan::new(rough(0.0), MTU, 5_000_000) else { return };
+    for loss in [0.0, 0.01, 0.05, 0.12] {
+        wan.set(&rough(loss));
+        for way in WAYS {
+            let ended = wan.start(way, &["--rate=100M"]).end();
+            let summary = ended.summary();
+            assert_eq!(summary["protocol"], "rbudp", "{loss} {way:?} {ended}");
+            assert!(ended.events("reconnecting").is_empty(), "{loss} {way:?} {ended}");
+            let count = |name: &str| summary[name].as_u64().expect("it is a count");
+            assert!(count("sent") >= count("blocks"), "{ended}");
+            assert_eq!(count("sent"), count("blocks") + count("retransmitted"), "{ended}");
+            wan.assert_copied(way);
+        }
+    }
+}
+
+#[test]
+fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
+    const LOSS: f64 = 0.01;
+    let Some(wan) = Wan::new(link(100, 40, LOSS), MTU, 24_000_000) else { return };
+    let args = ["--protocol=rbudp", "--rate=94M", "--segment=2Mi"];
+    let ended = wan.start(Way::Push, &args).end();
+    let summary = ended.summary();
+    let waste = summary["waste"].as_f64().expect("it is a number");
+    let blocks = summary["blocks"].as_f64().expect("it is a count");
+    // Five standard deviations of what so few blocks lose, besides the one point.
+    let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
+    assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
+    wan.assert_copied(Way::Push);
+
+    let mut copy = wan.start(Way::Push, &args);
+    copy.progressed(5_000_000);
+    copy.kill();
+    assert!(!wan.copy(Way::Push).exists());
+    let ended = wan.start(Way::Push, &args).end();
+    assert!(ended.summary()["resumed_bytes"].as_u64() >= Some(1_000_000), "{ended}");
+    wan.assert_copied(Way::Push);
+}
+
+#[test]
+fn a_network_that_is_gone_for_seconds_is_waited_for() {
+    gone_for(Duration::from_secs(5), Way::Pull);
+}
+
+#[test]
+fn a_network_gone_for_20_seconds_and_a_server_frozen_as_long_lose_no_session() {
+    const LONG: Duration = Duration::from_secs(20);
+    thread::scope(|scope| {
+        scope.spawn(|| gone_for(LONG, Way::Push));
+        scope.spawn(|| frozen_for(LONG, Way::Pull));
+    });
+}
+
+/// The network is gone in the middle of a copy.
+fn gone_for(time: Duration, way: Way) {
+    let path = link(100, 20, 0.001);
+    let Some(wan) = Wan::new(path.clone(), MTU, 20_000_000) else { return };
+    let mut copy = wan.start(way, &["--rate=60M"]);
+    copy.progressed(5_000_000);
+    wan.set(&LinkSpec { up: false, ..path.clone() });
+    thread::sleep(time);
+    wan.set(&path);
+    assert_undisturbed(&wan, copy, way);
+}
+
+/// The server is frozen in the middle of a copy.
+fn frozen_for(time: Duration, way: Way) {
+    let Some(mut wan) = Wan::new(link(100, 20, 0.0), MTU, 20_000_000) else { return };
+    let mut copy = wan.start(way, &["--rate=60M"]);
+    copy.progressed(5_000_000);
+    let server = wan.server.as_mut().expect("it was started").child();
+    server.signal(Signal::STOP);
+    thread::sleep(time);
+    server.signal(Signal::CONT);
+    assert_undisturbed(&wan, copy, way);
+}
+
+/// It ends well, by the same session and protocol.
+fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
+    let ended = copy.end();
+    assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+    assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+    wan.assert_copied(way);
+}
+
+#[test]
+fn every_packet_size_is_found_and_used() {
+    for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
+        let Some(wan) = Wan::new(link(200, 10, 0.0), mtu, 3_000_000) else { return };
+        for way in WAYS {
+            let ended = wan.start(way, &["--rate=80M"]).end();
+            let summary = ended.summary();
+            let payload = summary["payload_bytes"].as_u64().expect("it is a size");
+            assert_eq!(summary["protocol"], "rbudp", "{mtu} {way:?} {ended}");
+            assert!(payload <= most && payload > most * 3 / 4, "{mtu} {way:?} {ended}");
+            wan.assert_copied(way);
+        }
+    }
+}
+
+#[test]
+fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
+    for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
+        let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
+        let Some(wan) = Wan::new(narrow, 9000, 3_000_000) else { return };
+        let ended = wan.start(way, &["--rate=80M"]).end();
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{hole} {way:?} {ended}");
+        assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{hole} {ended}");
+        wan.assert_copied(way);
+    }
+}

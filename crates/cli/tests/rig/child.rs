@@ -1,0 +1,209 @@
+//! A child process whose lines are read as they come.
+
+use std::fmt::Debug;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{self, Command};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::DEADLINE;
+
+/// A running child; killed when dropped.
+pub(crate) struct Child {
+    child: process::Child,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+    seen: Vec<String>,
+    complaints: Vec<String>,
+}
+
+/// What a child left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The exit status; nothing if a signal ended it.
+    pub(crate) status: Option<i32>,
+    /// The lines of stdout, from the start.
+    pub(crate) stdout: Vec<String>,
+    /// All of stderr.
+    pub(crate) stderr: String,
+}
+
+impl Child {
+    /// Starts `command`, whose stdout and stderr must be piped.
+    pub(crate) fn spawn(command: &mut Command) -> Child {
+        Child::adopt(command.spawn().expect("the program can be started"))
+    }
+
+    /// Takes over a child whose stdout and stderr are piped.
+    pub(crate) fn adopt(mut child: process::Child) -> Child {
+        let lines = lines(child.stdout.take().expect("stdout is piped"));
+        let errors = lines_of_errors(&mut child);
+        Child { child, lines, errors, seen: Vec::new(), complaints: Vec::new() }
+    }
+
+    /// The child's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of stdout; nothing when it has closed it.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => {
+                self.seen.push(line.clone());
+                Some(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => self.give_up("no line came"),
+        }
+    }
+
+    /// The first JSON line from here on for which `is` says so.
+    pub(crate) fn event(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        while let Some(line) = self.line() {
+            let event = serde_json::from_str(&line).unwrap_or_default();
+            if is(&event) {
+                return event;
+            }
+        }
+        self.give_up("it ended before what was awaited")
+    }
+
+    /// Waits until a copy tells that at least `bytes` are there, and not all.
+    pub(crate) fn progressed(&mut self, bytes: u64) -> Value {
+        self.event(|event| {
+            let told = event["bytes"].as_u64().unwrap_or_default();
+            event["event"] == "progress" && told >= bytes && event["total_bytes"] != told
+        })
+    }
+
+    /// Waits for a line of stderr that contains `text`.
+    pub(crate) fn complaint(&mut self, text: &str) -> String {
+        loop {
+            match self.errors.recv_timeout(DEADLINE) {
+                Ok(line) => {
+                    self.complaints.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(error) => self.give_up(&format!("no {text:?} on stderr ({error})")),
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
+    }
+
+    /// kill -9, and awaits the end.
+    pub(crate) fn kill(mut self) -> Ended {
+        self.child.kill().expect("it may be killed");
+        self.end()
+    }
+
+    /// Awaits the end.
+    pub(crate) fn end(mut self) -> Ended {
+        while self.line().is_some() {}
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match self.errors.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.complaints.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => self.give_up("it did not end"),
+            }
+        }
+        let status = self.child.wait().expect("a child can be waited for").code();
+        let stdout = std::mem::take(&mut self.seen);
+        Ended { status, stdout, stderr: self.complaints.join("\n") }
+    }
+
+    fn give_up(&mut self, why: &str) -> ! {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        while let Ok(line) = self.errors.recv_timeout(Duration::from_secs(1)) {
+            self.complaints.push(line);
+        }
+        let (seen, complaints) = (self.seen.join("\n"), self.complaints.join("\n"));
+        panic!("{why}\nstdout:\n{seen}\nstderr:\n{complaints}");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Asserts the exit status and that stderr has all of `words`.
+    #[track_caller]
+    pub(crate) fn is(&self, status: i32, words: &[&str]) -> &Ended {
+        assert_eq!(self.status, Some(status), "{self}");
+        for word in words {
+            assert!(self.stderr.contains(word), "no {word:?} in {self}");
+        }
+        self
+    }
+
+    /// The last JSON line.
+    #[track_caller]
+    pub(crate) fn last(&self) -> Value {
+        let line = self.stdout.last().unwrap_or_else(|| panic!("nothing on stdout: {self}"));
+        serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON at last: {self}"))
+    }
+
+    /// The summary of a copy that was done.
+    #[track_caller]
+    pub(crate) fn summary(&self) -> Value {
+        let last = self.is(0, &[]).last();
+        assert_eq!(last["event"], "summary", "{self}");
+        last
+    }
+
+    /// Bytes that were there when a lost connection was last taken up again.
+    pub(crate) fn taken_up(&self) -> u64 {
+        let last = self.events("resumed").pop();
+        last.and_then(|event| event["bytes"].as_u64()).unwrap_or(0)
+    }
+
+    /// The JSON lines whose event is `name`.
+    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
+        let all = self.stdout.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        all.filter(|event| event["event"] == name).collect()
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stdout = self.stdout.join("\n");
+        write!(f, "status {:?}\nstdout:\n{stdout}\nstderr:\n{}", self.status, self.stderr)
+    }
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(from);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if sender.send(text.trim_end_matches('\n').to_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+fn lines_of_errors(child: &mut process::Child) -> Receiver<String> {
+    lines(child.stderr.take().expect("stderr is piped"))
+}

@@ -1,0 +1,91 @@
+//! What tests of whole copies stand on: a scratch folder, hosts with identities of their own,
+//! servers and copies as children with a deadline, and an independent look at trees.
+//!
+//! Events are awaited: a server's ready line, a copy's JSON lines, the end of a child. Whatever
+//! takes longer than [`DEADLINE`] is killed, and the test fails with all that was said.
+
+#![allow(dead_code, unused_imports, reason = "not every file of tests uses all of it")]
+
+mod child;
+mod pair;
+mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+pub(crate) use child::{Child, Ended};
+pub(crate) use pair::{Pair, Server};
+pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, tree, write};
+
+/// Every wait ends by then, well or with a panic; generous, for a machine under load.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Somebody with an identity: a folder of configuration that no other test knows.
+pub(crate) struct Host {
+    /// `LONGHAUL_CONFIG_DIR`.
+    pub(crate) config: PathBuf,
+    /// As `longhaul id` prints it.
+    pub(crate) id: String,
+}
+
+impl Host {
+    /// A new identity, kept in the folder `config`.
+    pub(crate) fn new(config: &Path) -> Host {
+        let mut host = Host { config: config.to_owned(), id: String::new() };
+        let ended = host.run(["id"]);
+        ended.is(0, &[]);
+        host.id = ended.stdout[0].clone();
+        host
+    }
+
+    /// `longhaul ARGS` as this host, not started yet.
+    pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        self.dress(&mut command).args(args);
+        command
+    }
+
+    /// `WRAPPER longhaul ARGS` as this host, not started yet.
+    pub(crate) fn wrapped(
+        &self,
+        wrapper: &[&str],
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Command {
+        let mut command = Command::new(wrapper[0]);
+        self.dress(&mut command).args(&wrapper[1..]);
+        command.arg(env!("CARGO_BIN_EXE_longhaul")).args(args);
+        command
+    }
+
+    /// Runs `longhaul ARGS` to its end.
+    pub(crate) fn run(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
+        Child::spawn(&mut self.command(args)).end()
+    }
+
+    fn dress<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let command = command.env("LONGHAUL_CONFIG_DIR", &self.config).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
+    }
+}
+
+/// Words of a command line, whatever each of them is made of.
+pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
+    words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
+}
+
+/// Says aloud that a test cannot run on this machine; not through the harness, which hides it.
+pub(crate) fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// Bytes that no other seed gives, and that no file system or path can squeeze.
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}

@@ -1,0 +1,172 @@
+//! Two hosts on loopback, one of which serves a folder to the other.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{Child, Ended, Host};
+
+/// A running server that has said that it is ready.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens, with the port.
+    pub(crate) address: String,
+    /// The UDP port of all data.
+    pub(crate) data_port: u16,
+    /// Who it is.
+    pub(crate) id: String,
+}
+
+impl Server {
+    /// Serves `root` on a free port of 127.0.0.1 as `host` says, with `args` besides (who is
+    /// allowed, at least).
+    pub(crate) fn start(host: &Host, root: &Path, args: &[&str]) -> Server {
+        Server::start_as(&mut host.command(Server::words("127.0.0.1:0", root, args)))
+    }
+
+    /// The words of a `serve` on the address `listen`.
+    pub(crate) fn words(listen: &str, root: &Path, args: &[&str]) -> Vec<OsString> {
+        let mut words =
+            super::words(&[&"serve", &"--json", &"--listen", &listen, &"--root", &root]);
+        words.extend(args.iter().map(OsString::from));
+        words
+    }
+
+    /// Starts `command`, which must be a `serve --json`, and awaits its ready line.
+    pub(crate) fn start_as(command: &mut Command) -> Server {
+        Server::ready(Child::spawn(command))
+    }
+
+    /// A `serve --json` that was started elsewhere; awaits its ready line.
+    pub(crate) fn ready(mut child: Child) -> Server {
+        let ready = child.event(|event| event["event"] == "ready");
+        let text = |name: &str| ready[name].as_str().expect("the ready line has it").to_owned();
+        let data_port = ready["data_port"].as_u64().and_then(|port| u16::try_from(port).ok());
+        Server {
+            child,
+            address: text("address"),
+            data_port: data_port.expect("the ready line has the port"),
+            id: text("id"),
+        }
+    }
+
+    /// `lh://ADDRESS/PATH`; the path may be any bytes.
+    pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
+        let mut location = OsString::from(format!("lh://{}/", self.address));
+        location.push(path);
+        location
+    }
+
+    /// The server's process.
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Asks it to end, and awaits that.
+    pub(crate) fn end(self) -> Ended {
+        self.child.signal(Signal::TERM);
+        self.child.end()
+    }
+
+    /// Awaits that it ends by itself.
+    pub(crate) fn ended(self) -> Ended {
+        self.child.end()
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(self) -> Ended {
+        self.child.kill()
+    }
+}
+
+/// A client with files in `here`, a server of the folder `there`, and a scratch folder around.
+pub(crate) struct Pair {
+    /// Who copies; knows nobody yet.
+    pub(crate) client: Host,
+    /// Who serves.
+    pub(crate) host: Host,
+    /// The server, which allows the client.
+    pub(crate) server: Server,
+    /// The client's files.
+    pub(crate) here: PathBuf,
+    /// The server's root.
+    pub(crate) there: PathBuf,
+    /// Goes away with all that is in it.
+    pub(crate) scratch: TempDir,
+}
+
+impl Pair {
+    /// A server that allows everything to the client.
+    pub(crate) fn new() -> Pair {
+        Pair::with(&[])
+    }
+
+    /// The same with further arguments for `serve`.
+    pub(crate) fn with(args: &[&str]) -> Pair {
+        Pair::with_rights("", args)
+    }
+
+    /// The same with `rights` (`:ro`, say) behind the client's id.
+    pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
+        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
+        for folder in [&here, &there] {
+            std::fs::create_dir(folder).expect("the scratch folder is ours");
+        }
+        let client = Host::new(&scratch.path().join("client"));
+        let host = Host::new(&scratch.path().join("server"));
+        let allowed = format!("{}{rights}", client.id);
+        let server = Server::start(&host, &there, &[&["--allow", &allowed], args].concat());
+        Pair { client, host, server, here, there, scratch }
+    }
+
+    /// Starts the same server again, on another port, after it has ended.
+    pub(crate) fn restart(&mut self, args: &[&str]) {
+        let allowed = self.client.id.clone();
+        let args = [&["--allow", &allowed], args].concat();
+        self.server = Server::start(&self.host, &self.there, &args);
+    }
+
+    /// `cp` as the client, trusting this server, with JSON; not started yet. Paths are taken from
+    /// `here`.
+    pub(crate) fn cp_command(&self, args: &[&dyn AsRef<OsStr>]) -> Command {
+        let id = format!("--server-id={}", self.server.id);
+        let mut command = self.client.command(["cp", "--json", &id]);
+        command.args(args.iter().map(AsRef::as_ref)).current_dir(&self.here);
+        command
+    }
+
+    /// Starts a `cp`.
+    pub(crate) fn start(&self, args: &[&dyn AsRef<OsStr>]) -> Child {
+        Child::spawn(&mut self.cp_command(args))
+    }
+
+    /// Starts a `cp` with `flags`.
+    pub(crate) fn copy(
+        &self,
+        flags: &[&str],
+        from: impl AsRef<OsStr>,
+        to: impl AsRef<OsStr>,
+    ) -> Child {
+        let mut words: Vec<&dyn AsRef<OsStr>> = Vec::new();
+        for flag in flags {
+            words.push(flag);
+        }
+        words.push(&from);
+        words.push(&to);
+        self.start(&words)
+    }
+
+    /// Runs a `cp` to its end.
+    pub(crate) fn cp(&self, args: &[&dyn AsRef<OsStr>]) -> Ended {
+        self.start(args).end()
+    }
+
+    /// `lh://…/PATH` of the server.
+    pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
+        self.server.at(path)
+    }
+}

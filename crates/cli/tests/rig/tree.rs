@@ -1,0 +1,95 @@
+//! Trees made and looked at with nothing but the system's own calls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Thing {
+    kind: Kind,
+    /// Permission bits and time of modification; links have none that a copy keeps.
+    attributes: Option<(u32, i64, i64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    File { len: u64, hash: blake3::Hash },
+    Folder,
+    Link(PathBuf),
+    Other,
+}
+
+/// All that is below `root`, by its path from there, with permissions and times.
+pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
+    let mut things = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for found in fs::read_dir(&folder).expect("the folder can be read") {
+            let path = found.expect("the folder can be read").path();
+            let meta = path.symlink_metadata().expect("it is there");
+            let attributes = (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec());
+            let (kind, attributes) = if meta.is_dir() {
+                folders.push(path.clone());
+                (Kind::Folder, Some(attributes))
+            } else if meta.is_symlink() {
+                (Kind::Link(path.read_link().expect("it is a link")), None)
+            } else if meta.is_file() {
+                let mut hasher = blake3::Hasher::new();
+                let file = fs::File::open(&path).expect("the file can be read");
+                hasher.update_reader(file).expect("the file can be read");
+                (Kind::File { len: meta.len(), hash: hasher.finalize() }, Some(attributes))
+            } else {
+                (Kind::Other, Some(attributes))
+            };
+            let below = path.strip_prefix(root).expect("it lies below").to_owned();
+            things.insert(below, Thing { kind, attributes });
+        }
+    }
+    things
+}
+
+/// The same without permissions and times.
+pub(crate) fn content(root: &Path) -> BTreeMap<PathBuf, Thing> {
+    let plain = |(path, thing): (PathBuf, Thing)| (path, Thing { attributes: None, ..thing });
+    tree(root).into_iter().map(plain).collect()
+}
+
+/// Asserts that both trees have the same names, kinds, contents and targets of links.
+#[track_caller]
+pub(crate) fn assert_same(left: &Path, right: &Path) {
+    compare(&content(left), &content(right));
+}
+
+/// The same, with permissions and times.
+#[track_caller]
+pub(crate) fn assert_same_attributes(left: &Path, right: &Path) {
+    compare(&tree(left), &tree(right));
+}
+
+#[track_caller]
+fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
+    let names = left.keys().chain(right.keys());
+    let differing = names.filter(|name| left.get(*name) != right.get(*name));
+    let differing: BTreeMap<_, _> =
+        differing.map(|name| (name, (left.get(name), right.get(name)))).collect();
+    assert!(differing.is_empty(), "the trees differ: {differing:#?}");
+}
+
+/// Names of longhaul's own below `root`: partial files, journals, marks.
+pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().expect("an entry has a name").as_bytes();
+        name.starts_with(b".") && name.windows(4).any(|part| part == b".lh-")
+    };
+    tree(root).into_keys().filter(ours).collect()
+}
+
+/// Writes a file, with the folders above it.
+pub(crate) fn write(path: &Path, content: &[u8]) {
+    let folder = path.parent().expect("a file lies in a folder");
+    fs::create_dir_all(folder).expect("the scratch folder is ours");
+    fs::write(path, content).expect("there is room for a file");
+}

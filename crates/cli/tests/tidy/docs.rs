@@ -1,0 +1,157 @@
+//! The pages say what is true: flags exist, links lead somewhere, no page is lost.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::{Text, files, none, root};
+use crate::usage::longhaul;
+
+/// Flags of other tools that our pages name.
+const OTHERS: [&str; 5] = ["--example", "--path", "--release", "--test", "--workspace"];
+
+/// The pages of the repository.
+fn pages() -> Vec<Text> {
+    let pages = files("", "md");
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        assert!(pages.iter().any(|file| file.path == page), "{page} is missing");
+    }
+    pages
+}
+
+/// The long flags that a text names.
+fn flags(text: &str) -> BTreeSet<String> {
+    let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let flags = parts.filter(|part| {
+        part.strip_prefix("--")
+            .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+    });
+    flags.map(|flag| flag.trim_end_matches('-').to_owned()).collect()
+}
+
+/// The subcommands that the help of `command` lists.
+fn listed(command: &[String]) -> Vec<Vec<String>> {
+    let help = help(command);
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    // What is indented further goes on with a description.
+    let names = lines.filter(|line| !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(|name| [command, &[name.to_owned()]].concat())
+        .collect()
+}
+
+/// All subcommands, those of subcommands too.
+fn subcommands() -> Vec<Vec<String>> {
+    let mut all = listed(&[]);
+    assert!(all.len() > 5, "the help lists the subcommands: {all:?}");
+    let nested: Vec<_> = all.iter().flat_map(|command| listed(command)).collect();
+    all.extend(nested);
+    all
+}
+
+fn help(command: &[String]) -> String {
+    let mut words: Vec<&str> = command.iter().map(String::as_str).collect();
+    words.push("--help");
+    longhaul(&words).stdout
+}
+
+/// The flags of all subcommands, as their help has them.
+fn known_flags() -> BTreeSet<String> {
+    let mut known = flags(&help(&[]));
+    for command in subcommands() {
+        known.extend(flags(&help(&command)));
+    }
+    assert!(known.contains("--bwlimit") && known.contains("--frame"), "{known:?}");
+    known
+}
+
+#[test]
+fn every_flag_that_a_page_names_exists() {
+    let known = known_flags();
+    let mut found = Vec::new();
+    // Results name the flags of whatever they measured.
+    for page in pages().into_iter().filter(|page| !page.path.starts_with("results/")) {
+        let unknown = flags(&page.text).into_iter();
+        let unknown = unknown.filter(|flag| !known.contains(flag) && !OTHERS.contains(&&**flag));
+        found.extend(unknown.map(|flag| format!("{}: {flag}", page.path)));
+    }
+    none(found, "a page names only flags that there are");
+}
+
+#[test]
+fn every_flag_is_in_the_manual() {
+    let mut found = Vec::new();
+    for command in subcommands() {
+        let words: Vec<&str> = ["man"].into_iter().chain(command.iter().map(|w| &**w)).collect();
+        let manual = longhaul(&words).stdout.replace("\\-", "-");
+        let unknown = flags(&help(&command)).into_iter();
+        let unknown = unknown.filter(|flag| !manual.contains(flag.as_str()));
+        found.extend(unknown.map(|flag| format!("{} {flag}", command.join(" "))));
+    }
+    none(found, "the manual has every flag");
+}
+
+#[test]
+fn the_readme_has_every_subcommand() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("there is a README.md");
+    let lost = listed(&[]).into_iter().map(|command| command.join(" "));
+    let lost = lost.filter(|name| !readme.contains(&format!("longhaul {name}")));
+    none(lost.collect(), "README.md names every subcommand");
+}
+
+/// The targets of the links of a page, without those that leave the repository.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    local.filter_map(|target| target.split('#').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut found = Vec::new();
+    for page in pages() {
+        let folder = root().join(Path::new(&page.path).parent().unwrap_or(Path::new("")));
+        let dead = links(&page.text).into_iter().filter(|target| !folder.join(target).exists());
+        found.extend(dead.map(|target| format!("{}: {target}", page.path)));
+    }
+    none(found, "a link leads to a file");
+}
+
+#[test]
+fn every_page_of_the_docs_is_linked() {
+    let pages = pages();
+    let mut linked = BTreeSet::new();
+    for page in &pages {
+        let folder = root().join(Path::new(&page.path).parent().unwrap_or(Path::new("")));
+        linked.extend(links(&page.text).iter().filter_map(|t| folder.join(t).canonicalize().ok()));
+    }
+    let docs = pages.iter().filter(|page| page.path.starts_with("docs/"));
+    let lost = docs.filter(|page| {
+        root().join(&page.path).canonicalize().is_ok_and(|path| !linked.contains(&path))
+    });
+    none(lost.map(|page| page.path.clone()).collect(), "each page in docs is linked from another");
+}
+
+#[test]
+fn the_readme_has_the_exit_statuses_of_the_help() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("there is a README.md");
+    let help = help(&[]);
+    let table = help.split("Exit status:\n").nth(1).expect("the help has the exit statuses");
+    let lines = table.lines().filter_map(|line| line.trim().split_once(' '));
+    let rows = lines.map(|(status, what)| format!("| {status} | {} |", what.trim()));
+    none(rows.filter(|row| !readme.contains(row)).collect(), "README.md has each exit status");
+}
+
+#[test]
+fn the_map_leads_somewhere() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
+    let quoted = map.split('`').skip(1).step_by(2);
+    let inside = |path: &&str| path.contains("/src/") || path.contains("/tests/");
+    let paths: Vec<&str> = quoted.filter(inside).filter(|path| !path.contains("NAME")).collect();
+    assert!(paths.len() > 20, "the map names only {paths:?}");
+    let lost = paths.into_iter().filter(|path| !root().join("crates").join(path).exists());
+    none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only what there is");
+}

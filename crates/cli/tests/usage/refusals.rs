@@ -1,0 +1,160 @@
+//! Bad input: each is refused with what was expected, and exit status 2.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::{longhaul, longhaul_in};
+
+#[test]
+fn a_bare_bwlimit_is_refused_with_what_to_write() {
+    longhaul(&["cp", "--bwlimit", "1000", "a", "h:b"]).is_refused(&["1000k", "names no unit"]);
+}
+
+#[test]
+fn quantities_show_an_example() {
+    let cases = [
+        ("--rate=fast", "950M"),
+        ("--rate=10MB", "is a size"),
+        ("--memory=lots", "300MB"),
+        ("--stall=60", "60s"),
+        ("--retry-for=soon", "5m"),
+        ("--ports=9", "50000-50009"),
+        ("--cipher=rot13", "chacha20-poly1305"),
+        ("--receive=guess", "scatter"),
+        ("--protocol=ftp", "rbudp"),
+        ("--streams=0", "1..=64"),
+        ("--rsh='ssh", "no closing '"),
+    ];
+    for (flag, expected) in cases {
+        longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
+    }
+}
+
+#[test]
+fn what_fits_no_copy_says_why() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["a", "b"], "both on this host"),
+        (&["h:a", "g:b"], "both on other hosts"),
+        (&["h:a", "g:a", "."], "two hosts"),
+        (&["a"], "without a destination"),
+        (&["http://h/a", "."], "does not speak http://"),
+        (&["--memory=1M", "a", "h:b"], "at least 16Mi"),
+        (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
+        (&["--streams=4", "a", "h:b"], "--protocol tcp"),
+    ];
+    for (words, expected) in cases {
+        longhaul(&[&["cp"], words].concat()).is_refused(&[expected]);
+    }
+}
+
+#[test]
+fn a_host_that_ssh_would_take_for_an_option_is_refused() {
+    let run = longhaul(&["cp", "--", "-oProxyCommand=touch x:y", "."]);
+    run.is_refused(&["starts with '-'"]);
+}
+
+#[test]
+fn a_model_without_a_solution_says_why() {
+    let stream = ["model", "stream", "--frame=1x1x3", "--per-second=20", "--rtt=600ms"];
+    longhaul(&[&stream[..], &["--delay=500ms"]].concat()).is_refused(&["raise --delay"]);
+    let bulk = ["model", "rbudp", "--size=1M", "--rate=1M", "--rtt=1ms"];
+    longhaul(&[&bulk[..], &["--loss=100%"]].concat()).is_refused(&["loses everything"]);
+    longhaul(&[&bulk[..], &["--loss=2"]].concat()).is_refused(&["0.1%"]);
+}
+
+#[test]
+fn a_demo_that_is_too_small_is_refused() {
+    longhaul(&["demo", "--size=1MB"]).is_refused(&["at least 20MB"]);
+}
+
+#[test]
+fn an_unknown_flag_or_subcommand_names_the_nearest() {
+    longhaul(&["cp", "--bwlimt=1M", "a", "h:b"]).is_refused(&["--bwlimit"]);
+    longhaul(&["srve"]).is_refused(&["serve"]);
+    longhaul(&[]).is_refused(&["Usage: longhaul"]);
+    longhaul(&["man", "nothing"]).is_refused(&["longhaul --help"]);
+}
+
+#[test]
+fn a_server_without_root_or_ids_is_refused() {
+    let (_folder, id) = identity();
+    longhaul(&["serve", "--root", "."]).is_refused(&["--allow"]);
+    longhaul(&["serve", "--allow", &id]).is_refused(&["--root"]);
+    longhaul(&["serve", "--root", ".", "--allow", "me"]).is_refused(&["longhaul id"]);
+    let outside = format!("{id}:rw:../x");
+    longhaul(&["serve", "--root", ".", "--allow", &outside]).is_refused(&["below the root"]);
+    longhaul(&["serve", "--root", ".", "--allow", &id, "--listen", "here"])
+        .is_refused(&["[::]:7717"]);
+}
+
+#[test]
+fn files_that_are_missing_here_are_local_trouble() {
+    let (_folder, id) = identity();
+    let run = longhaul(&["serve", "--root", "/nonexistent", "--allow", &id]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+    let run = longhaul(&["serve", "--root", ".", "--allow-file", "/nonexistent"]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+    let run = longhaul(&["cp", "--exclude-from=/nonexistent/x", "a", "h:b"]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+    assert!(run.stderr.starts_with("longhaul: cannot read /nonexistent/x"), "{}", run.stderr);
+}
+
+/// A fresh identity, and its id.
+fn identity() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = longhaul_in(&folder.path().join("config"), &["id"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    (folder, run.stdout.trim().to_owned())
+}
+
+#[test]
+fn an_id_is_made_once_and_kept_to_its_owner() {
+    let (folder, id) = identity();
+    let config = folder.path().join("config");
+    assert!(id.starts_with("lh1:"), "{id}");
+    assert_eq!(longhaul_in(&config, &["id"]).stdout.trim(), id);
+    assert_ne!(identity().1, id);
+    for entry in fs::read_dir(&config).expect("the folder was made") {
+        let meta = entry.and_then(|entry| entry.metadata()).expect("it can be read");
+        assert_eq!(meta.permissions().mode() & 0o077, 0, "nobody else reads the key");
+    }
+}
+
+#[test]
+fn with_json_a_refusal_is_an_event_too() {
+    let run = longhaul(&["cp", "--json", "a", "b"]);
+    let last = run.stdout.lines().last().expect("there is an event");
+    let event: serde_json::Value = serde_json::from_str(last).expect("an event is JSON");
+    assert_eq!((event["event"].as_str(), event["class"].as_str()), (Some("error"), Some("usage")));
+    assert_eq!(event["status"], run.status);
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    for args in [["cp", "--help"], ["serve", "-h"], ["demo", "--help"]] {
+        let run = longhaul(&args);
+        assert_eq!((run.status, run.stderr.as_str()), (0, ""));
+        assert!(run.stdout.contains("Usage: longhaul"), "{}", run.stdout);
+    }
+    assert!(longhaul(&["--version"]).stdout.starts_with("longhaul "));
+}
+
+#[test]
+fn completions_know_every_shell_and_the_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = longhaul(&["completions", shell]).stdout;
+        assert!(script.contains("bwlimit"), "{shell}");
+    }
+}
+
+#[test]
+fn flags_may_stand_anywhere() {
+    let run = longhaul(&["cp", "-r", "a", "-P", "b", "--json", "c"]);
+    run_is_one_host(&run.stderr);
+}
+
+fn run_is_one_host(stderr: &str) {
+    assert!(stderr.contains("both on this host"), "{stderr}");
+}

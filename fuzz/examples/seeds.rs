@@ -1,0 +1,249 @@
+//! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
+//!
+//! They are what honest ends say, so that a fuzzer begins behind the first checks.
+
+use std::fs;
+use std::path::Path;
+
+use longhaul_proto::endpoint::{FlowId, PacketNumber};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::header::Kind;
+use longhaul_proto::wire::{Control, Done, Echo, Header, Pulse, Report, Train};
+use longhaul_transfer::control::{
+    ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern, Ping,
+    Plan, Ranges, Relay, Request, Status,
+};
+use longhaul_transfer::objects::journal;
+use longhaul_transfer::objects::manifest::FileTime;
+use longhaul_transfer::objects::{CHUNK, Entry, Kind as EntryKind, LARGE, Manifest, Shape};
+use longhaul_transfer::session::frame;
+use longhaul_transfer::session::hello::{Hello, VERSIONS};
+use prost::Message as _;
+
+fn main() -> std::io::Result<()> {
+    write("data_header", headers())?;
+    write("control_message", controls().iter().map(encoded).collect())?;
+    write("transfer_frame", messages().into_iter().map(framed).collect())?;
+    write("manifest", manifests())?;
+    write("journal", journals())?;
+    write("sender", runs(&[1, 4, 6, 4]))?;
+    write("receiver", runs(&[5, 6, 4, 0]))?;
+    write("hello", hellos())?;
+    write("frame_header", frame_headers())
+}
+
+fn write(target: &str, seeds: Vec<Vec<u8>>) -> std::io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&folder)?;
+    for (nth, seed) in seeds.iter().enumerate() {
+        fs::write(folder.join(format!("seed-{nth:02}")), seed)?;
+    }
+    Ok(())
+}
+
+fn headers() -> Vec<Vec<u8>> {
+    let kinds = [
+        Kind::Data,
+        Kind::Control,
+        Kind::Probe,
+        Kind::ProbeAnswer,
+        Kind::Challenge,
+        Kind::ChallengeAnswer,
+    ];
+    let of = |kind| {
+        let mut out = [0; Header::LEN];
+        let (flow, number) = (FlowId(0x0102_0304), PacketNumber(0x05_0607_0809));
+        Header { kind, flow, number, block: 0x0a0b_0c0d_0e0f }.encode(&mut out);
+        out.to_vec()
+    };
+    kinds.into_iter().map(of).chain([vec![1; 15], vec![7; 16]]).collect()
+}
+
+fn controls() -> Vec<Control> {
+    let done = Done { segment: 3, round: 2, sent_to: 900, highest: PacketNumber(70_000) };
+    let pulse = Pulse {
+        sequence: 9,
+        clock: Span::from_millis(800),
+        highest: 2000,
+        received: 1900,
+        distinct: 1850,
+        grant: Bytes::mebi(64),
+        drain: Some(Rate::from_mbps(900)),
+        echo: Some(Echo { number: PacketNumber(1999), age: Span::from_micros(30) }),
+        train: Some(Train {
+            first: PacketNumber(1024),
+            bytes: Bytes::new(45_000),
+            span: Span::from_micros(400),
+            steps: 7,
+        }),
+        socket_lost: 4,
+    };
+    let report = |missing: Vec<std::ops::Range<u32>>| {
+        Control::Report(Report::fill(3, 2, 0..9000, missing.into_iter()))
+    };
+    vec![
+        Control::Done(done),
+        Control::Pulse(Pulse::default()),
+        Control::Pulse(pulse),
+        report(Vec::new()),
+        report(vec![0..1, 5..70, 8999..9000]),
+        report((0..4500).map(|n| 2 * n..2 * n + 1).collect()),
+    ]
+}
+
+fn encoded(control: &Control) -> Vec<u8> {
+    let mut out = Vec::new();
+    control.encode(&mut out);
+    out
+}
+
+fn framed(message: Message) -> Vec<u8> {
+    Frame::from(message).encode_to_vec()
+}
+
+fn ranges() -> Option<Ranges> {
+    Some(Ranges::encode([0..1, 5..70, 300..301]))
+}
+
+fn messages() -> Vec<Message> {
+    let manifest = manifests().remove(0);
+    let digest = blake3_of(&manifest);
+    let compare = Compare { entry: 1, chunks: vec![0, 4], values: vec![7; 64] };
+    let control = encoded(&controls()[4]);
+    vec![
+        Message::Request(request()),
+        Message::Offer(Offer {
+            manifest,
+            manifest_len: 0,
+            manifest_digest: digest,
+            object_len: 12 * CHUNK,
+        }),
+        Message::Pass(Pass {
+            number: 1,
+            flow: 77,
+            block: 1440,
+            segment: 16 * CHUNK,
+            rtt_nanos: 100_000_000,
+            protocol: "rbudp".to_owned(),
+        }),
+        Message::Plan(Plan {
+            have: ranges(),
+            compare: vec![compare],
+            skipped: ranges(),
+            resumed_bytes: 70 * CHUNK,
+            more: true,
+        }),
+        Message::Digests(Digests { chunks: vec![3, 4], values: vec![9; 64] }),
+        Message::Relay(Relay { flow: 77, control }),
+        Message::Status(Status { sent: 5, first: 4, retransmitted: 1, ..Status::default() }),
+        Message::PassEnd(PassEnd { number: 1, failed: ranges() }),
+        Message::Outcome(Outcome { files: 3, digest: vec![5; 32], ..Outcome::default() }),
+        Message::ChunkPiece(ChunkPiece { chunk: 3, offset: 0, bytes: vec![1; 50], last: true }),
+        Message::Ping(Ping { answer: true }),
+    ]
+}
+
+fn request() -> Request {
+    Request {
+        direction: 1,
+        paths: vec![b"a/b".to_vec(), b"c".to_vec()],
+        transfer: 7,
+        flow: 77,
+        recursive: true,
+        filters: vec![
+            Pattern { include: true, glob: "/a/**/*.[ch]".to_owned() },
+            Pattern { include: false, glob: "{x,y}/".to_owned() },
+        ],
+        protocol: "rbudp".to_owned(),
+        cipher: "aes-128-gcm".to_owned(),
+        receive: "scatter".to_owned(),
+        segment: Some(0),
+        datagram: 1472,
+        ..Request::default()
+    }
+}
+
+fn blake3_of(bytes: &[u8]) -> Vec<u8> {
+    // Any digest will do: it is compared where the manifest is opened.
+    bytes.iter().cycle().take(32).copied().collect()
+}
+
+fn entry(path: &str, kind: EntryKind) -> Entry {
+    let modified = FileTime { seconds: -5, nanos: 999_999_999 };
+    Entry { path: path.as_bytes().into(), kind, mode: 0o644, modified }
+}
+
+fn file(path: &str, size: u64, holes: &[std::ops::Range<u64>]) -> Entry {
+    entry(path, EntryKind::File { size, sparse: !holes.is_empty(), holes: holes.into() })
+}
+
+fn manifests() -> Vec<Vec<u8>> {
+    let tree = vec![
+        entry("a", EntryKind::Folder),
+        file("a/big", LARGE + 5, &[2..4, 6..7]),
+        entry("a/link", EntryKind::Link { target: b"../x".as_slice().into() }),
+        file("a/small", 10, &[]),
+        file("empty", 0, &[]),
+        file("next", 3 * CHUNK, &[]),
+    ];
+    let of = |shape, entries| Manifest::new(shape, entries).expect("a sound one").encode();
+    let folder = vec![entry("a", EntryKind::Folder), file("a/x", 1, &[])];
+    vec![
+        of(Shape::Contents, tree.clone()),
+        of(Shape::Several, tree),
+        of(Shape::Named, folder),
+        of(Shape::File, vec![file("one", 5 * CHUNK, std::slice::from_ref(&(1..3)))]),
+        of(Shape::Contents, Vec::new()),
+    ]
+}
+
+fn journals() -> Vec<Vec<u8>> {
+    let modified = FileTime { seconds: 1_700_000_000, nanos: 5 };
+    let header = journal::Header { size: 9 * CHUNK - 1, modified };
+    let mut bytes = vec![0];
+    bytes.extend(header.encode());
+    bytes.extend(header.encode_record(0, &[1; 32]));
+    bytes.extend(header.encode_record(8, &[2; 32]));
+    let torn = bytes[..bytes.len() - 7].to_vec();
+    // Written by choices: a size of 9 MiB, two records, one of another file, a tail.
+    let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
+    vec![bytes, torn, made]
+}
+
+/// Setups of three objects, then steps that follow each other.
+fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
+    let setups: [&[u8]; 3] = [
+        // 1440 byte blocks, 16 a chunk, an object of 5 MB in segments of four chunks.
+        &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 1, 4, 5, 245, 225, 0, 0],
+        // The same in one chunk, at a rate that is found.
+        &[2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 0, 32, 4, 5, 245, 225, 0, 0, 0],
+        // One byte.
+        &[2, 5, 159, 27, 0, 13, 12, 0, 32, 4, 5, 245, 225, 0, 0, 0],
+    ];
+    let run = |setup: &&[u8]| {
+        let mut bytes = setup.to_vec();
+        bytes.extend([9, 0, 1]);
+        for nth in 0..40u8 {
+            bytes.push(steps[usize::from(nth) % steps.len()]);
+            bytes.extend([nth, 200 - nth, 3, nth * 5, 20, 13, 0]);
+        }
+        bytes
+    };
+    setups.iter().map(run).collect()
+}
+
+fn hellos() -> Vec<Vec<u8>> {
+    let odd = Hello { min: 2, max: 9, release: "9.9.9\u{1b}[2J".to_owned() };
+    vec![
+        Hello::new(&VERSIONS).encode_to_vec(),
+        odd.encode_to_vec(),
+        Hello { min: 3, max: 2, release: String::new() }.encode_to_vec(),
+    ]
+}
+
+fn frame_headers() -> Vec<Vec<u8>> {
+    let limit = frame::MAX_FRAME as u32;
+    let words = [0, 5, limit, limit + 1, 1 << 31, (1 << 31) | limit, u32::MAX];
+    words.iter().map(|word: &u32| word.to_be_bytes().to_vec()).collect()
+}

@@ -1,0 +1,141 @@
+//! What the targets that drive a protocol's core have in common.
+
+use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::{Control, Done, Echo, Pulse, Report, Train};
+
+use super::input::Input;
+
+/// The flow under test.
+pub(crate) const FLOW: FlowId = FlowId(7);
+
+/// No driver runs longer.
+const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
+
+/// Blocks of the largest object, so that a model of it is cheap.
+const MOST_BLOCKS: u64 = 12_000;
+
+/// Any flow that two ends could agree on, over an object that is not too large.
+pub(crate) fn setup(input: &mut Input<'_>) -> Setup {
+    let block = 1 + input.any_u32() % 65_000;
+    let blocks = u64::from(1 + input.any_u32() % 64);
+    let short = u64::from(input.byte()) % u64::from(block);
+    let chunk = (u64::from(block) * blocks - short).max(block.into());
+    let object = input.any() % (MOST_BLOCKS * u64::from(block));
+    let segment = input.any() % 9 * chunk;
+    // One chunk may hold the object, as in the papers.
+    let layout = if input.flag() {
+        Layout::new(Bytes::new(object), Bytes::new(segment), Bytes::new(chunk), block)
+    } else {
+        Layout::whole(Bytes::new(object), block)
+    };
+    let rate = |input: &mut Input<'_>| input.flag().then(|| Rate::from_bps(input.any()));
+    Setup {
+        flow: FLOW,
+        layout: layout.expect("sizes that fit each other"),
+        overhead: Bytes::new(input.byte().into()),
+        rtt: Span::from_nanos(input.any()),
+        rate: rate(input),
+        rate_limit: rate(input),
+        grant: Bytes::new(input.any()),
+        tail_copies: input.byte().into(),
+    }
+}
+
+/// Moves the time on, by nothing or by years.
+pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
+    let later = match input.byte() {
+        power @ 0..64 => now + Span::from_nanos(1 << power),
+        micros => now + Span::from_micros(u64::from(micros) * 10),
+    };
+    later.min(CENTURY)
+}
+
+/// Whether a core wants to be driven at once.
+pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
+    match wake {
+        Wake::Now => true,
+        Wake::At(at, _) => at <= now,
+        Wake::OnInput => false,
+    }
+}
+
+/// A message as it comes out of the wire: any bytes, or any numbers in a message of a kind that
+/// is known. Nothing where the wire refuses it.
+pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
+    let control = match input.byte() % 8 {
+        0 => return Control::decode(input.slice()).ok(),
+        1 => Control::Done(done(input, layout)),
+        2 | 3 => Control::Pulse(pulse(input)),
+        _ => Control::Report(report(input, layout)),
+    };
+    let mut bytes = Vec::new();
+    control.encode(&mut bytes);
+    Control::decode(&bytes).ok()
+}
+
+fn segment(input: &mut Input<'_>, layout: &Layout) -> u32 {
+    input.mostly_below(layout.segments().max(1))
+}
+
+fn done(input: &mut Input<'_>, layout: &Layout) -> Done {
+    let segment = segment(input, layout);
+    let round = input.any_u32();
+    let sent_to = input.mostly_below(layout.blocks_in(segment).max(1)).saturating_add(1);
+    Done { segment, round, sent_to, highest: PacketNumber(input.any()) }
+}
+
+fn report(input: &mut Input<'_>, layout: &Layout) -> Report {
+    let segment = segment(input, layout);
+    let round = input.any_u32();
+    let blocks = layout.blocks_in(segment);
+    let slice = match input.byte() % 4 {
+        0 => 0..blocks.max(1),
+        1 => 0..input.any_u32().max(1),
+        2 => input.any_u32()..u32::MAX,
+        _ => {
+            let start = input.mostly_below(blocks.max(1));
+            start..start.saturating_add(1).saturating_add(input.any_u32())
+        }
+    };
+    let mut at = slice.start;
+    let mut missing = Vec::new();
+    for nth in 0..input.byte() % 32 {
+        let start = at.saturating_add(u32::from(nth > 0)).saturating_add(input.any_u32());
+        let end = start.saturating_add(1 + input.any_u32() % 5000).min(slice.end);
+        if start >= end {
+            break;
+        }
+        missing.push(start..end);
+        at = end;
+    }
+    Report::fill(segment, round, slice, missing.into_iter())
+}
+
+fn pulse(input: &mut Input<'_>) -> Pulse {
+    let highest = input.any();
+    let received = highest.saturating_sub(input.any());
+    let train = input.flag().then(|| Train {
+        first: PacketNumber(input.any()),
+        bytes: Bytes::new(input.any()),
+        span: Span::from_nanos(input.any()),
+        steps: input.any_u32(),
+    });
+    let echo = input
+        .flag()
+        .then(|| Echo { number: PacketNumber(input.any()), age: Span::from_nanos(input.any()) });
+    Pulse {
+        sequence: input.any(),
+        clock: Span::from_nanos(input.any()),
+        highest,
+        received,
+        distinct: received.saturating_sub(input.any()),
+        grant: Bytes::new(input.any()),
+        drain: input.flag().then(|| Rate::from_bps(input.any())),
+        echo,
+        train,
+        socket_lost: input.any(),
+    }
+}

@@ -1,0 +1,12 @@
+//! The length in front of every message of the control stream.
+
+use longhaul_transfer::session::frame::{self, HEADER, Header, MAX_FRAME};
+
+/// No length beyond the limit is believed.
+pub fn run(bytes: &[u8]) {
+    let Some(header) = bytes.first_chunk::<HEADER>() else { return };
+    match frame::decode_header(*header) {
+        Ok(Header::Message(length) | Header::Goodbye(length)) => assert!(length <= MAX_FRAME),
+        Err(error) => assert!(error.what.contains("is the limit")),
+    }
+}

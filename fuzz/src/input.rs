@@ -1,0 +1,71 @@
+//! Bytes read as choices. Behind their end everything is zero.
+
+/// Bytes to choose by.
+pub(crate) struct Input<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Chooses by `bytes`.
+    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input { bytes }
+    }
+
+    /// Whether nothing is left to choose by.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// One byte.
+    pub(crate) fn byte(&mut self) -> u8 {
+        match self.bytes.split_first() {
+            Some((byte, rest)) => {
+                self.bytes = rest;
+                *byte
+            }
+            None => 0,
+        }
+    }
+
+    /// A flag.
+    pub(crate) fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// A number of at most `bytes` bytes, the highest first.
+    fn number(&mut self, bytes: usize) -> u64 {
+        (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
+    }
+
+    /// Any number: small ones take two bytes, the largest nine, and the edges are near.
+    pub(crate) fn any(&mut self) -> u64 {
+        match self.byte() {
+            length @ 0..=8 => self.number(length.into()),
+            9 => u64::MAX - u64::from(self.byte()),
+            10 => u64::from(u32::MAX) + u64::from(self.byte()) - 128,
+            11 => (1 << 40) + u64::from(self.byte()) - 128,
+            small => u64::from(small - 12),
+        }
+    }
+
+    /// Any number that fits 32 bits.
+    pub(crate) fn any_u32(&mut self) -> u32 {
+        self.any() as u32
+    }
+
+    /// A number below `end`, which is not zero; anything at all now and then.
+    pub(crate) fn mostly_below(&mut self, end: u32) -> u32 {
+        match self.byte() {
+            255 => self.any_u32(),
+            high => (u32::from(high) << 8 | u32::from(self.byte())) % end,
+        }
+    }
+
+    /// Up to 255 of the bytes themselves.
+    pub(crate) fn slice(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.bytes.len());
+        let (slice, rest) = self.bytes.split_at(length);
+        self.bytes = rest;
+        slice
+    }
+}

@@ -1,0 +1,50 @@
+//! The journal of a partial file: may be torn, rotten, or of another file.
+//!
+//! The first byte says whether checks are to be put right, so that what lies behind them is
+//! reached as well.
+
+use longhaul_transfer::objects::CHUNK;
+use longhaul_transfer::objects::journal::{Header, Journal};
+use longhaul_transfer::objects::manifest::FileTime;
+
+use super::input::Input;
+
+/// What is read is exactly what was written before the first damage.
+pub fn run(bytes: &[u8]) {
+    let Some((mode, bytes)) = bytes.split_first() else { return };
+    if mode & 1 == 0 {
+        check(bytes);
+    } else {
+        check(&written(bytes));
+    }
+}
+
+fn check(bytes: &[u8]) {
+    let Some(journal) = Journal::decode(bytes) else { return };
+    let mut again = journal.header.encode();
+    for (chunk, value) in &journal.values {
+        assert!(*chunk < journal.header.size.div_ceil(CHUNK));
+        again.extend(journal.header.encode_record(*chunk, value));
+    }
+    assert_eq!(journal.sound, again.len() as u64);
+    assert_eq!(bytes[..again.len()], again[..]);
+}
+
+/// A journal that somebody wrote, about anything, and then perhaps another's record and a tail.
+fn written(bytes: &[u8]) -> Vec<u8> {
+    let mut input = Input::new(bytes);
+    let modified = FileTime { seconds: input.any() as i64, nanos: input.any_u32() };
+    let header = Header { size: input.any(), modified };
+    let mut journal = header.encode();
+    while !input.is_empty() {
+        match input.byte() {
+            0 => journal.extend_from_slice(input.slice()),
+            1 => {
+                let other = Header { size: input.any(), ..header };
+                journal.extend(other.encode_record(input.any(), &[input.byte(); 32]));
+            }
+            _ => journal.extend(header.encode_record(input.any(), &[input.byte(); 32])),
+        }
+    }
+    journal
+}

@@ -1,0 +1,34 @@
+//! What longhaul does with bytes from elsewhere: a function for each place where they come in.
+//!
+//! Each takes any bytes at all and panics where a promise is broken: no panic within, bounded
+//! work, a message that is read is one that can be written. A fuzzer looks for such bytes
+//! (`cargo fuzz run NAME`); the test `corpus` of the command line's crate runs the very same
+//! functions over every file of `corpus/NAME/`, without a fuzzer.
+
+pub mod control_message;
+pub mod data_header;
+mod flow;
+pub mod frame_header;
+pub mod hello;
+mod input;
+pub mod journal;
+pub mod manifest;
+pub mod receiver;
+pub mod sender;
+pub mod transfer_frame;
+
+/// A function that takes any bytes.
+pub type Run = fn(&[u8]);
+
+/// Every target: the name of its binary and of its corpus, and what it runs.
+pub const TARGETS: [(&str, Run); 9] = [
+    ("control_message", control_message::run),
+    ("data_header", data_header::run),
+    ("frame_header", frame_header::run),
+    ("hello", hello::run),
+    ("journal", journal::run),
+    ("manifest", manifest::run),
+    ("receiver", receiver::run),
+    ("sender", sender::run),
+    ("transfer_frame", transfer_frame::run),
+];

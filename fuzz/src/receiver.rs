@@ -1,0 +1,208 @@
+//! RBUDP's receiver under a sender that sends anything, in any order, at any time.
+
+use std::collections::BTreeSet;
+
+use longhaul_proto::endpoint::{Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Setup};
+use longhaul_proto::layout::Block;
+use longhaul_proto::rbudp::RbudpReceiver;
+use longhaul_proto::tally::Tally;
+use longhaul_proto::time::Time;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::{Control, Header, MAX_CONTROL, Report};
+
+use super::flow::{FLOW, is_due, later, message, setup};
+use super::input::Input;
+
+/// Steps of one run; an input that is longer says nothing new.
+const STEPS: u32 = 500;
+/// Times that a driver may be sent round at one moment, and messages at one moment, before that
+/// is a livelock.
+const ROUNDS: u64 = 100;
+/// A flow beside the one under test, that nothing is said about.
+const OTHER: FlowId = FlowId(FLOW.0 + 1);
+
+/// Nothing that a sender sends makes the receiver panic, report what it has as missing or what it
+/// misses as there, miscount, touch another flow, or keep its driver busy without end.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let setup = setup(&mut input);
+    let mut driven = Driven::new(setup);
+    driven.look();
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        driven.step(&mut input);
+        driven.look();
+    }
+}
+
+struct Driven {
+    setup: Setup,
+    receiver: RbudpReceiver,
+    now: Time,
+    /// What has arrived or been skipped, counted through the object.
+    there: Tally,
+    /// Packet numbers that came: a driver shows each once.
+    numbers: BTreeSet<u64>,
+    next: u64,
+    arrived: u64,
+    refused: u64,
+    finished: bool,
+}
+
+impl Driven {
+    fn new(setup: Setup) -> Driven {
+        let mut receiver = RbudpReceiver::new();
+        receiver.add_flow(Time::ZERO, &setup);
+        receiver.add_flow(Time::ZERO, &Setup { flow: OTHER, ..setup.clone() });
+        let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");
+        Driven {
+            setup,
+            receiver,
+            now: Time::ZERO,
+            there: Tally::new(blocks),
+            numbers: BTreeSet::new(),
+            next: 0,
+            arrived: 0,
+            refused: 0,
+            finished: false,
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 8 {
+            0 => self.now = later(input, self.now),
+            1 => self.receiver.on_timeout(self.now),
+            2 => self.skip(input),
+            3 => {
+                let drain = input.flag().then(|| Rate::from_bps(input.any()));
+                self.receiver.set_grant(self.now, FLOW, Bytes::new(input.any()), drain);
+                self.receiver.set_socket_lost(self.now, FLOW, input.any());
+            }
+            4 => {
+                if let Some(control) = message(input, &self.setup.layout) {
+                    self.receiver.on_control(self.now, FLOW, &control);
+                    self.receiver.on_control(self.now, FlowId(OTHER.0 + 1), &control);
+                }
+            }
+            5 => self.run_of_blocks(input),
+            _ => self.datagrams(input),
+        }
+    }
+
+    fn skip(&mut self, input: &mut Input<'_>) {
+        let (first, count) = (self.block(input), input.any_u32());
+        self.receiver.skip(self.now, FLOW, BlockRange { first, count });
+        let layout = &self.setup.layout;
+        let end = first.index.saturating_add(count).min(layout.blocks_in(first.segment));
+        for index in first.index..end {
+            self.there.mark(layout.number(Block { index, ..first }) as u32);
+        }
+    }
+
+    /// A block, mostly one of the object's.
+    fn block(&self, input: &mut Input<'_>) -> Block {
+        let layout = &self.setup.layout;
+        let segment = input.mostly_below(layout.segments().max(1));
+        let index = input.mostly_below(layout.blocks_in(segment).max(1));
+        Block { segment, index }
+    }
+
+    /// A batch of blocks from anywhere, under any numbers.
+    fn datagrams(&mut self, input: &mut Input<'_>) {
+        let mut arrivals = Vec::new();
+        for _ in 0..=input.byte() % 16 {
+            let number = match input.byte() {
+                255 => input.any() % Header::NUMBERS,
+                gap => self.next + u64::from(gap % 3),
+            };
+            let block = self.block(input);
+            arrivals.extend(self.first_seen(number, block));
+        }
+        self.arrive(&arrivals);
+    }
+
+    /// A batch of blocks in order.
+    fn run_of_blocks(&mut self, input: &mut Input<'_>) {
+        let first = self.block(input);
+        let count = input.any_u32() % 3_000;
+        let mut arrivals = Vec::new();
+        for index in first.index..first.index.saturating_add(count) {
+            let block = Block { index, ..first };
+            arrivals.extend(self.first_seen(self.next, block));
+        }
+        self.arrive(&arrivals);
+    }
+
+    fn first_seen(&mut self, number: u64, block: Block) -> Option<Arrival> {
+        if number >= Header::NUMBERS || !self.numbers.insert(number) {
+            return None;
+        }
+        self.next = self.next.max(number + 1);
+        Some(Arrival { number: PacketNumber(number), block })
+    }
+
+    fn arrive(&mut self, arrivals: &[Arrival]) {
+        self.receiver.on_datagrams(self.now, FLOW, arrivals);
+        let layout = &self.setup.layout;
+        for Arrival { block, .. } in arrivals {
+            if block.index < layout.blocks_in(block.segment) {
+                self.there.mark(layout.number(*block) as u32);
+                self.arrived += 1;
+            } else {
+                self.refused += 1;
+            }
+        }
+    }
+
+    /// Takes out what it says, and checks what must always hold.
+    fn look(&mut self) {
+        let most = ROUNDS + 10 * u64::from(self.setup.layout.segments());
+        for round in 0.. {
+            assert!(round < most, "at one moment it has no end of messages");
+            if let Some(outgoing) = self.receiver.poll_control(self.now) {
+                let mut bytes = Vec::new();
+                outgoing.control.encode(&mut bytes);
+                assert!(bytes.len() <= MAX_CONTROL);
+                assert_eq!(Control::decode(&bytes).as_ref(), Ok(&outgoing.control));
+                match &outgoing.control {
+                    Control::Report(report) if outgoing.flow == FLOW => self.check(report),
+                    Control::Report(_) => panic!("it reports on a flow that nothing came of"),
+                    _ => {}
+                }
+            } else if is_due(self.receiver.next_wakeup(), self.now) {
+                self.receiver.on_timeout(self.now);
+            } else {
+                break;
+            }
+        }
+        while let Some((flow, event)) = self.receiver.poll_event() {
+            if flow == FLOW {
+                assert!(!self.finished, "{event:?} after it has finished");
+                self.finished = event == Event::Finished;
+            } else {
+                assert_eq!(event, Event::Finished);
+            }
+        }
+        assert_eq!(self.receiver.is_finished(FLOW), self.there.is_whole());
+        assert_eq!(self.finished, self.there.is_whole());
+        assert_eq!(self.receiver.is_finished(OTHER), self.setup.layout.segments() == 0);
+        let counts = self.receiver.accounting(FLOW).expect("the flow is there");
+        assert_eq!(counts.received, self.arrived);
+        assert_eq!(counts.distinct + counts.duplicates, counts.received);
+        assert!(counts.refused >= self.refused);
+        assert!(counts.highest >= counts.received);
+    }
+
+    fn check(&self, report: &Report) {
+        let layout = &self.setup.layout;
+        let segment = report.segment();
+        let base = layout.number(Block { segment, index: 0 }) as u32;
+        let slice = report.slice();
+        assert!(slice.end <= layout.blocks_in(segment));
+        let missing = self.there.missing(base + slice.start..base + slice.end);
+        let expected: Vec<_> = missing.map(|run| run.start - base..run.end - base).collect();
+        assert_eq!(report.missing(), expected);
+    }
+}

@@ -1,0 +1,183 @@
+//! RBUDP's sender under a receiver that says anything, at any time.
+
+use std::collections::BTreeSet;
+
+use longhaul_proto::endpoint::{BlockRange, Event, FlowId, PacketNumber, Sender, Setup};
+use longhaul_proto::layout::Block;
+use longhaul_proto::rbudp::RbudpSender;
+use longhaul_proto::time::Time;
+use longhaul_proto::units::Bytes;
+use longhaul_proto::wire::{Control, Header, MAX_CONTROL};
+
+use super::flow::{FLOW, is_due, later, message, setup};
+use super::input::Input;
+
+/// Steps of one run; an input that is longer says nothing new.
+const STEPS: u32 = 500;
+/// Times that a driver may be sent round at one moment before that is a livelock: each time
+/// something must be sent, said or told, and of that there is an end.
+const ROUNDS: u64 = 100;
+
+/// Nothing that a receiver says makes the sender panic, send what the object does not have or what
+/// the receiver has, exceed its grant or its fixed rate, speak again after it has finished, or
+/// keep its driver busy without end.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let setup = setup(&mut input);
+    let mut driven = Driven::new(setup);
+    driven.look();
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        driven.step(&mut input);
+        driven.look();
+    }
+}
+
+struct Driven {
+    setup: Setup,
+    sender: RbudpSender,
+    now: Time,
+    next: u64,
+    blocks: Vec<Block>,
+    /// Blocks that went out at least once, and those that must not any more.
+    sent: BTreeSet<u64>,
+    needless: BTreeSet<u64>,
+    first_bytes: Bytes,
+    grant: Bytes,
+    sent_in_all: u64,
+    finished: bool,
+}
+
+impl Driven {
+    fn new(setup: Setup) -> Driven {
+        let sender = RbudpSender::new(&setup);
+        Driven {
+            grant: setup.grant,
+            setup,
+            sender,
+            now: Time::ZERO,
+            next: 0,
+            blocks: Vec::new(),
+            sent: BTreeSet::new(),
+            needless: BTreeSet::new(),
+            first_bytes: Bytes::ZERO,
+            sent_in_all: 0,
+            finished: false,
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 8 {
+            0 => self.now = later(input, self.now),
+            1 => self.transmit(usize::from(input.byte())),
+            2 => self.sender.on_timeout(self.now),
+            3 => self.skip(input),
+            4 => self.drive(),
+            5 => {
+                // Datagrams of another kind, or of another pass, took numbers in between.
+                self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
+            }
+            _ => self.hear(input),
+        }
+    }
+
+    fn hear(&mut self, input: &mut Input<'_>) {
+        let Some(control) = message(input, &self.setup.layout) else { return };
+        // What is said of another flow is not for this one.
+        self.sender.on_control(self.now, FlowId(FLOW.0 + 1), &control);
+        if let Control::Pulse(pulse) = &control {
+            self.grant = self.grant.max(pulse.grant);
+        }
+        self.sender.on_control(self.now, FLOW, &control);
+    }
+
+    fn skip(&mut self, input: &mut Input<'_>) {
+        let layout = &self.setup.layout;
+        let segment = input.mostly_below(layout.segments().max(1));
+        let index = input.mostly_below(layout.blocks_in(segment).max(1));
+        let blocks = BlockRange { first: Block { segment, index }, count: input.any_u32() };
+        self.sender.skip(self.now, FLOW, blocks);
+        let end = index.saturating_add(blocks.count).min(layout.blocks_in(segment));
+        for block in (index..end).map(|index| Block { segment, index }) {
+            let number = layout.number(block);
+            // What was sent and then skipped is never drained: it does not count.
+            if self.needless.insert(number) && self.sent.contains(&number) {
+                let len = Bytes::new(layout.extent(block).len.into());
+                self.first_bytes = self.first_bytes.saturating_sub(len);
+            }
+        }
+    }
+
+    fn transmit(&mut self, max: usize) {
+        self.blocks.clear();
+        let next = PacketNumber(self.next);
+        self.sender.poll_transmit(self.now, next, max, &mut self.blocks);
+        assert!(self.blocks.len() <= max);
+        assert!(self.blocks.is_empty() || !self.finished, "it sends after it has finished");
+        let layout = &self.setup.layout;
+        for block in &self.blocks {
+            let number = layout.number(*block);
+            assert_eq!(layout.block(number), Some(*block), "the object has no such block");
+            assert!(!self.needless.contains(&number), "{block:?} is there already");
+            if self.sent.insert(number) {
+                self.first_bytes += Bytes::new(layout.extent(*block).len.into());
+            }
+        }
+        assert!(self.first_bytes <= self.grant, "it sends more than was granted");
+        self.next += self.blocks.len() as u64;
+        self.sent_in_all += self.blocks.len() as u64;
+    }
+
+    /// Drives it as the driver does, until it wants to be woken later.
+    fn drive(&mut self) {
+        let most = ROUNDS + 2 * self.setup.layout.blocks();
+        for _ in 0..most {
+            if is_due(self.sender.next_wakeup(), self.now) {
+                self.sender.on_timeout(self.now);
+            }
+            self.transmit(44);
+            self.look();
+            if self.blocks.is_empty() && !is_due(self.sender.next_wakeup(), self.now) {
+                return;
+            }
+        }
+        let (now, wake) = (self.now, self.sender.next_wakeup());
+        panic!("at {now:?} it wants to be driven for ever: {wake:?}, {:?}", self.setup);
+    }
+
+    /// Takes out what it says, and checks what must always hold.
+    fn look(&mut self) {
+        let most = ROUNDS + 3 * u64::from(self.setup.layout.segments());
+        for said in 0.. {
+            assert!(said < most, "it has no end of messages");
+            let Some(outgoing) = self.sender.poll_control(self.now) else { break };
+            assert_eq!(outgoing.flow, FLOW);
+            let mut bytes = Vec::new();
+            outgoing.control.encode(&mut bytes);
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(outgoing.control));
+        }
+        for told in 0.. {
+            assert!(told < most, "it has no end of events");
+            let Some(event) = self.sender.poll_event() else { break };
+            assert!(!self.finished, "{event:?} after it has finished");
+            if let Event::SegmentDone { segment } = event {
+                let layout = &self.setup.layout;
+                let indices = 0..layout.blocks_in(segment);
+                let numbers = indices.map(|index| layout.number(Block { segment, index }));
+                self.needless.extend(numbers);
+            }
+            self.finished |= event == Event::Finished;
+        }
+        assert_eq!(self.sender.is_finished(), self.finished);
+        let counts = self.sender.accounting();
+        assert_eq!(counts.sent, self.sent_in_all);
+        assert_eq!(counts.first + counts.retransmitted, counts.sent);
+        assert_eq!(counts.first, self.sent.len() as u64);
+        if let Some(rate) = self.setup.rate {
+            assert_eq!(self.sender.rate(), rate, "a fixed rate is fixed");
+        }
+    }
+}
