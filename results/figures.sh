@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
+# that does nothing else: bash results/figures.sh [throughput|wan|tcp|memory|small|resume|all]
+# Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build --release --quiet
+LONGHAUL=$PWD/target/release/longhaul
+WORK=$(mktemp -d /dev/shm/longhaul-figures.XXXXXX)
+RUNS=${RUNS:-5}
+export LONGHAUL_CONFIG_DIR=$WORK/client
+mkdir -p "$WORK"/{client,server,root,here}
+ID=$("$LONGHAUL" id)
+NS_A=lhfig-a-$$ NS_B=lhfig-b-$$
+
+cleanup() {
+    stop_server
+    ip netns del "$NS_A" 2>/dev/null || true
+    ip netns del "$NS_B" 2>/dev/null || true
+    rm -rf "$WORK"
+}
+stop_server() {
+    if [ -n "${SERVER:-}" ]; then kill "$SERVER" 2>/dev/null || true; wait "$SERVER" 2>/dev/null || true; fi
+    SERVER=
+}
+trap cleanup EXIT
+
+# Two namespaces joined by a veth pair: the unshaped path.
+namespaces() {
+    ip netns add "$NS_A"; ip netns add "$NS_B"
+    ip link add "a$$" netns "$NS_A" mtu 1500 type veth peer name "b$$" netns "$NS_B"
+    ip -n "$NS_A" addr add 10.78.0.1/24 dev "a$$"; ip -n "$NS_B" addr add 10.78.0.2/24 dev "b$$"
+    for ns in "$NS_A" "$NS_B"; do ip -n "$ns" link set lo up; done
+    ip -n "$NS_A" link set "a$$" up; ip -n "$NS_B" link set "b$$" up
+}
+in_a() { ip netns exec "$NS_A" "$@"; }
+in_b() { ip netns exec "$NS_B" "$@"; }
+
+# Pages that the host took back cost ten times as much as others: touch what a run will use.
+touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
+
+serve() {
+    stop_server
+    rm -f "$WORK/ready"; mkfifo "$WORK/ready"
+    LONGHAUL_CONFIG_DIR=$WORK/server ip netns exec "$NS_B" "$LONGHAUL" serve --listen 10.78.0.2:7717 --root "$WORK/root" \
+        --allow "$ID" --allow-plain "$@" > "$WORK/ready" 2>"$WORK/server.log" &
+    SERVER=$!
+    read -r _ < "$WORK/ready"
+}
+field() { grep -o "\"$1\":[^,}]*" | tail -1 | cut -d: -f2; }
+median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
+# User and system seconds of a process so far, and its peak memory in MB.
+cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"; }
+peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
+
+throughput() {
+    namespaces
+    local size=2000000000
+    head -c $size /dev/urandom > "$WORK/here/object"
+    echo "| cipher | receive | Gbit/s (median of $RUNS) | CPU s/GB sending | CPU s/GB receiving | bound by |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    for way in "none naive" "none scatter" "aes-128-gcm naive" "aes-128-gcm scatter" "chacha20-poly1305 naive"; do
+        read -r cipher receive <<< "$way"
+        : > "$WORK/rates"; local sending=0 receiving=0 bound=
+        for _ in $(seq "$RUNS"); do
+            rm -rf "$WORK/root"/*; touch_memory $size; serve
+            in_a "$LONGHAUL" cp --accept-new --json -q --cipher "$cipher" --receive "$receive" \
+                "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
+            field goodput_bps < "$WORK/out" >> "$WORK/rates"
+            sending=$(field cpu_seconds < "$WORK/out"); receiving=$(cpu_of "$SERVER")
+            bound=$(field bound_by < "$WORK/out")
+        done
+        awk -v r="$(median < "$WORK/rates")" -v s="$sending" -v g="$receiving" -v c="$cipher" -v v="$receive" -v b="$bound" \
+            'BEGIN {printf "| %s | %s | %.2f | %.2f | %.2f | %s |\n", c, v, r/1e9, s/2, g/2, b}'
+    done
+    stop_server
+    if command -v iperf3 >/dev/null; then
+        in_b iperf3 -s -1 -D >/dev/null; sleep 0.5
+        in_a iperf3 -c 10.78.0.2 -t 5 -J | grep -o '"bits_per_second":[^,]*' | tail -1 |
+            cut -d: -f2 | awk '{printf "| TCP | iperf3, memory only | %.2f | | | |\n", $1/1e9}'
+    fi
+    cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
+}
+
+# A path of 1 Gbit/s and 100 ms, at each loss: 300 MB and 20 MB, start to exit.
+wan() {
+    head -c 300000000 /dev/urandom > "$WORK/here/300MB"; head -c 20000000 /dev/urandom > "$WORK/here/20MB"
+    echo "| object | loss | rate | seconds, start to exit (median of $RUNS) | bound 1.03·S/(C·(1−L)) + 5 RTT | waste | L/(1−L) | first data after |"
+    echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for object in 300MB 20MB; do for loss in 0 0.001 0.01 0.05; do for rate in 940M found; do
+        local flag=(); [ "$rate" = found ] || flag=(--rate "$rate")
+        : > "$WORK/seconds"; : > "$WORK/wastes"; : > "$WORK/setups"
+        for run in $(seq "$RUNS"); do
+            rm -rf "$WORK/root"/*; rm -f "$WORK/ready" ; mkfifo "$WORK/ready"
+            "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss $loss --seed "$run" \
+                --run b "LONGHAUL_CONFIG_DIR=$WORK/server exec $LONGHAUL serve --root $WORK/root --allow $ID > $WORK/ready" \
+                --run a "read -r _ < $WORK/ready; $LONGHAUL cp --accept-new --json -q --protocol rbudp ${flag[*]} $WORK/here/$object lh://b/" \
+                > "$WORK/out" 2>"$WORK/emulator"
+            cmp "$WORK/here/$object" "$WORK/root/$object"
+            grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+            field seconds < "$WORK/out" >> "$WORK/seconds"; field waste < "$WORK/out" >> "$WORK/wastes"
+            field setup_seconds < "$WORK/out" >> "$WORK/setups"
+        done
+        awk -v o=$object -v l=$loss -v r=$rate -v s="$(median < "$WORK/seconds")" -v w="$(median < "$WORK/wastes")" -v f="$(median < "$WORK/setups")" \
+            -v bytes="$(stat -c %s "$WORK/here/$object")" 'BEGIN {c=1e9*1472/1538;
+            printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.0f ms |\n", o, l*100, r, s, 1.03*bytes*8/(c*(1-l))+0.5, w*100, 100*l/(1-l), f*1000}'
+    done; done; done
+}
+
+# The kernel's TCP on the same path: what one and eight streams carry in 10 s.
+tcp() {
+    echo "| loss | TCP, 1 stream | TCP, 8 streams |"; echo "| --- | --- | --- |"
+    for loss in 0 0.001 0.01 0.05; do
+        printf '| %s ' "$(echo "$loss * 100" | bc | sed 's/^\./0./') %"
+        for streams in 1 8; do
+            "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss $loss --run b 'iperf3 -s -1 > /dev/null' \
+                --run a "sleep 0.3; iperf3 -c b -t 10 -P $streams -J" 2>/dev/null | grep -o '"bits_per_second":[^,]*' |
+                tail -1 | cut -d: -f2 | awk '{printf "| %.1f Mbit/s ", $1/1e6}'
+        done
+        echo "|"
+    done
+}
+
+# Peak memory of both sides for 2 GB and 20 GB (sparse at the source would not be read: real bytes).
+memory() {
+    [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
+    echo "| object | --memory | seconds | peak MB sending | peak MB receiving |"; echo "| --- | --- | --- | --- | --- |"
+    local big=${BIG:-$PWD/target/figures-object}
+    for gigabytes in 2 20; do for budget in 64M 512Mi; do
+        head -c ${gigabytes}000000000 /dev/zero | openssl enc -aes-128-ctr -K 00 -iv 00 > "$big"
+        rm -rf "$WORK/root"; mkdir -p "$big.root"; ln -sfn "$big.root" "$WORK/root"; serve --memory $budget
+        in_a /usr/bin/time -f %M -o "$WORK/peak" "$LONGHAUL" cp --accept-new --json -q "$big" lh://10.78.0.2/ > "$WORK/out"
+        printf '| %s GB | %s | %.1f | %.0f | %.0f |\n' $gigabytes $budget "$(field seconds < "$WORK/out")" "$(awk '{print $1/1000}' "$WORK/peak")" "$(peak_of "$SERVER")"
+        stop_server; rm -rf "$WORK/root" "$big.root" "$big"; mkdir -p "$WORK/root"
+    done; done
+}
+
+# 100,000 files of 1 kB, beside one file of their size, rsync and scp over the same namespaces.
+small() {
+    [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
+    mkdir "$WORK/here/many"
+    for folder in $(seq 100); do
+        mkdir "$WORK/here/many/$folder"
+        head -c 1000000 /dev/urandom | split -b 1000 -a 4 - "$WORK/here/many/$folder/f"
+    done
+    head -c 100000000 /dev/urandom > "$WORK/here/one"
+    echo "| what | seconds |"; echo "| --- | --- |"
+    for what in "-r $WORK/here/many" "$WORK/here/one"; do
+        serve; in_a "$LONGHAUL" cp --accept-new --json -q $what lh://10.78.0.2/out > "$WORK/out"
+        printf '| longhaul cp %s | %.2f |\n' "${what/$WORK\/here\//}" "$(field seconds < "$WORK/out")"
+        diff -r "$WORK/here/${what##*/}" "$WORK/root/out" >&2; rm -rf "$WORK/root"/*
+    done
+    stop_server
+    local start; start=$(date +%s.%N); cp -r "$WORK/here/many" "$WORK/root/out"
+    printf '| cp -r on this host (what creating the files costs) | %.2f |\n' "$(echo "$(date +%s.%N) - $start" | bc)"
+    rm -rf "$WORK/root"/*
+    if [ -x /usr/sbin/sshd ] && command -v rsync >/dev/null; then
+        ssh-keygen -q -t ed25519 -N '' -f "$WORK/key"; ssh-keygen -q -t ed25519 -N '' -f "$WORK/host"; mkdir -p /run/sshd
+        printf 'Port 22\nListenAddress 10.78.0.2\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPidFile none\nSubsystem sftp internal-sftp\n' "$WORK/host" "$WORK/key.pub" > "$WORK/sshd"
+        ip netns exec "$NS_B" /usr/sbin/sshd -D -f "$WORK/sshd" 2>/dev/null & SERVER=$!
+        sleep 0.5
+        local ssh="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        start=$(date +%s.%N); in_a rsync -a -e "ssh $ssh" "$WORK/here/many" "root@10.78.0.2:$WORK/root/out"
+        printf '| rsync -a | %.2f |\n' "$(echo "$(date +%s.%N) - $start" | bc)"; rm -rf "$WORK/root"/*
+        start=$(date +%s.%N); in_a scp -q -r $ssh "$WORK/here/many" "root@10.78.0.2:$WORK/root/out"
+        printf '| scp -r | %.2f |\n' "$(echo "$(date +%s.%N) - $start" | bc)"; rm -rf "$WORK/root"/*
+        stop_server
+    fi
+}
+
+# The copy of 300 MB at 1 % loss, its sender killed half-way, run again.
+resume() {
+    head -c 300000000 /dev/urandom > "$WORK/here/300MB"
+    echo "| killed after | resumed | sent again at most |"; echo "| --- | --- | --- |"
+    for run in $(seq "$RUNS"); do
+        rm -rf "$WORK/root"/* "$WORK/root"/.3*; rm -f "$WORK/ready" "$WORK/first"; mkfifo "$WORK/ready"
+        "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss 1% --seed "$run" \
+            --run b "LONGHAUL_CONFIG_DIR=$WORK/server exec $LONGHAUL serve --root $WORK/root --allow $ID > $WORK/ready" \
+            --run a "read -r _ < $WORK/ready; ($LONGHAUL cp --accept-new --json -q --rate 940M $WORK/here/300MB lh://b/ > $WORK/first & echo \$! > $WORK/pid; wait); true" \
+            --run a "until grep -q '\"sent\":[0-9]\\{6\\}' $WORK/first 2>/dev/null; do sleep 0.02; done; kill -9 \$(cat $WORK/pid); $LONGHAUL cp --accept-new --json -q --rate 940M $WORK/here/300MB lh://b/" \
+            > "$WORK/out" 2>/dev/null
+        cmp "$WORK/here/300MB" "$WORK/root/300MB"
+        awk -v s="$(field sent < "$WORK/first")" -v r="$(field resumed_bytes < "$WORK/out")" \
+            'BEGIN {printf "| %.0f MB sent | %.0f MB | %.0f MB |\n", s*1440/1e6, r/1e6, s*1440/1e6-r/1e6}'
+    done
+}
+
+case ${1:-all} in
+    throughput | wan | tcp | memory | small | resume) "$1" ;;
+    all) wan; tcp; resume; throughput; small; memory ;;
+    *) echo "figures.sh: throughput, wan, tcp, memory, small, resume or all" >&2; exit 2 ;;
+esac
