@@ -15,6 +15,7 @@ pub mod location;
 pub mod objects;
 pub mod options;
 pub mod progress;
+mod reactor;
 pub mod serve;
 pub mod session;
 pub mod summary;

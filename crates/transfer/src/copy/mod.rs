@@ -17,6 +17,7 @@ use crate::end::wire::End;
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
+use crate::reactor;
 use crate::summary::Summary;
 use attempt::{Attempt, Way};
 use route::Route;
@@ -37,11 +38,7 @@ pub fn copy(
     cancel: Cancel,
 ) -> Result<Summary, Error> {
     let route = Route::of(&options)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(Class::Unfinished, format!("cannot start the copy: {error}"))
-    })?;
-    tokio::task::LocalSet::new().block_on(&runtime, run(&options, &route, observer, cancel))
+    reactor::block_on("the copy", run(&options, &route, observer, cancel))
 }
 
 async fn run(

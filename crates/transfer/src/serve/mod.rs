@@ -22,6 +22,7 @@ use crate::end::chunk_pool;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
+use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
 use door::Door;
 use register::Register;
@@ -62,11 +63,7 @@ pub fn serve(
     ready: impl FnOnce(Ready),
     cancel: Cancel,
 ) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(Class::Unfinished, format!("cannot start the server: {error}"))
-    })?;
-    tokio::task::LocalSet::new().block_on(&runtime, run(options, ready, cancel))
+    reactor::block_on("the server", run(options, ready, cancel))
 }
 
 async fn run(

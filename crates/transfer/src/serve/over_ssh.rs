@@ -11,6 +11,7 @@ use crate::end::chunk_pool;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
+use crate::reactor;
 use crate::session::ssh::{accept_over_ssh, bind_udp};
 use crate::session::{Identity, Settings};
 
@@ -25,11 +26,7 @@ pub fn serve_over_ssh(
     ports: Option<(u16, u16)>,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(Class::Unfinished, format!("cannot start the server: {error}"))
-    })?;
-    tokio::task::LocalSet::new().block_on(&runtime, run(options, ports, cancel))
+    reactor::block_on("the server", run(options, ports, cancel))
 }
 
 async fn run(

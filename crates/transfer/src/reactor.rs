@@ -1,0 +1,20 @@
+//! Where the control plane runs: one tokio runtime on the calling thread.
+
+use std::future::Future;
+
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+use crate::error::{Class, Error};
+
+/// Runs `work` to its end; `what` names it where that cannot begin.
+pub(crate) fn block_on<T>(
+    what: &str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(Class::Unfinished, format!("cannot start {what}: {error}")))?;
+    LocalSet::new().block_on(&runtime, work)
+}
