@@ -26,15 +26,19 @@ pub struct Row {
     pub receiver: fn() -> BoxedReceiver,
 }
 
-/// A setting of a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A setting of a protocol: a number that [`Settings`](crate::settings::Settings) may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtocolOption {
-    /// The flag's name, without dashes.
+    /// Its name in scenarios; a flag of the same name sets it for a copy.
     pub name: &'static str,
-    /// Unit, range and default.
-    pub value: &'static str,
-    /// What it does.
+    /// What it does, and its unit.
     pub help: &'static str,
+    /// The smallest that it may be.
+    pub least: f64,
+    /// The largest that it may be.
+    pub most: f64,
+    /// What it is where it is not set.
+    pub default: f64,
 }
 
 const ROWS: &[Row] = &[rbudp::ROW];
@@ -60,6 +64,10 @@ mod tests {
             assert!(
                 row.summary.len() > 100 && !row.paper.is_empty() && !row.experiments.is_empty()
             );
+            for option in row.options {
+                let range = option.least..=option.most;
+                assert!(range.contains(&option.default) && !option.help.is_empty(), "{option:?}");
+            }
         }
         assert!(find("no such protocol").is_none());
     }

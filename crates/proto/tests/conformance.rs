@@ -6,7 +6,7 @@ use longhaul_proto::registry::{Row, all};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::rig::{Channel, Host, Rig, setup};
+use crate::rig::{Channel, Host, Rig, setup, tail_copies};
 
 const RTT: Span = Span::from_millis(40);
 const MINUTE: Span = Span::from_secs(60);
@@ -59,7 +59,7 @@ fn a_lossy_path_is_kept_full_and_little_is_wasted() {
             let channel = Channel { loss, ..Channel::perfect(RTT / 2) };
             let mut rig = Rig::new(row, seed, channel);
             let mut setup = setup(1, 10_000, 1_000, rate(), RTT);
-            setup.tail_copies = 2;
+            setup.settings = tail_copies(2);
             rig.add_flow(setup, Host::Fast);
             rig.run(MINUTE);
             let flow = &rig.flows[0];
