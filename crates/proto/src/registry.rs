@@ -5,7 +5,7 @@
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
 use crate::rbudp;
 
-/// A protocol.
+/// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// What `--protocol` calls it.
@@ -18,6 +18,8 @@ pub struct Row {
     pub summary: &'static str,
     /// The experiments that reproduce what was published.
     pub experiments: &'static [&'static str],
+    /// Whether a block goes again only where the receiver is known to lack it.
+    pub frugal: bool,
     /// Settings of its own.
     pub options: &'static [ProtocolOption],
     /// Makes the sending end of a flow.

@@ -65,6 +65,7 @@ pub const ROW: Row = Row {
               loss. Made for paths whose capacity is known and mostly one's own; without a given \
               rate it measures the path with packet trains.",
     experiments: &["quanta-fig5", "quanta-fig6", "quanta-fig7", "quanta-streaming"],
+    frugal: true,
     options: &[TAIL_COPIES],
     sender: |setup| Box::new(RbudpSender::new(setup)),
     receiver: || Box::new(RbudpReceiver::default()),
