@@ -19,6 +19,7 @@ mod json;
 mod man;
 mod model;
 mod progress;
+mod protocol_settings;
 mod quantity;
 mod report;
 mod screen;

@@ -28,7 +28,7 @@ mod transfer;
 pub use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
 pub use ranges::{Ranges, RangesError};
-pub use request::{Direction, Pattern, Request};
+pub use request::{Direction, Pattern, Request, Setting};
 pub use transfer::{
     Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Needless, Offer, Outcome, Pass,
     PassEnd, Plan, Relay, Status,

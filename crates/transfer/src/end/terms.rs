@@ -42,6 +42,8 @@ pub(crate) struct Terms {
     pub(crate) peer: IpAddr,
     /// The protocol; nothing where the chunks go by stream.
     pub(crate) protocol: Option<&'static Row>,
+    /// The protocol's own settings.
+    pub(crate) settings: Settings,
     /// Streams beside the control stream that carry chunks.
     pub(crate) streams: u32,
     /// The fixed rate.
@@ -78,7 +80,7 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             grant: EARLY_GRANT,
-            settings: Settings::default(),
+            settings: self.settings.clone(),
         }
     }
 }
