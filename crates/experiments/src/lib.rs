@@ -1,0 +1,2 @@
+//! The papers' tables and figures.
+pub mod plot;
