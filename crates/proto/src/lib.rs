@@ -5,7 +5,8 @@
 //! the simulator, the emulator and production.
 //!
 //! In reading order:
-//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios.
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how people
+//!   write them.
 //! - [`layout`]: an object's cut into segments, chunks and blocks.
 //! - [`endpoint`]: the verbs by which every protocol is driven. [`accounting`]: what both ends
 //!   count. [`wire`]: header and control messages.
@@ -72,6 +73,7 @@ pub mod layout;
 pub mod model;
 pub mod pace;
 pub mod pulse;
+pub mod quantity;
 pub mod ranges;
 pub mod rate;
 pub mod rbudp;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, LinkBetween, available};
+use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, available};
 use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::scenario::LinkBetween;
 
 const PORT: u16 = 7_000;
 

@@ -40,5 +40,5 @@ pub use command::HostCommand;
 pub use emulation::Emulation;
 pub use error::EmulationError;
 pub use host::available;
-pub use spec::{EmulationSpec, HostAddresses, LinkBetween, MAX_HOSTS};
+pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
 pub use statistics::{LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict};
