@@ -21,6 +21,7 @@ mod model;
 mod progress;
 mod quantity;
 mod report;
+mod reproduce;
 mod screen;
 mod serve;
 mod signals;

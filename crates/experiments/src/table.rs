@@ -115,9 +115,7 @@ impl Row {
         match column {
             Column::Case => self.case.clone(),
             Column::What => self.quantity.heading(),
-            Column::Published => {
-                self.published.map(|p| p.write(self.quantity)).unwrap_or_default()
-            }
+            Column::Published => self.published.map(|p| p.write(self.quantity)).unwrap_or_default(),
             Column::Model => write(self.model),
             Column::Simulated => write(self.simulated),
             Column::Difference => match (self.published, self.model, self.simulated) {

@@ -1,0 +1,150 @@
+//! The papers' paths and flows as scenarios.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::scenario::{
+    Amount, Flow, Host, LinkBetween, Network, Record, Scenario, Tcp, Traffic, Transfer,
+};
+
+/// All chance of the experiments comes from this seed.
+const SEED: u64 = 1;
+/// What no experiment reaches: an end for one that would have none.
+const TIME_LIMIT: Span = Span::from_secs(3_600);
+const MTU: u16 = 1_500;
+/// Bytes of a datagram that are not its block: header and tag.
+pub const OVERHEAD: u32 = 32;
+/// Bytes of object in a datagram that fills a packet of 1500: less 28 of IP and UDP, and
+/// [`OVERHEAD`].
+pub const BLOCK: u32 = 1_440;
+/// Wire bytes of a full packet: 1500 and Ethernet's 38.
+const FRAME: f64 = 1_538.0;
+
+/// Of a link's rate, what is left for UDP payload in full packets: the most that `rate` may ask
+/// for.
+pub fn payload_ceiling(link: Rate) -> Rate {
+    link.scale(f64::from(BLOCK + OVERHEAD) / FRAME)
+}
+
+/// The rate of UDP payload that sends `rate` bits of object a second: the papers give theirs
+/// without our header and tag.
+pub fn with_overhead(rate: Rate) -> Rate {
+    rate.scale(f64::from(BLOCK + OVERHEAD) / f64::from(BLOCK))
+}
+
+/// Two hosts, `a` and `b`, and a link each way.
+pub fn pair(name: &str, forward: LinkSpec, back: LinkSpec, flows: Vec<Flow>) -> Scenario {
+    let links = vec![
+        LinkBetween { from: 0, to: 1, link: forward },
+        LinkBetween { from: 1, to: 0, link: back },
+    ];
+    let network = Network { routers: Vec::new(), links, routes: Vec::new() };
+    scenario(name, vec![Host::new("a"), Host::new("b")], network, flows)
+}
+
+/// Two hosts with the same link each way, but loss towards `b` only.
+pub fn lossy_pair(
+    name: &str,
+    rate: Rate,
+    rtt: Span,
+    loss: LossRatio,
+    flows: Vec<Flow>,
+) -> Scenario {
+    let link = LinkSpec::path(rate, rtt);
+    pair(name, link.clone().with_loss(Loss::independent(loss)), link, flows)
+}
+
+/// One receiver, `r`, behind a switch, and senders `s1`, `s2`, …, each with a link of its own to
+/// the switch of the same rate as the receiver's and with its own round-trip time. The switch has
+/// the queue, drop-tail: one of the longest round trip at that rate.
+pub fn star(name: &str, rate: Rate, rtts: &[Span], flows: Vec<Flow>) -> Scenario {
+    let longest = rtts.iter().copied().max().unwrap_or(Span::ZERO);
+    let access = LinkSpec { delay: Span::ZERO, ..LinkSpec::path(rate, longest) };
+    let receiver = rtts.len();
+    let switch = receiver + 1;
+    let mut hosts: Vec<Host> = (1..=rtts.len()).map(|n| Host::new(format!("s{n}"))).collect();
+    hosts.push(Host::new("r"));
+    let mut links = vec![
+        LinkBetween { from: switch, to: receiver, link: access.clone() },
+        LinkBetween { from: receiver, to: switch, link: access },
+    ];
+    for (sender, rtt) in rtts.iter().enumerate() {
+        let link = LinkSpec::path(rate, *rtt);
+        links.push(LinkBetween { from: sender, to: switch, link: link.clone() });
+        links.push(LinkBetween { from: switch, to: sender, link });
+    }
+    let network = Network { routers: vec!["switch".into()], links, routes: Vec::new() };
+    scenario(name, hosts, network, flows)
+}
+
+fn scenario(name: &str, hosts: Vec<Host>, network: Network, flows: Vec<Flow>) -> Scenario {
+    Scenario {
+        name: name.into(),
+        about: String::new(),
+        seed: SEED,
+        time_limit: TIME_LIMIT,
+        mtu: MTU,
+        hosts,
+        network,
+        flows,
+        record: Record::default(),
+    }
+}
+
+/// The same scenario with a time series.
+pub fn recorded(scenario: Scenario, interval: Span) -> Scenario {
+    Scenario { record: Record { interval: Some(interval) }, ..scenario }
+}
+
+/// A flow from the first host to the second, from the start.
+pub fn flow(amount: Amount, traffic: Traffic) -> Flow {
+    Flow { name: "flow".into(), from: 0, to: 1, start: Time::ZERO, amount, traffic }
+}
+
+/// An object that goes by `protocol` as the papers did it: one segment, no copies of tails, at
+/// `rate` bits of UDP payload a second.
+pub fn transfer(protocol: &str, size: Bytes, rate: Option<Rate>) -> Flow {
+    let transfer = Transfer {
+        protocol: protocol.into(),
+        rate,
+        segment: Some(size),
+        tail_copies: Some(1),
+        ..Transfer::default()
+    };
+    flow(Amount::Size(size), Traffic::Protocol(transfer))
+}
+
+/// A TCP flow.
+pub fn tcp(amount: Amount, tcp: Tcp) -> Flow {
+    flow(amount, Traffic::Tcp(tcp))
+}
+
+/// The same flow under another name, between other hosts, and later.
+pub fn placed(flow: Flow, name: &str, from: usize, to: usize, start: Span) -> Flow {
+    Flow { name: name.into(), from, to, start: Time::ZERO + start, ..flow }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_is_a_valid_scenario() {
+        let (rate, rtt) = (Rate::from_mbps(1_000), Span::from_millis(100));
+        let size = Bytes::new(1_000_000);
+        let rbudp = transfer("rbudp", size, Some(rate));
+        let one = lossy_pair("one", rate, rtt, LossRatio::NONE, vec![rbudp.clone()]);
+        assert_eq!(one.validate(), Ok(()));
+        let tcp = tcp(Amount::Lasts(Span::from_secs(1)), Tcp::default());
+        let flows = vec![rbudp, placed(tcp, "tcp", 1, 2, Span::from_secs(1))];
+        let two = star("two", rate, &[rtt, rtt / 2], flows);
+        assert_eq!(recorded(two, rtt).validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_full_packet_carries_1440_of_1538_bytes() {
+        let link = Rate::from_mbps(1_538);
+        assert_eq!(payload_ceiling(link), Rate::from_mbps(1_472));
+        assert_eq!(with_overhead(Rate::from_mbps(1_440)), Rate::from_mbps(1_472));
+    }
+}
