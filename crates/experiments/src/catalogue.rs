@@ -1,11 +1,11 @@
 //! All experiments, in the order of the papers.
 
 use crate::experiment::Experiment;
-use crate::{grid, gtp, ornl, quanta, sabul};
+use crate::{fobs, grid, gtp, ornl, quanta, sabul};
 
 /// Every experiment.
 pub fn all() -> Vec<&'static Experiment> {
-    [&quanta::ALL[..], &ornl::ALL, &sabul::ALL, &gtp::ALL, &grid::ALL].concat()
+    [&quanta::ALL[..], &fobs::ALL, &ornl::ALL, &sabul::ALL, &gtp::ALL, &grid::ALL].concat()
 }
 
 /// The experiment called `id`.

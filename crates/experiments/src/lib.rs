@@ -9,7 +9,7 @@
 //! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written on and read from.
 //! - [`plot`][]: figures.
 //! - [`paths`]: the papers' paths and flows as scenarios.
-//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`ornl`], [`sabul`],
+//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`], [`sabul`],
 //!   [`gtp`]; [`grid`]: simulator against emulator.
 //! - [`simulate`]: cases run in virtual time.
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
@@ -19,6 +19,7 @@ pub mod catalogue;
 #[cfg(target_os = "linux")]
 pub mod emulate;
 pub mod experiment;
+pub mod fobs;
 pub mod grid;
 pub mod gtp;
 pub mod ornl;

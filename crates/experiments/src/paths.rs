@@ -54,6 +54,28 @@ pub fn lossy_pair(
     pair(name, link.clone().with_loss(Loss::independent(loss)), link, flows)
 }
 
+/// Senders `s1`, `s2`, … and as many receivers `r1`, `r2`, … on either side of one shared link of
+/// `rate`, with a drop-tail queue of one round trip; the way to it is ten times as fast. A sender's
+/// place is its number less 1, its receiver's that and `pairs`.
+pub fn dumbbell(name: &str, rate: Rate, rtt: Span, pairs: usize, flows: Vec<Flow>) -> Scenario {
+    let senders = (1..=pairs).map(|n| Host::new(format!("s{n}")));
+    let receivers = (1..=pairs).map(|n| Host::new(format!("r{n}")));
+    let hosts: Vec<Host> = senders.chain(receivers).collect();
+    let (left, right) = (2 * pairs, 2 * pairs + 1);
+    let access = LinkSpec { delay: Span::ZERO, ..LinkSpec::path(rate.scale(10.0), rtt) };
+    let trunk = LinkSpec::path(rate, rtt);
+    let both = |from, to, link: &LinkSpec| {
+        [(from, to), (to, from)].map(|(from, to)| LinkBetween { from, to, link: link.clone() })
+    };
+    let mut links = Vec::from(both(left, right, &trunk));
+    for pair in 0..pairs {
+        links.extend(both(pair, left, &access));
+        links.extend(both(right, pairs + pair, &access));
+    }
+    let network = Network { routers: vec!["left".into(), "right".into()], links, routes: vec![] };
+    scenario(name, hosts, network, flows)
+}
+
 /// One receiver, `r`, behind a switch, and senders `s1`, `s2`, …, each with a link of its own to
 /// the switch of the same rate as the receiver's and with its own round-trip time. The switch has
 /// the queue, drop-tail: one of the longest round trip at that rate.
