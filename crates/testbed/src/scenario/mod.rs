@@ -1,20 +1,25 @@
 //! A scenario: hosts, the network between them, and what they do with it, as one value.
 //!
 //! The simulator and the emulator run the same value. In reading order: `host` (what a machine
-//! can take), `graph` (nodes, one-way links, routes), `flow` (who sends what to whom), `checks`
-//! (what a scenario must hold).
+//! can take), `graph` (nodes, one-way links, routes), `topology` (networks of a well-known form),
+//! `flow` (who sends what to whom), `checks` (what a scenario must hold), `file` (all of it as
+//! TOML).
 
 mod checks;
+mod file;
 mod flow;
 mod graph;
 mod host;
+mod topology;
 
 use longhaul_proto::time::Span;
 
 pub use checks::{Fault, Place};
+pub use file::{FileError, Reading};
 pub use flow::{Amount, Arrivals, Congestion, Flow, Mice, Record, Tcp, Traffic, Transfer, Udp};
 pub use graph::{LinkBetween, Network, Route, Routes};
 pub use host::{Disk, Host, Pace, Stalls};
+pub use topology::{Duplex, Topology};
 
 /// The most hosts and routers of a scenario, together.
 pub const MAX_NODES: usize = 2_000;
