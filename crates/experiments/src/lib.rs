@@ -31,5 +31,5 @@ pub mod quanta;
 pub mod quantity;
 pub mod results;
 pub mod sabul;
-//pub mod simulate;
+pub mod simulate;
 pub mod table;

@@ -1,10 +1,11 @@
-//! GTP: group transport into one receiver. The sentences quoted are the paper's.
+//! Tables 2 to 5: TCP, RBUDP, SABUL and GTP from one, from three and from two senders.
 
 use longhaul_proto::registry;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::scenario::{Amount, Congestion, Flow, Scenario, Tcp};
+use longhaul_proto::units::{Bytes, LossRatio};
+use longhaul_testbed::scenario::{Amount, Flow, Scenario};
 
+use super::{LINK, UNTUNED, reno};
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
 use crate::paths::{lossy_pair, payload_ceiling, placed, star, tcp, transfer};
@@ -12,93 +13,10 @@ use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, TIME};
 use crate::table::{Published, Row, Table};
 
-/// The experiments of this paper.
-pub const ALL: [&Experiment; 5] = [&FIG1, &TABLE2, &TABLE3, &TABLE4, &TABLE5];
-
-const LINK: Rate = Rate::from_mbps(1_000);
-/// A window that nobody tuned: the most without window scaling.
-const UNTUNED: Bytes = Bytes::new(65_535);
 /// Tables 2 and 3: "1Gbps link with 58ms RTT".
 const SDSC_NCSA: Span = Span::from_millis(58);
 /// What the times and rates of Table 2 come to; the text says 10 GB.
 const OBJECT: Bytes = Bytes::new(1_000_000_000);
-
-/// TCP of the time: NewReno with selective acknowledgements.
-fn reno(window: Option<Bytes>) -> Tcp {
-    Tcp { congestion: Congestion::NewReno, window, ..Tcp::default() }
-}
-
-/// Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to 60ms".
-const FIG1_SIZE: Bytes = Bytes::new(100_000_000);
-const FIG1_RTTS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0];
-const FIG1_WINDOWS: [(&str, Option<Bytes>); 2] =
-    [("no limit of the window", None), ("window 64 kB", Some(UNTUNED))];
-
-fn fig1_case(window: &str, millis: f64) -> String {
-    format!("RTT {millis} ms, {window}")
-}
-
-/// Figure 1.
-pub static FIG1: Experiment = Experiment {
-    id: "gtp-fig1",
-    title: "TCP: 100 MB over 1 Gbit/s, throughput against round-trip time",
-    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 1, \
-             Fig. 1",
-    setup: "100 MB by one TCP connection (NewReno with selective acknowledgements, first window \
-            10 segments) over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
-            least 100 packets), without other loss; once with nothing but congestion to limit the \
-            window, once with the 64 kB of a host that nobody tuned. Emulated: the kernel's TCP, \
-            with its own window, of the kind that the line below the table names first.",
-    cases: || {
-        let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
-        cases
-            .map(|((name, window), millis)| {
-                let case = fig1_case(name, millis);
-                let flow = tcp(Amount::Size(FIG1_SIZE), reno(*window));
-                let rtt = Span::from_secs_f64(millis / 1e3);
-                let scenario = lossy_pair(&case, LINK, rtt, LossRatio::NONE, vec![flow]);
-                Case::both(case, scenario)
-            })
-            .collect()
-    },
-    tables: |outcomes| {
-        let table = |(name, _): (&str, Option<Bytes>)| {
-            let rows = FIG1_RTTS.iter().map(|millis| {
-                let case = fig1_case(name, *millis);
-                let ours = outcomes.first(&case, FlowOutcome::goodput);
-                Row::new(case, GOODPUT, ours)
-            });
-            Table::new(name, rows.collect())
-        };
-        FIG1_WINDOWS.map(table).into()
-    },
-    figures: |outcomes, page| {
-        let mut series = Vec::new();
-        for (name, _) in FIG1_WINDOWS {
-            let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
-                let rtts = FIG1_RTTS.iter();
-                rtts.filter_map(|rtt| Some((*rtt, value(&fig1_case(name, *rtt))?))).collect()
-            };
-            let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
-            let real = points(&|case| page.emulated_value(case, GOODPUT));
-            series.push(Series::new(format!("simulated: {name}"), Origin::Simulated, ours));
-            if !real.is_empty() {
-                series.push(Series::new(format!("emulated: {name}"), Origin::Emulated, real));
-            }
-        }
-        let (x, y) = (Axis::log("round-trip time, ms"), Axis::linear("goodput, Mbit/s"));
-        let title = "TCP's goodput for 100 MB".into();
-        vec![Figure { name: "", plot: Plot { title, x, y, series } }]
-    },
-    differs: "The text gives none of the figure's values, only that TCP takes long to reach the \
-              full rate where the round-trip time is large. The paper does not say how large its \
-              windows were; both ends of the possible are here.",
-    learned: "With a window that congestion alone limits, TCP loses to slow start: at long round \
-              trips a large part of 100 MB is gone before the rate is reached, and what slow start \
-              overshoots must be sent again. With an untuned window it is over from a millisecond \
-              on: window over round-trip time is all that there can be.",
-    quick: false,
-};
 
 /// How a protocol sends in Tables 2 to 5.
 struct Contender {
@@ -149,7 +67,7 @@ fn cases<'c>(
 }
 
 /// Table 2.
-pub static TABLE2: Experiment = Experiment {
+pub(super) static TABLE2: Experiment = Experiment {
     id: "gtp-table2",
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
@@ -256,7 +174,7 @@ const TABLE3_PUBLISHED: [(&str, f64, Option<f64>); 4] = [
 ];
 
 /// Table 3.
-pub static TABLE3: Experiment = Experiment {
+pub(super) static TABLE3: Experiment = Experiment {
     id: "gtp-table3",
     title: "Three parallel flows between the same two hosts, 1 Gbit/s and 58 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
@@ -281,12 +199,11 @@ pub static TABLE3: Experiment = Experiment {
     },
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
               limit of their own. The table says \"fair\" of all four; the index beside it is \
-              ours. What RBUDP sends beyond the card's rate is lost in the card's queue here; on \
-              the paper's hosts a full queue held the program back instead, and so hardly \
-              anything was lost.",
+              ours. What RBUDP sends beyond the card's rate waits in the card's queue here, \
+              without end, so none of it is lost; the paper's hosts lost 2.1 % somewhere.",
     learned: "Three senders on one host that know nothing of each other share its card evenly \
-              whatever protocol they speak, because the card treats them alike. RBUDP pays with \
-              loss for not knowing.",
+              whatever protocol they speak, because the card treats them alike, and a card holds \
+              its own programs back where a switch would drop.",
     quick: false,
 };
 
@@ -300,7 +217,7 @@ const TABLE4_PUBLISHED: [(&str, f64, Option<f64>); 4] = [
 ];
 
 /// Table 4.
-pub static TABLE4: Experiment = Experiment {
+pub(super) static TABLE4: Experiment = Experiment {
     id: "gtp-table4",
     title: "Three senders of 1 Gbit/s each into one receiver of 1 Gbit/s",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
@@ -345,7 +262,7 @@ const TABLE5_PUBLISHED: [Pair; 4] = [
 const TABLE5_FLOWS: [&str; 2] = ["25 ms", "50 ms"];
 
 /// Table 5.
-pub static TABLE5: Experiment = Experiment {
+pub(super) static TABLE5: Experiment = Experiment {
     id: "gtp-table5",
     title: "Two senders into one receiver, 25 and 50 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
