@@ -4,14 +4,14 @@ use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::scenario::{Reading, Scenario};
-use longhaul_testbed::sim::{Outcome, SimError, simulate};
+use longhaul_testbed::sim::{self, Outcome, SimError};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse("test", text, &Reading::PLAIN).expect("a scenario that can be")
 }
 
 fn run(text: &str) -> Outcome {
-    simulate(&scenario(text)).expect("a run that keeps its promises")
+    sim::run(&scenario(text)).expect("a run that keeps its promises")
 }
 
 /// Two hosts, `link` between them (keys of a link), and flows.
@@ -36,7 +36,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
     assert!(!outcome.timed_out && outcome.flows.iter().all(|flow| !flow.series.is_empty()));
     let mut other = scenario(&text);
     other.seed += 1;
-    assert_ne!(outcome.flows, simulate(&other).unwrap().flows);
+    assert_ne!(outcome.flows, sim::run(&other).unwrap().flows);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_cannot_be_simulated_is_refused_with_the_reason() {
         ("protocol = \"rbudp\"\nlasts = \"1s\"", "needs a rate"),
     ];
     for (flow, reason) in cases {
-        let error = simulate(&scenario(&pair("delay = \"5ms\"", &[flow]))).expect_err(reason);
+        let error = sim::run(&scenario(&pair("delay = \"5ms\"", &[flow]))).expect_err(reason);
         assert!(matches!(error, SimError::Scenario(_)), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
     }
