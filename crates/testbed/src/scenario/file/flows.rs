@@ -12,6 +12,11 @@ use crate::scenario::{
     Amount, Arrivals, Congestion, Flow, MAX_FLOWS, Mice, Tcp, Traffic, Transfer, Udp,
 };
 
+/// The most settings of a flow.
+const MAX_SETTINGS: usize = 64;
+/// The most bytes of a name or a command.
+const MAX_TEXT: usize = 4_096;
+
 const CONGESTION: [(&str, Congestion); 2] =
     [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic)];
 
@@ -23,6 +28,11 @@ pub(super) fn flows(
     nth: usize,
 ) -> Result<Vec<Flow>, FileError> {
     let carrier = carrier(entry)?;
+    for key in ["name", "protocol", "command"] {
+        if entry.text(key)?.is_some_and(|text| text.len() > MAX_TEXT) {
+            return Err(entry.error(key, format!("'{key}' has more than {MAX_TEXT} bytes")));
+        }
+    }
     let traffic = traffic(entry, carrier)?;
     let amount = amount(entry, carrier)?;
     let ends = ends(entry, carrier, hosts)?;
@@ -181,6 +191,9 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
             return Err(entry.error("settings", "'settings' is a table of names and numbers"));
         };
         let title = "settings";
+        if table.len() > MAX_SETTINGS {
+            return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
+        }
         let given: Vec<&str> = table.keys().map(|key| &**key.get_ref()).collect();
         let table = Section::of_table(entry.source, title, value.span(), table, &[&given])?;
         for name in given {

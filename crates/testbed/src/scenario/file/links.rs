@@ -1,5 +1,8 @@
 //! Links of a scenario file.
 
+use core::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
 use longhaul_proto::quantity::parse_bytes;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
@@ -14,14 +17,32 @@ use crate::link::{
 };
 use crate::scenario::topology::Duplex;
 
+/// The most changes of all links together.
+const MAX_CHANGES: usize = 100_000;
+
 /// Tables that say what a link is, each going before those ahead of it: what all links are, what
 /// this one is, what its other direction is.
 pub(super) struct Layers<'s, 'a> {
     tables: Vec<&'s Section<'a>>,
-    reading: &'s Reading<'s>,
-    mtu: u16,
+    shared: &'s Shared<'s>,
     /// Goes before the delay of the tables.
     pub(super) delay: Option<Span>,
+}
+
+/// What all links of a file share.
+pub(super) struct Shared<'r> {
+    pub(super) reading: &'r Reading<'r>,
+    pub(super) mtu: u16,
+    /// Loss models that were read, by where they stand: a trace that all links have is read once.
+    losses: RefCell<BTreeMap<usize, Loss>>,
+    /// Changes of all links so far.
+    changes: Cell<usize>,
+}
+
+impl<'r> Shared<'r> {
+    pub(super) fn new(reading: &'r Reading<'r>, mtu: u16) -> Shared<'r> {
+        Shared { reading, mtu, losses: RefCell::default(), changes: Cell::default() }
+    }
 }
 
 /// A queue as it is written.
@@ -45,17 +66,16 @@ impl<'s, 'a> Layers<'s, 'a> {
     /// The layers `tables`, the last going before the others; nothing where none is there.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
-        reading: &'s Reading<'s>,
-        mtu: u16,
+        shared: &'s Shared<'s>,
     ) -> Layers<'s, 'a> {
-        Layers { tables: tables.into_iter().flatten().collect(), reading, mtu, delay: None }
+        Layers { tables: tables.into_iter().flatten().collect(), shared, delay: None }
     }
 
     /// Both directions; those of `back` go before these.
     pub(super) fn duplex(&self, back: Option<&'s Section<'a>>) -> Result<Duplex, FileError> {
         let forward = self.direction()?;
         let tables = self.tables.iter().copied().chain(back).map(Some);
-        let mut layers = Layers::new(tables, self.reading, self.mtu);
+        let mut layers = Layers::new(tables, self.shared);
         layers.delay = self.delay;
         let back = layers.direction()?;
         let own = forward.link.delay + back.link.delay;
@@ -137,7 +157,7 @@ impl<'s, 'a> Layers<'s, 'a> {
     /// Gives a direction its queue, and looks whether it can be.
     fn finish(&self, direction: Direction, rtt: Span) -> Result<LinkSpec, FileError> {
         let Direction { mut link, queue, at } = direction;
-        let frame = u64::from(self.mtu) + u64::from(link.framing);
+        let frame = u64::from(self.shared.mtu) + u64::from(link.framing);
         let product = |times: f64| {
             let rate = link.rate.unwrap_or(Rate::ZERO);
             rate.scale(times).over(rtt)
@@ -160,7 +180,7 @@ impl<'s, 'a> Layers<'s, 'a> {
             }
             Queue::Products(times) => product(times),
         };
-        link.validate(self.mtu.into()).map_err(|error| source(error.to_string()))?;
+        link.validate(self.shared.mtu.into()).map_err(|error| source(error.to_string()))?;
         Ok(link)
     }
 
@@ -169,8 +189,14 @@ impl<'s, 'a> Layers<'s, 'a> {
         match value {
             Some(DeValue::String(text)) if text == "none" => Ok(Some(Loss::None)),
             Some(DeValue::Table(_)) => {
+                let place = table.extent_of(key).start;
+                if let Some(loss) = self.shared.losses.borrow().get(&place) {
+                    return Ok(Some(loss.clone()));
+                }
                 let model = table.table(key, "loss", &[keys::LOSS])?;
-                model.map(|model| self.loss_model(&model)).transpose()
+                let loss = model.map(|model| self.loss_model(&model)).transpose()?;
+                self.shared.losses.borrow_mut().extend(loss.clone().map(|loss| (place, loss)));
+                Ok(loss)
             }
             _ => Ok(table.ratio(key)?.map(Loss::independent)),
         }
@@ -186,7 +212,8 @@ impl<'s, 'a> Layers<'s, 'a> {
         let share = |key: &str| Ok(model.ratio(key)?.map(LossRatio::get));
         let trace = |key: &str| {
             let name = model.text(key)?.unwrap_or_default();
-            (self.reading.trace)(name).map_err(|what| model.error(key, format!("{name}: {what}")))
+            (self.shared.reading.trace)(name)
+                .map_err(|what| model.error(key, format!("{name}: {what}")))
         };
         let sound = |loss: Result<Loss, crate::link::SpecError>| {
             loss.map_err(|error| model.error(kind, error.to_string()))
@@ -217,8 +244,13 @@ impl<'s, 'a> Layers<'s, 'a> {
     }
 
     fn changes(&self, table: &'s Section<'a>, key: &str) -> Result<Vec<Step>, FileError> {
-        let mut steps = Vec::new();
-        for value in table.list(key)? {
+        let (mut steps, list) = (Vec::new(), table.list(key)?);
+        self.shared.changes.set(self.shared.changes.get() + list.len());
+        if self.shared.changes.get() > MAX_CHANGES {
+            let what = format!("more than {MAX_CHANGES} changes of all links together");
+            return Err(table.error(key, what));
+        }
+        for value in list {
             let change = Section::new(table.source, "changes", value, &[keys::CHANGE])?;
             let at = change.span("at")?.ok_or_else(|| change.missing("at"))?;
             let at = Time::ZERO + at;
@@ -251,7 +283,7 @@ impl<'s, 'a> Layers<'s, 'a> {
     }
 
     fn changed_loss(&self, change: &Section<'a>) -> Result<Loss, FileError> {
-        let layers = Layers::new([Some(change)], self.reading, self.mtu);
+        let layers = Layers::new([Some(change)], self.shared);
         Ok(layers.of("loss", |table, key| layers.loss(table, key))?.unwrap_or(Loss::None))
     }
 }

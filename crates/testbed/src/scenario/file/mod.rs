@@ -22,10 +22,11 @@ use toml::de::DeTable;
 
 pub use section::FileError;
 
+use links::Shared;
 use network::Parts;
 use section::{Extent, Section, Source};
 
-use super::{DEFAULT_MTU, Place, Record, Scenario};
+use super::{DEFAULT_MTU, MAX_FLOWS, Place, Record, Scenario};
 
 /// What a reader of a scenario file is given beside the text.
 pub struct Reading<'r> {
@@ -59,7 +60,10 @@ impl Scenario {
         }
         let title = "the scenario";
         let whole = Section::of_table(source, title, 0..1, &table, &[keys::WHOLE])?;
-        let (scenario, places) = File { whole, reading }.read(name)?;
+        let (scenario, places) = {
+            let mtu = whole.count("mtu")?.unwrap_or(DEFAULT_MTU);
+            File { whole, shared: Shared::new(reading, mtu) }.read(name)?
+        };
         scenario.validate().map_err(|fault| {
             let at = places.get(&fault.place).cloned().unwrap_or(0..0);
             source.error(&at, fault.what)
@@ -73,20 +77,19 @@ type Places = BTreeMap<Place, Extent>;
 
 struct File<'a> {
     whole: Section<'a>,
-    reading: &'a Reading<'a>,
+    shared: Shared<'a>,
 }
 
 impl<'a> File<'a> {
     fn read(&self, name: &str) -> Result<(Scenario, Places), FileError> {
         let whole = &self.whole;
-        let mtu = whole.count("mtu")?.unwrap_or(DEFAULT_MTU);
-        let Parts { hosts, network, mut places, .. } = self.network(mtu)?;
+        let Parts { hosts, network, mut places, .. } = self.network()?;
         let mut scenario = Scenario {
             name: name.to_owned(),
             about: whole.text("about")?.unwrap_or_default().to_owned(),
             seed: whole.count("seed")?.unwrap_or(1),
             time_limit: whole.span("time-limit")?.unwrap_or(Span::from_secs(600)),
-            mtu,
+            mtu: self.shared.mtu,
             hosts,
             network,
             flows: Vec::new(),
@@ -104,6 +107,10 @@ impl<'a> File<'a> {
                 let place = Place::Flow(scenario.flows.len());
                 places.insert(place, entry.extent.clone());
                 scenario.flows.push(flow);
+            }
+            if scenario.flows.len() > MAX_FLOWS {
+                let what = format!("more than {MAX_FLOWS} flows");
+                return Err(whole.source.error(&entry.extent, what));
             }
         }
         Ok((scenario, places))

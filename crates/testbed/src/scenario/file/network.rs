@@ -15,16 +15,15 @@ pub(super) struct Parts<'a> {
     pub(super) hosts: Vec<Host>,
     pub(super) network: Network,
     pub(super) places: Places,
-    pub(super) all_links: Option<Section<'a>>,
-    pub(super) mtu: u16,
+    all_links: Option<Section<'a>>,
 }
 
 impl<'a> File<'a> {
     /// All of it.
-    pub(super) fn network(&self, mtu: u16) -> Result<Parts<'a>, FileError> {
+    pub(super) fn network(&self) -> Result<Parts<'a>, FileError> {
         let all_links = self.whole.table("all-links", "[all-links]", &[keys::LINK])?;
         let (network, places) = (Network::default(), Places::new());
-        let mut parts = Parts { hosts: Vec::new(), network, places, all_links, mtu };
+        let mut parts = Parts { hosts: Vec::new(), network, places, all_links };
         if let Some(table) = self.whole.table("topology", "[topology]", &[keys::TOPOLOGY])? {
             self.topology(&table, &mut parts)?;
         }
@@ -79,6 +78,9 @@ impl<'a> File<'a> {
         let duplex = |key: &str, delay| self.topology_link(table, parts, key, delay);
         let access = || -> Result<Vec<Duplex>, FileError> {
             let delays = table.spans("access-delays")?;
+            if delays.len() > MAX_NODES {
+                return Err(table.error("access-delays", format!("more than {MAX_NODES} delays")));
+            }
             let none = delays.is_empty().then_some(None);
             let own = none.into_iter().chain(delays.into_iter().map(Some));
             own.map(|delay| duplex("access", delay)).collect()
@@ -110,7 +112,7 @@ impl<'a> File<'a> {
         let back = own.as_ref().map(|own| own.table("back", "back", &[keys::LINK]));
         let back = back.transpose()?.flatten();
         let layers = [parts.all_links.as_ref(), own.as_ref()];
-        let mut layers = Layers::new(layers, self.reading, parts.mtu);
+        let mut layers = Layers::new(layers, &self.shared);
         layers.delay = delay;
         layers.duplex(back.as_ref())
     }
@@ -173,7 +175,7 @@ impl<'a> File<'a> {
             let known = &[keys::LINK_ENDS, keys::LINK];
             let table = Section::new(whole.source, "[[link]]", value, known)?;
             let layers = [parts.all_links.as_ref(), Some(&table)];
-            let layers = Layers::new(layers, self.reading, parts.mtu);
+            let layers = Layers::new(layers, &self.shared);
             let one_way = table.has("from") || table.has("to");
             if one_way == table.has("between") {
                 let what = "a link has 'between' for both directions, or 'from' and 'to' for one";

@@ -49,7 +49,9 @@ impl Source<'_> {
     pub(super) fn error(self, at: &Extent, what: impl Into<String>) -> FileError {
         let before = self.0.as_bytes().get(..at.start).unwrap_or(self.0.as_bytes());
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        FileError { line: (!at.is_empty()).then_some(line), what: what.into(), advice: None }
+        // A file's own words, shown on a terminal, must not steer it.
+        let what = what.into().replace(char::is_control, "?");
+        FileError { line: (!at.is_empty()).then_some(line), what, advice: None }
     }
 }
 
