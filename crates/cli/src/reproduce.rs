@@ -201,7 +201,9 @@ fn provenance() -> String {
 /// The date `days` after 1 January 1970, in the Gregorian calendar.
 fn date(days: u64) -> String {
     let (mut year, mut left) = (1970, days);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     while left >= 365 + u64::from(leap(year)) {
         left -= 365 + u64::from(leap(year));
         year += 1;

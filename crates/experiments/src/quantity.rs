@@ -88,17 +88,12 @@ impl Unit {
             Unit::Seconds | Unit::Index => 3,
         };
         let text = format!("{value:.digits$}");
-        // Minus nothing is nothing.
-        if text.trim_start_matches(['-', '0', '.']).is_empty() {
-            text.replace('-', "")
-        } else {
-            text
-        }
+        if is_nothing(&text) { text.replace('-', "") } else { text }
     }
 
     /// How far `value` is from `reference`, with a sign.
     pub fn difference(self, value: f64, reference: f64) -> String {
-        match self {
+        let text = match self {
             Unit::Share => format!("{:+.2} points", value - reference),
             Unit::Index => format!("{:+.3}", value - reference),
             Unit::Count => format!("{:+.0}", value - reference),
@@ -106,8 +101,15 @@ impl Unit {
             Unit::Rate | Unit::Seconds | Unit::Size => {
                 format!("{:+.1} %", (value / reference - 1.0) * 100.0)
             }
-        }
+        };
+        let number = text.split(' ').next().unwrap_or_default();
+        if is_nothing(number) { text.replace(['+', '-'], "") } else { text }
     }
+}
+
+/// Whether a number says zero: then it needs no sign.
+fn is_nothing(number: &str) -> bool {
+    number.trim_start_matches(['-', '+', '0', '.']).is_empty()
 }
 
 #[cfg(test)]
@@ -130,6 +132,7 @@ mod tests {
         assert_eq!(Unit::Share.difference(12.5, 12.0), "+0.50 points");
         assert_eq!(Unit::Count.difference(142.0, 0.0), "+142");
         assert_eq!(Unit::Rate.difference(1.0, 0.0), "");
+        assert_eq!(Unit::Rate.difference(99.99, 100.0), "0.0 %");
     }
 
     #[test]
