@@ -150,6 +150,11 @@ impl SendingEnd {
         }
     }
 
+    /// One more than the highest packet number that was used.
+    pub fn numbered(&self) -> u64 {
+        self.numbered
+    }
+
     /// Queues a control message.
     pub fn say(&mut self, carrier: Carrier, control: Control) {
         self.outgoing.push_back(Outgoing { flow: self.flow, carrier, control });

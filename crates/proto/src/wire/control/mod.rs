@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`].
+//! [`pulse`], [`progress`], [`selective`].
 
 use alloc::vec::Vec;
 
@@ -19,10 +19,12 @@ pub mod progress;
 pub mod pulse;
 pub mod report;
 mod runs;
+pub mod selective;
 
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
+pub use selective::{Closing, Selective};
 
 /// Longer messages are refused unread.
 const MAX_DECODED: usize = 64 * 1024;
@@ -40,6 +42,8 @@ pub enum Control {
     Ack(Ack),
     /// Receiver to sender: what it lacks.
     Loss(Loss),
+    /// Receiver to sender: which blocks have come.
+    Selective(Selective),
 }
 
 /// A round over a segment has been sent; the receiver is asked to report.
@@ -96,6 +100,7 @@ impl Control {
             Control::Pulse(pulse) => messages::Body::Pulse(pulse.to_wire()),
             Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
+            Control::Selective(told) => messages::Body::Selective(told.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -127,6 +132,7 @@ impl Control {
             messages::Body::Pulse(pulse) => Pulse::from_wire(&pulse).map(Control::Pulse),
             messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
+            messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
         }
     }
 }
@@ -228,6 +234,29 @@ mod tests {
         assert_eq!(heard, all);
         let empty = Control::Loss(Loss::fill(1, &mut core::iter::empty().peekable()));
         assert_eq!(Control::decode(&encoded(&empty)), Err(WireError::Range));
+    }
+
+    #[test]
+    fn a_selective_acknowledgement_survives_the_wire_and_lies_do_not() {
+        let closing = Some(Closing { highest: 1 << 39, fresh: 1 << 30 });
+        for closing in [None, closing, Some(Closing { highest: 0, fresh: 0 })] {
+            // The largest list that there is.
+            let report = Report::fill(9, 0, 0..60_000, runs_of((0..60_000).step_by(2)).into_iter());
+            let told = Control::Selective(Selective { sequence: u64::MAX, report, closing });
+            let bytes = encoded(&told);
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(told));
+        }
+        let report = Report::fill(9, 0, 0..10, core::iter::empty());
+        let wire = Selective { sequence: 1, report, closing: None }.to_wire();
+        let far = Some(Header::NUMBERS + 1);
+        let lies = [
+            messages::Selective { report: None, ..wire.clone() },
+            messages::Selective { highest: far, ..wire.clone() },
+            messages::Selective { highest: Some(4), fresh: 5, ..wire.clone() },
+            messages::Selective { fresh: 5, ..wire },
+        ];
+        assert_eq!(lies.map(|lie| Selective::from_wire(lie).unwrap_err()), [WireError::Range; 4]);
     }
 
     #[test]
