@@ -1,8 +1,9 @@
 //! The papers' paths and flows as scenarios.
 
+use longhaul_proto::rbudp;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::link::{Jitter, LinkSpec, Loss};
 use longhaul_testbed::scenario::{
     Amount, Flow, Host, LinkBetween, Network, Record, Scenario, Tcp, Traffic, Transfer,
 };
@@ -12,6 +13,11 @@ const SEED: u64 = 1;
 /// What no experiment reaches: an end for one that would have none.
 const TIME_LIMIT: Span = Span::from_secs(3_600);
 const MTU: u16 = 1_500;
+/// What a switch of the papers' time held for a port.
+const PORT: Bytes = Bytes::new(512_000);
+/// How exactly a program's timer sends, in packets of a gigabit: without it, two flows of the same
+/// rate meet a full queue in the same order for ever, and one of them loses all.
+const JITTER: Span = Span::from_micros(24);
 /// Bytes of a datagram that are not its block: header and tag.
 pub const OVERHEAD: u32 = 32;
 /// Bytes of object in a datagram that fills a packet of 1500: less 28 of IP and UDP, and
@@ -78,10 +84,9 @@ pub fn dumbbell(name: &str, rate: Rate, rtt: Span, pairs: usize, flows: Vec<Flow
 
 /// One receiver, `r`, behind a switch, and senders `s1`, `s2`, …, each with a link of its own to
 /// the switch of the same rate as the receiver's and with its own round-trip time. The switch has
-/// the queue, drop-tail: one of the longest round trip at that rate.
+/// the queue, drop-tail: [`PORT`]. Packets come to it up to [`JITTER`] late, in order.
 pub fn star(name: &str, rate: Rate, rtts: &[Span], flows: Vec<Flow>) -> Scenario {
-    let longest = rtts.iter().copied().max().unwrap_or(Span::ZERO);
-    let access = LinkSpec { delay: Span::ZERO, ..LinkSpec::path(rate, longest) };
+    let access = LinkSpec { queue: PORT, ..LinkSpec::path(rate, Span::ZERO) };
     let receiver = rtts.len();
     let switch = receiver + 1;
     let mut hosts: Vec<Host> = (1..=rtts.len()).map(|n| Host::new(format!("s{n}"))).collect();
@@ -92,7 +97,9 @@ pub fn star(name: &str, rate: Rate, rtts: &[Span], flows: Vec<Flow>) -> Scenario
     ];
     for (sender, rtt) in rtts.iter().enumerate() {
         let link = LinkSpec::path(rate, *rtt);
-        links.push(LinkBetween { from: sender, to: switch, link: link.clone() });
+        let jitter = Jitter { spread: JITTER, overtakes: false };
+        let there = LinkSpec { jitter, ..link.clone() };
+        links.push(LinkBetween { from: sender, to: switch, link: there });
         links.push(LinkBetween { from: switch, to: sender, link });
     }
     let network = Network { routers: vec!["switch".into()], links, routes: Vec::new() };
@@ -126,11 +133,12 @@ pub fn flow(amount: Amount, traffic: Traffic) -> Flow {
 /// An object that goes by `protocol` as the papers did it: one segment, no copies of tails, at
 /// `rate` bits of UDP payload a second.
 pub fn transfer(protocol: &str, size: Bytes, rate: Option<Rate>) -> Flow {
+    let settings = (protocol == rbudp::ROW.name).then(|| (rbudp::TAIL_COPIES.name.into(), 1.0));
     let transfer = Transfer {
         protocol: protocol.into(),
         rate,
         segment: Some(size),
-        tail_copies: Some(1),
+        settings: settings.into_iter().collect(),
         ..Transfer::default()
     };
     flow(Amount::Size(size), Traffic::Protocol(transfer))

@@ -18,8 +18,8 @@ const LINK: Rate = Rate::from_mbps(1_000);
 const CHICAGO_AMSTERDAM: Span = Span::from_millis(110);
 /// Section 5: the local network of Figure 6.
 const LOCAL: Span = Span::from_micros(400);
-/// How long TCP runs; the paper does not say.
-const LASTS: Span = Span::from_secs(20);
+/// How long TCP runs; the paper does not say. Long enough to forget its slow start.
+const LASTS: Span = Span::from_secs(60);
 /// The loss at which the square-root law gives 30 Mbit/s to segments of 1460 bytes on 110 ms:
 /// (1.22 · 1460 · 8 / (0.110 · 30·10⁶))².
 const TUNED_LOSS: f64 = 1.9e-5;
@@ -53,7 +53,7 @@ pub static TCP: Experiment = Experiment {
     id: "sabul-tcp",
     title: "TCP between Chicago and Amsterdam, and beside a local flow",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 1",
-    setup: "TCP (NewReno with selective acknowledgements) for 20 s over 1 Gbit/s and 110 ms with \
+    setup: "TCP (NewReno with selective acknowledgements) for 60 s over 1 Gbit/s and 110 ms with \
             a drop-tail queue of one bandwidth-delay product: with an untuned window, with the \
             paper's tuned one of 12 MB, and by 64 connections of 2 MB each. Each on a line that \
             loses nothing, and on one that loses 0.0019 % of the packets: the loss at which the \

@@ -5,7 +5,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::link::{LinkSpec, Loss};
 use longhaul_testbed::scenario::{Flow, Scenario};
 
-use super::{Carrier, Columns, FOBS, MEMORY_SIZE, RBUDP, SABUL, TCP, TSUNAMI, UDP};
+use super::{Carrier, Columns, FOBS, MEMORY_SIZE, RBUDP, SABUL, TSUNAMI, UDP};
 use super::{columns, rows};
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::{FlowOutcome, Outcomes, Sample};
@@ -23,6 +23,9 @@ pub(super) const RTT: Span = Span::from_micros(70_600);
 const DROP: f64 = 0.000_107;
 /// What iperf's UDP was measured at; RBUDP's rate is not given.
 pub(super) const RATE: Rate = Rate::from_bps(90_500_000);
+/// What one of three streams may have on its way: a third of the bandwidth-delay product and of
+/// the 100 packets that Linux 2.4 lets wait before a card (a full one stops TCP without loss).
+const TCP: Carrier = Carrier::Tcp { streams: 3, window: Some(Bytes::new(344_000)) };
 const FILE_SIZE: Bytes = Bytes::new(214_649_928);
 
 const LOSSES: [(&str, f64); 2] = [("loss 0", 0.0), ("loss 0.0107 %", DROP)];
@@ -97,7 +100,9 @@ pub(super) static MEMORY: Experiment = Experiment {
     setup: "200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms, drop-tail queues of \
             one bandwidth-delay product, cards of 100 Mbit/s; each packet lost with a chance of 0, \
             or of 0.0107 % in either direction. TCP is NewReno with selective acknowledgements in \
-            three connections that share the object. UDP sends 90.5 Mbit/s for as long as 200 MB \
+            three connections that share the object, with windows of 344 kB: together the \
+            bandwidth-delay product and the 100 packets that Linux 2.4 lets wait before a card, \
+            beyond which it holds TCP back without a loss. UDP sends 90.5 Mbit/s for as long as 200 MB \
             take (the study's iperf: 20 s). RBUDP sends at the rate that iperf's UDP was measured \
             at; its own is not given. The others find their rate: FOBS by its table of states, \
             SABUL as the release that the study measured (`sabul-ornl`).",
@@ -126,9 +131,8 @@ pub(super) static MEMORY: Experiment = Experiment {
     figures: memory_figures,
     differs: "Our datagrams carry 1440 bytes of object (the study's RBUDP 1452, FOBS 1466, SABUL \
               1468), so 200 MB are 138,889 of them; the study's Tsunami counts blocks of 16 kB, \
-              about 12 packets each, ours counts datagrams. The study's TCP windows are not given \
-              and seem to have been its limit without loss; ours are limited by congestion alone, \
-              so slow start first overruns the queue. What iperf counts for UDP includes its \
+              about 12 packets each, ours counts datagrams. The study's TCP windows are not given; that of \
+              ours is said above. What iperf counts for UDP includes its \
               headers' share of neither Ethernet nor IP, as here.\n\n\
               The study counts a loss as often as it is reported. Its SABUL and Tsunami reported \
               tens of thousands where 15 to 20 packets were dropped, and it suspects reordering: \

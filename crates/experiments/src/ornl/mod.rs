@@ -14,7 +14,7 @@ use longhaul_testbed::scenario::{Amount, Congestion, Flow, Tcp, Traffic, Udp};
 
 use crate::experiment::Experiment;
 use crate::outcome::{FlowOutcome, Outcomes};
-use crate::paths::{flow, tcp, transfer};
+use crate::paths::{flow, tcp, transfer, with_overhead};
 use crate::quantity::{DUPLICATES, GOODPUT, LOST, Quantity, RETRANSMITTED, SENT};
 use crate::table::{Published, Row};
 
@@ -36,7 +36,12 @@ enum Carrier {
         told: bool,
     },
     /// Parallel connections.
-    Tcp(u32),
+    Tcp {
+        /// How many.
+        streams: u32,
+        /// The window of each, if congestion is not the only limit.
+        window: Option<Bytes>,
+    },
     /// Constant, repaired by nobody.
     Udp,
 }
@@ -45,7 +50,6 @@ const RBUDP: Carrier = Carrier::Protocol { name: "rbudp", told: true };
 const FOBS: Carrier = Carrier::Protocol { name: "fobs-table", told: false };
 const SABUL: Carrier = Carrier::Protocol { name: "sabul-ornl", told: false };
 const TSUNAMI: Carrier = Carrier::Protocol { name: "tsunami", told: false };
-const TCP: Carrier = Carrier::Tcp(3);
 const UDP: Carrier = Carrier::Udp;
 
 impl Carrier {
@@ -55,11 +59,11 @@ impl Carrier {
         match self {
             Carrier::Protocol { name, told } => {
                 registry::find(name)?;
-                Some(transfer(name, size, told.then_some(rate)))
+                Some(transfer(name, size, told.then(|| with_overhead(rate))))
             }
-            Carrier::Tcp(streams) => {
+            Carrier::Tcp { streams, window } => {
                 let congestion = Congestion::NewReno;
-                let kind = Tcp { streams, congestion, ..Tcp::default() };
+                let kind = Tcp { streams, congestion, window, ..Tcp::default() };
                 Some(tcp(Amount::Size(size), kind))
             }
             Carrier::Udp => {
