@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 
 /// What all flows of a case came to, in the scenario's order.
@@ -19,6 +19,8 @@ pub struct FlowOutcome {
     pub name: String,
     /// Bytes of object that were delivered.
     pub bytes: Bytes,
+    /// When it started.
+    pub started: Time,
     /// From its start until all was delivered, or the run ended.
     pub elapsed: Span,
     /// Whether it delivered all that it was to.
@@ -92,9 +94,19 @@ impl Outcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// Goodput of all flows together while all of them ran: the sum of their own, in Mbit/s.
+    /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
+    /// start to the first end.
+    pub fn sustained(&self) -> Vec<f64> {
+        let start = |flow: &FlowOutcome| flow.started.since(Time::ZERO).as_secs_f64();
+        let end = |flow: &FlowOutcome| start(flow) + flow.elapsed.as_secs_f64();
+        let from = self.flows.iter().map(start).fold(0.0, f64::max);
+        let to = self.flows.iter().map(end).fold(f64::INFINITY, f64::min);
+        self.flows.iter().map(|flow| flow.goodput_between(from, to)).collect()
+    }
+
+    /// Goodput of all flows together while all of them ran, in Mbit/s.
     pub fn aggregate(&self) -> f64 {
-        self.flows.iter().map(FlowOutcome::goodput).sum()
+        self.sustained().iter().sum()
     }
 
     /// What all flows lost on the way, in per cent of what they sent.
@@ -168,7 +180,7 @@ mod tests {
         };
         assert_eq!((flow.goodput(), flow.waste(), flow.loss()), (500.0, 12.0, 6.25));
         let outcome = Outcome { flows: vec![flow.clone(), flow] };
-        assert_eq!((outcome.aggregate(), outcome.loss()), (1000.0, 6.25));
+        assert_eq!(outcome.loss(), 6.25);
         assert_eq!(FlowOutcome::default().goodput(), 0.0);
     }
 
@@ -178,6 +190,10 @@ mod tests {
         let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
         let flow = FlowOutcome { series, ..FlowOutcome::default() };
         assert_eq!(flow.goodput_between(1.0, 3.0), 30.0);
+        let lasts = |secs| FlowOutcome { elapsed: Span::from_secs(secs), ..flow.clone() };
+        let late = FlowOutcome { started: Time::ZERO + Span::from_secs(1), ..lasts(9) };
+        let outcome = Outcome { flows: vec![lasts(2), late] };
+        assert_eq!((outcome.sustained(), outcome.aggregate()), (vec![20.0; 2], 40.0));
         assert_eq!(flow.goodput_between(5.0, 6.0), 0.0);
     }
 }

@@ -219,6 +219,7 @@ impl Reading {
         Some(FlowOutcome {
             name: flow.name.clone(),
             bytes: Bytes::new(count("bytes")),
+            started: flow.start,
             elapsed,
             finished: true,
             sent: count("sent"),

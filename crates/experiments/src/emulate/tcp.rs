@@ -59,6 +59,7 @@ pub(super) fn run(
     Ok(FlowOutcome {
         name: flow.name.clone(),
         bytes: Bytes::new(received.iter().sum()),
+        started: flow.start,
         elapsed: Span::from_secs_f64(began.elapsed().as_secs_f64()),
         finished: true,
         ..FlowOutcome::default()

@@ -7,7 +7,7 @@ use longhaul_testbed::scenario::{Amount, Flow, Pace, Scenario, Traffic, Transfer
 
 use super::{LINK, reno};
 use crate::experiment::{Case, Experiment, Figure};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::outcome::{Outcome, Outcomes, fairness};
 use crate::page::Page;
 use crate::paths::{flow, placed, recorded, star, tcp};
 use crate::plot::{Axis, Origin, Plot, Series};
@@ -361,8 +361,5 @@ fn parallel_figures(outcomes: &Outcomes, _: &Page) -> Vec<Figure> {
         let title = format!("GTP from four senders: {}", quantity.name);
         Figure { name, plot: Plot { title, x, y, series } }
     };
-    vec![
-        figure("aggregate", AGGREGATE, |o| o.flows.iter().map(FlowOutcome::goodput).sum()),
-        figure("loss", LOSS, Outcome::loss),
-    ]
+    vec![figure("aggregate", AGGREGATE, Outcome::aggregate), figure("loss", LOSS, Outcome::loss)]
 }

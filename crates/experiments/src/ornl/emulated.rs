@@ -5,7 +5,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::link::{LinkSpec, Loss};
 use longhaul_testbed::scenario::{Flow, Scenario};
 
-use super::{Carrier, Columns, FOBS, MEMORY_SIZE, RBUDP, SABUL, TSUNAMI, UDP};
+use super::{Carrier, Columns, FOBS, MEMORY_SIZE, RBUDP, SABUL, TSUNAMI};
 use super::{columns, rows};
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::{FlowOutcome, Outcomes, Sample};
@@ -23,6 +23,8 @@ pub(super) const RTT: Span = Span::from_micros(70_600);
 const DROP: f64 = 0.000_107;
 /// What iperf's UDP was measured at; RBUDP's rate is not given.
 pub(super) const RATE: Rate = Rate::from_bps(90_500_000);
+/// What iperf's UDP sent: 153,849 datagrams of 1470 bytes, which is 20 s at its rate.
+const UDP: Carrier = Carrier::Udp(Bytes::new(153_849 * 1_470));
 /// What one of three streams may have on its way: a third of the bandwidth-delay product and of
 /// the 100 packets that Linux 2.4 lets wait before a card (a full one stops TCP without loss).
 const TCP: Carrier = Carrier::Tcp { streams: 3, window: Some(Bytes::new(344_000)) };
@@ -102,8 +104,8 @@ pub(super) static MEMORY: Experiment = Experiment {
             or of 0.0107 % in either direction. TCP is NewReno with selective acknowledgements in \
             three connections that share the object, with windows of 344 kB: together the \
             bandwidth-delay product and the 100 packets that Linux 2.4 lets wait before a card, \
-            beyond which it holds TCP back without a loss. UDP sends 90.5 Mbit/s for as long as 200 MB \
-            take (the study's iperf: 20 s). RBUDP sends at the rate that iperf's UDP was measured \
+            beyond which it holds TCP back without a loss. UDP sends 90.5 Mbit/s for the 20 s that the \
+            study's iperf did. RBUDP sends at the rate that iperf's UDP was measured \
             at; its own is not given. The others find their rate: FOBS by its table of states, \
             SABUL as the release that the study measured (`sabul-ornl`).",
     cases: || {
@@ -112,7 +114,7 @@ pub(super) static MEMORY: Experiment = Experiment {
             let name = case_name(contender.name, loss_name);
             let scenario = path(&name, loss, contender.carrier.flow(MEMORY_SIZE, RATE)?);
             match contender.carrier {
-                Carrier::Udp => Some(Case::simulated(name, scenario)),
+                Carrier::Udp(_) => Some(Case::simulated(name, scenario)),
                 _ => Some(Case::both(name, scenario)),
             }
         })

@@ -42,19 +42,18 @@ enum Carrier {
         /// The window of each, if congestion is not the only limit.
         window: Option<Bytes>,
     },
-    /// Constant, repaired by nobody.
-    Udp,
+    /// Constant, repaired by nobody: iperf's, which sent for a time or a size of its own.
+    Udp(Bytes),
 }
 
 const RBUDP: Carrier = Carrier::Protocol { name: "rbudp", told: true };
 const FOBS: Carrier = Carrier::Protocol { name: "fobs-table", told: false };
 const SABUL: Carrier = Carrier::Protocol { name: "sabul-ornl", told: false };
 const TSUNAMI: Carrier = Carrier::Protocol { name: "tsunami", told: false };
-const UDP: Carrier = Carrier::Udp;
 
 impl Carrier {
     /// Its flow of `size` at `rate` (those that are told one); nothing where the registry does
-    /// not have it. iperf sends for a time: as long as `size` takes.
+    /// not have it.
     fn flow(self, size: Bytes, rate: Rate) -> Option<Flow> {
         match self {
             Carrier::Protocol { name, told } => {
@@ -66,7 +65,7 @@ impl Carrier {
                 let kind = Tcp { streams, congestion, window, ..Tcp::default() };
                 Some(tcp(Amount::Size(size), kind))
             }
-            Carrier::Udp => {
+            Carrier::Udp(size) => {
                 // iperf's datagrams carry 1470 bytes.
                 let udp = Udp { rate, datagram: Some(1_470), bursts: None, random: false };
                 Some(flow(Amount::Lasts(size / rate), Traffic::Udp(udp)))
