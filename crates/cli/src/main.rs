@@ -24,6 +24,7 @@ mod report;
 mod screen;
 mod serve;
 mod signals;
+mod sim;
 mod trust;
 mod words;
 
