@@ -104,6 +104,7 @@ fn flow(flow: &FlowOutcome) -> Vec<(&'static str, Value)> {
         ("delivered_bytes", json!(flow.delivered.get())),
         ("goodput_bps", json!(flow.goodput.as_bps())),
         ("waste", json!(flow.waste)),
+        ("stall_seconds", json!(seconds(flow.stall))),
     ];
     values.extend(counts(&flow.accounts).map(|(name, count)| (name, json!(count))));
     values
