@@ -25,6 +25,7 @@ mod reproduce;
 mod screen;
 mod serve;
 mod signals;
+mod sim;
 mod trust;
 mod words;
 

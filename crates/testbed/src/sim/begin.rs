@@ -202,7 +202,7 @@ impl<'s> World<'s> {
         let sender = (row.sender)(&setup);
         let agent = self.add_agent(index, |agent| {
             let places = (agent, index, flow.to, receiver);
-            Agent::Copy(Box::new(CopyAgent::new(setup, sender, sending, places, writes)))
+            Agent::Copy(Box::new(CopyAgent::new(setup, sender, sending, places, writes, now)))
         });
         self.flows[index].busy = 1;
         if writes {

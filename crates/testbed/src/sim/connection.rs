@@ -4,6 +4,7 @@ use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::What;
+use super::copy::Stall;
 use super::fabric::Fabric;
 use super::packet::{Body, End, Packet};
 use crate::scenario::Tcp;
@@ -22,11 +23,11 @@ pub(super) struct Connection {
     /// When each end will be woken: the sender's, the receiver's.
     wakes: [Time; 2],
     pub(super) began: Time,
+    pub(super) stall: Stall,
     /// When all had arrived, and when the sender knew.
     pub(super) whole: Option<Time>,
     pub(super) known: Option<Time>,
     pub(super) corrupted: u64,
-    /// Load that has come and counts as received.
     stopped: bool,
 }
 
@@ -56,6 +57,7 @@ impl Connection {
             size,
             wakes: [Time::NEVER; 2],
             began: now,
+            stall: Stall::new(now),
             whole: None,
             known: None,
             corrupted: 0,
@@ -95,7 +97,11 @@ impl Connection {
         match segment {
             Segment::Syn => self.send(fabric, End::Sender, Segment::SynAck),
             Segment::Data(data) => {
+                let before = self.receiver.counts().distinct;
                 self.receiver.on_data(now, &data);
+                if self.receiver.counts().distinct > before {
+                    self.stall.end(now);
+                }
                 let whole = self.size.is_some_and(|size| self.delivered() == size);
                 if whole && self.whole.is_none() {
                     self.whole = Some(now);

@@ -19,7 +19,7 @@ const DISK_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
     /// A genuine datagram has come to the driver: whether it is the first of its number.
-    fn accept(&mut self, arrival: &Arrival) -> bool {
+    fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
             return false;
@@ -27,6 +27,7 @@ impl CopyAgent {
         let layout = &self.setup.layout;
         if self.blocks.insert(layout.number(arrival.block)) {
             self.delivered += Bytes::new(layout.extent(arrival.block).len.into());
+            self.stall.end(now);
         }
         true
     }
@@ -54,7 +55,7 @@ impl World<'_> {
         let (now, id) = (self.fabric.now, copy.setup.flow);
         let program = &mut self.programs[host];
         if program.is_instant() {
-            if copy.accept(&arrival) {
+            if copy.accept(now, &arrival) {
                 self.receivers[receiver].core.on_datagrams(now, id, &[arrival]);
                 return self.pump_receiver(receiver);
             }
@@ -83,6 +84,7 @@ impl World<'_> {
         batch.extend_from_slice(&self.programs[host].batch);
         self.programs[host].end();
         self.begin_batch(host);
+        let now = self.fabric.now;
         for run in batch.chunk_by(|a, b| a.agent == b.agent) {
             let Agent::Copy(copy) = &mut self.agents[run[0].agent as usize] else { continue };
             if copy.closed.is_some() {
@@ -90,7 +92,8 @@ impl World<'_> {
                 continue;
             }
             let arrivals = run.iter().map(|datagram| datagram.arrival);
-            let arrivals: Vec<Arrival> = arrivals.filter(|arrival| copy.accept(arrival)).collect();
+            let arrivals: Vec<Arrival> =
+                arrivals.filter(|arrival| copy.accept(now, arrival)).collect();
             let (receiver, id) = (copy.receiver, copy.setup.flow);
             self.receivers[receiver].core.on_datagrams(self.fabric.now, id, &arrivals);
             self.pump_receiver(receiver)?;

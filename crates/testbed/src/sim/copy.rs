@@ -33,6 +33,25 @@ pub(super) struct SendingHost {
     pub(super) card: Option<u32>,
 }
 
+/// The longest time in which nothing new came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    last: Time,
+    pub(super) longest: Span,
+}
+
+impl Stall {
+    pub(super) fn new(began: Time) -> Stall {
+        Stall { last: began, longest: Span::ZERO }
+    }
+
+    /// Something new has come.
+    pub(super) fn end(&mut self, now: Time) {
+        self.longest = self.longest.max(now.since(self.last));
+        self.last = now;
+    }
+}
+
 /// A copy.
 pub(super) struct CopyAgent {
     /// Its number among the agents.
@@ -56,6 +75,7 @@ pub(super) struct CopyAgent {
     pub(super) numbers: Bits,
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
+    pub(super) stall: Stall,
     /// Of these, bytes on the disk, where they go there.
     pub(super) written: Option<Bytes>,
     pub(super) replayed: u64,
@@ -79,6 +99,7 @@ impl CopyAgent {
         sending: SendingHost,
         places: (u32, usize, usize, usize),
         writes: bool,
+        began: Time,
     ) -> CopyAgent {
         let (agent, flow, host, receiver) = places;
         CopyAgent {
@@ -98,6 +119,7 @@ impl CopyAgent {
             numbers: Bits::default(),
             blocks: Bits::default(),
             delivered: Bytes::ZERO,
+            stall: Stall::new(began),
             written: writes.then_some(Bytes::ZERO),
             replayed: 0,
             corrupted: 0,

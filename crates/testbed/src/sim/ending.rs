@@ -70,18 +70,20 @@ impl World<'_> {
     fn flow_outcome(&self, index: usize, under_way: &[u64]) -> Result<FlowOutcome, String> {
         let (flow, state) = (&self.scenario.flows[index], &self.flows[index]);
         let mut accounts = Accounts::default();
-        let (mut delivered, mut lives) = (Bytes::ZERO, Vec::new());
+        let (mut delivered, mut lives, mut stall) = (Bytes::ZERO, Vec::new(), Span::ZERO);
         let (mut finished, mut known) = (Vec::new(), Vec::new());
         for agent in &state.agents {
             let place = *agent as usize;
             let (mut one, fares) = match &self.agents[place] {
                 Agent::Copy(copy) => {
+                    stall = stall.max(copy.stall.longest);
                     delivered += copy.delivered;
                     finished.push(copy.finished());
                     known.push(copy.known);
                     (self.copy_accounts(copy), self.fabric.fares[place])
                 }
                 Agent::Tcp(connection) => {
+                    stall = stall.max(connection.stall.longest);
                     delivered += connection.delivered();
                     finished.push(connection.whole);
                     known.push(connection.known);
@@ -127,6 +129,7 @@ impl World<'_> {
             goodput: delivered / end.since(flow.start),
             waste: (accounts.sent - accounts.first) as f64 / (accounts.first as f64).max(1.0),
             accounts,
+            stall,
             lives: if is_mice { lives } else { Vec::<Span>::new() },
             series: state.series.clone(),
         })

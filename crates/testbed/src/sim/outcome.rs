@@ -57,6 +57,9 @@ pub struct FlowOutcome {
     /// What was sent beyond the first time of each block, as a share of those; of segments, for
     /// TCP.
     pub waste: f64,
+    /// The longest time in which nothing new arrived, from the start to the last of it; not told
+    /// for UDP.
+    pub stall: Span,
     /// How long each connection took, in the order of their starts; for mice only.
     pub lives: Vec<Span>,
     /// The state at regular times, if the scenario asks for it.

@@ -32,6 +32,8 @@ mod prr;
 mod receiver;
 mod rto;
 mod sender;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use longhaul_proto::time::Time;

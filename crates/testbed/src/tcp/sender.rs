@@ -212,7 +212,9 @@ impl Sender {
             self.time_out(now);
         }
         if self.probe.is_some_and(|at| at <= now) {
+            // RFC 8985, 7.3: the time-out runs anew from the probe.
             (self.probe, self.probed) = (None, true);
+            self.deadline = Some(now + self.rto.timeout());
             let number = self.board.probe(now)?;
             return Some(self.send(now, number));
         }
