@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6")]
     pub(super) body: Option<Body>,
 }
 
@@ -23,6 +23,8 @@ pub(super) enum Body {
     Ack(Ack),
     #[prost(message, tag = "5")]
     Loss(Loss),
+    #[prost(message, tag = "6")]
+    Sync(Sync),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -105,4 +107,10 @@ pub(super) struct Loss {
     /// Gap and length in turn, each a varint; gaps from the end of the run before.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) lost: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Sync {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
 }
