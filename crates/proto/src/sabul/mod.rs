@@ -31,17 +31,14 @@
 //!
 //! The variant `sabul-ornl` does none of the last four: its troubles are to be seen.
 //!
-//! Files by decision: `sender` selects, `losses` keeps the loss list, `window` the flow window,
-//! `silence` what is due when nothing is heard, `rate` and `release` decide how fast; `receiver`
-//! finds gaps, `reports` says when and what is reported.
+//! Files by decision: `sender` selects, `window` keeps the flow window, `rate` and `release` decide
+//! how fast; `receiver` finds gaps, `reports` says when and what is reported.
 
-mod losses;
 mod rate;
 mod receiver;
 mod release;
 mod reports;
 mod sender;
-mod silence;
 #[cfg(test)]
 mod tests;
 mod window;

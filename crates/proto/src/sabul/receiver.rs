@@ -2,13 +2,10 @@
 
 use super::reports::Reports;
 use super::{ACK_INTERVAL, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL};
-use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
-use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Wholes};
-use crate::layout::Block;
-use crate::ranges::RangeSet;
+use crate::endpoint::{Arrival, BlockRange, Carrier, Setup, Wake, Why};
+use crate::ends::{Arrived, Flows, ReceivingEnd, ReceivingFlow};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Control, Sync};
-use core::ops::Range;
 
 /// SABUL's receiver, of any number of flows.
 pub type SabulReceiver = Flows<Flow<false>>;
@@ -18,11 +15,7 @@ pub type SabulOrnlReceiver = Flows<Flow<true>>;
 /// One flow of it, as in the paper or as in the release.
 pub struct Flow<const RELEASE: bool> {
     end: ReceivingEnd,
-    /// What has come, or was there.
-    there: RangeSet,
-    wholes: Wholes,
-    /// One more than the highest block that has come.
-    highest: u64,
+    arrived: Arrived,
     reports: Reports,
     acks: Every,
     /// The release's signals to change the rate.
@@ -58,58 +51,25 @@ impl Every {
 }
 
 impl<const RELEASE: bool> Flow<RELEASE> {
-    /// The numbers of an arrival's block; nothing if the object has no such block.
-    fn number(&self, arrival: &Arrival) -> Option<u64> {
-        let Block { segment, index } = arrival.block;
-        let layout = self.end.layout;
-        (index < layout.blocks_in(segment)).then(|| layout.number(arrival.block))
-    }
-
-    /// A run of blocks has come; tells how many are new.
-    ///
-    /// "If the sequence number of the current packet is greater than the largest sequence number
-    /// ever received plus 1, then all the packets whose sequence numbers are between these two
-    /// numbers are regarded as lost. If the sequence number of the current packet is not greater
-    /// than the largest sequence number ever received, it is regarded as a retransmitted packet."
-    fn arrive(&mut self, run: Range<u64>) -> u64 {
-        for gap in self.there.gaps(self.highest..run.start) {
-            self.reports.note_gap(gap);
+    /// So many new blocks are there.
+    fn note_new(&mut self, new: u64) {
+        self.acks.news |= new > 0;
+        if self.acks.news && self.end.is_finished() {
+            // The last word is not for the interval to hold back.
+            self.acks.next = Time::ZERO;
         }
-        self.highest = self.highest.max(run.end);
-        self.note_there(run)
-    }
-
-    fn note_there(&mut self, blocks: Range<u64>) -> u64 {
-        let new = self.there.insert(blocks.clone());
-        if new > 0 {
-            self.acks.news = true;
-            let end = &mut self.end;
-            self.wholes
-                .note(&self.there, blocks, |segment| end.tell(Event::SegmentDone { segment }));
-            if self.there.count() == self.end.layout.blocks() {
-                // The last word is not for the interval to hold back.
-                self.acks.next = Time::ZERO;
-                self.end.finish();
-            }
-        }
-        new
-    }
-
-    fn first_missing(&self) -> Option<u64> {
-        self.there.first_gap(0..self.end.layout.blocks()).map(|gap| gap.start)
     }
 
     fn ack(&mut self, now: Time) -> Option<Ack> {
         let sequence = self.acks.take(now)?;
-        let next = self.first_missing().unwrap_or(self.end.layout.blocks());
-        Some(Ack { sequence, next, received: self.there.count() })
+        Some(Ack { sequence, next: self.arrived.next(), received: self.arrived.there().count() })
     }
 
     fn report(&mut self, now: Time) -> Option<Control> {
         if self.end.is_finished() {
             return None;
         }
-        let made = self.reports.make(now, &self.there, self.highest)?;
+        let made = self.reports.make(now, self.arrived.there(), self.arrived.highest())?;
         let count = made.loss.count();
         self.end.accounting.reported_lost += count;
         self.end.accounting.blocks_lost += if made.first_time { count } else { 0 };
@@ -134,9 +94,7 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
         };
         Flow {
             end: ReceivingEnd::new(now, setup),
-            there: RangeSet::new(),
-            wholes: Wholes::new(setup.layout),
-            highest: 0,
+            arrived: Arrived::new(setup),
             reports,
             acks: Every::new(now, ack),
             syncs: RELEASE.then(|| Every::new(now, value(&RELEASE_SYNC_INTERVAL))),
@@ -152,23 +110,12 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
     }
 
     fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
-        let received = self.end.on_arrivals(now, arrivals);
-        let (mut new, mut run) = (0, 0..0);
-        for arrival in arrivals {
-            let Some(number) = self.number(arrival) else { continue };
-            if number == run.end && !run.is_empty() {
-                run.end += 1;
-                continue;
-            }
-            if !run.is_empty() {
-                new += self.arrive(run);
-            }
-            run = number..number + 1;
-        }
-        if !run.is_empty() {
-            new += self.arrive(run);
-        }
-        self.end.count(received, new);
+        // "If the sequence number of the current packet is greater than the largest sequence
+        // number ever received plus 1, then all the packets whose sequence numbers are between
+        // these two numbers are regarded as lost." (3.4)
+        let gap = |gap| self.reports.note_gap(gap);
+        let new = self.arrived.on_datagrams(&mut self.end, now, arrivals, gap);
+        self.note_new(new);
         if let Some(syncs) = self.syncs.as_mut().filter(|syncs| !syncs.news) {
             // The first datagram starts the release's timer.
             (syncs.next, syncs.news) = (now + syncs.interval, true);
@@ -182,12 +129,8 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
     fn on_timeout(&mut self, _: Time) {}
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        let BlockRange { first, count } = blocks;
-        let end = first.index.saturating_add(count).min(self.end.layout.blocks_in(first.segment));
-        if first.index < end {
-            let start = self.end.layout.number(first);
-            self.note_there(start..start + u64::from(end - first.index));
-        }
+        let new = self.arrived.skip(&mut self.end, blocks);
+        self.note_new(new);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<(Carrier, Control)> {
@@ -199,7 +142,7 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
 
     fn next_report(&self) -> Wake {
         let is_open = !self.end.is_finished();
-        let is_missing = is_open && self.first_missing().is_some_and(|at| at < self.highest);
+        let is_missing = is_open && self.arrived.next() < self.arrived.highest();
         let syncs = self.syncs.as_ref().filter(|_| is_open).and_then(Every::due);
         let times = [self.reports.next(is_missing), self.acks.due(), syncs];
         let first = times.into_iter().flatten().min();

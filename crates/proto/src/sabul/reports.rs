@@ -64,8 +64,7 @@ impl Reports {
         Reports { fresh: RangeSet::new(), again, sequence: 0, began: now, made: 0, interval }
     }
 
-    /// "All the packets whose sequence numbers are between these two numbers are regarded as
-    /// lost." (3.4)
+    /// A gap has opened.
     pub(super) fn note_gap(&mut self, blocks: Range<u64>) {
         self.fresh.insert(blocks);
     }

@@ -3,17 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::losses::{LossList, Recent};
 use super::rate::{PaperRate, RateControl};
 use super::release::ReleaseRate;
-use super::silence::Silence;
 use super::window::Window;
 use super::{INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
 use crate::accounting::SenderAccounting;
 use crate::endpoint::{
     BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
 };
-use crate::ends::{Heard, Run, SendingEnd, Wholes};
+use crate::ends::{Again, Heard, Repairs, Run, SendingEnd};
 use crate::layout::Block;
 use crate::pulse::TRAIN_LEN;
 use crate::rate::datagram;
@@ -33,22 +31,20 @@ const MOST_DOUBLED: u32 = 2;
 /// SABUL's sender, as in the paper or as in the release that Oak Ridge measured.
 pub struct SabulSender {
     pub(super) end: SendingEnd,
-    pub(super) lost: LossList,
-    recent: Recent,
+    pub(super) repairs: Repairs,
     heard: Heard,
     syncs: Heard,
     pub(super) window: Window,
     control: Box<dyn RateControl>,
     interval: Interval,
-    silence: Silence,
+    /// What is due while something is in flight and nothing is heard.
+    probes: Again,
+    expiries: Again,
     /// Sending is frozen until then.
     frozen: Option<Time>,
-    wholes: Wholes,
     /// The datagram's size, as long as the first train is to show the rate.
     finding: Option<Bytes>,
     cap: Option<Rate>,
-    /// All blocks below are known to be there.
-    acknowledged: u64,
     /// Signals of the receiver end the intervals, not this end's clock; and see the front page.
     release: bool,
 }
@@ -96,7 +92,7 @@ impl SabulSender {
         let interval = Interval::new(setup.settings.value(&RELEASE_SYNC_INTERVAL));
         let window = Window::unlimited(datagram(setup));
         let sender = SabulSender::with(setup, control, interval, window);
-        SabulSender { release: true, silence: Silence::new(0), ..sender }
+        SabulSender { release: true, expiries: Again::new(0), ..sender }
     }
 
     fn with(
@@ -110,19 +106,17 @@ impl SabulSender {
         window.note_rate(cap.unwrap_or(control.rate()));
         SabulSender {
             end: SendingEnd::new(setup, control.rate()),
-            lost: LossList::default(),
-            recent: Recent::default(),
+            repairs: Repairs::new(setup),
             heard: Heard::default(),
             syncs: Heard::default(),
             window,
             control,
             interval,
-            silence: Silence::new(MOST_DOUBLED),
+            probes: Again::new(MOST_DOUBLED),
+            expiries: Again::new(MOST_DOUBLED),
             frozen: None,
-            wholes: Wholes::new(setup.layout),
             finding: None,
             cap,
-            acknowledged: 0,
             release: false,
         }
     }
@@ -140,27 +134,14 @@ impl SabulSender {
     /// are lost packets, the first packet in the list is resent and then removed." (3.4) Tells
     /// whether the run is of first blocks.
     fn next_run(&mut self, now: Time, max: u32) -> Option<(Run, bool)> {
-        if let Some(run) = self.next_repair(now, max) {
+        if let Some(run) = self.repairs.take(now, &self.end, max) {
             return Some((run, false));
         }
         let room = self.window_room().min(u64::from(max)) as u32;
         if self.end.frontier.unacknowledged() == 0 {
-            self.silence.end(now);
+            self.hear_report(now);
         }
         Some((self.end.frontier.take(room)?, true))
-    }
-
-    fn next_repair(&mut self, now: Time, max: u32) -> Option<Run> {
-        let head = self.lost.head();
-        let first = self.end.layout.block(head.start).filter(|_| !head.is_empty())?;
-        let left = self.end.layout.blocks_in(first.segment) - first.index;
-        let count = (head.end - head.start).min(left.min(max).into()) as u32;
-        let end = head.start + u64::from(count);
-        self.lost.advance(end);
-        if !self.release {
-            self.recent.insert(now, head.start..end, self.end.rtt.smoothed());
-        }
-        Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
     fn is_frozen(&mut self, now: Time) -> bool {
@@ -174,7 +155,7 @@ impl SabulSender {
     fn has_work(&self) -> bool {
         let frontier = &self.end.frontier;
         let is_new = frontier.peek().is_some() && !frontier.is_out_of_grant();
-        !self.lost.is_empty() || (is_new && self.window_room() > 0)
+        !self.repairs.is_empty() || (is_new && self.window_room() > 0)
     }
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
@@ -209,31 +190,20 @@ impl SabulSender {
         }
     }
 
+    /// An acknowledgement or a loss report has come, or the first block after a pause goes.
+    fn hear_report(&mut self, now: Time) {
+        self.probes.restart(now);
+        self.expiries.restart(now);
+    }
+
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        if ack.next > self.end.layout.blocks() {
+        if !self.repairs.on_ack(&mut self.end, ack.next) {
             self.end.accounting.refused += 1;
             return;
         }
-        self.silence.end(now);
-        if ack.next > self.acknowledged {
-            let news = self.acknowledged..ack.next;
-            self.acknowledged = ack.next;
-            self.end.frontier.set_there(news.clone());
-            self.lost.remove(0..ack.next);
-            self.note_wholes(news);
-        }
+        self.hear_report(now);
         let sent = self.end.accounting.first;
         self.window.on_ack(sent - self.end.frontier.unacknowledged());
-    }
-
-    fn note_wholes(&mut self, news: core::ops::Range<u64>) {
-        let end = &mut self.end;
-        let mut done = Vec::new();
-        self.wholes.note(end.frontier.there(), news, |segment| done.push(segment));
-        done.into_iter().for_each(|segment| end.tell(Event::SegmentDone { segment }));
-        if end.frontier.is_complete() {
-            end.finish();
-        }
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -246,18 +216,12 @@ impl SabulSender {
         if !self.heard.is_new(loss.sequence()) {
             return;
         }
-        self.silence.end(now);
+        self.hear_report(now);
         self.window.on_loss();
         self.end.accounting.reported_lost += loss.count();
-        let recent = self.recent.forget(now, self.end.rtt.smoothed());
         let mut lost = 0;
         for run in loss.lost() {
-            for missing in self.end.frontier.there().gaps(run.clone()) {
-                for stale_free in recent.gaps(missing) {
-                    lost += stale_free.end - stale_free.start;
-                    self.lost.insert(stale_free);
-                }
-            }
+            lost += self.repairs.list(now, &self.end, run.clone(), !self.release);
         }
         if lost == 0 {
             return;
@@ -284,14 +248,14 @@ impl SabulSender {
 
     pub(super) fn expiry(&self) -> Time {
         let wait = EXPIRY.max(self.end.rtt.timeout() + self.interval.len * 2);
-        self.silence.expiry(wait)
+        self.expiries.next(wait)
     }
 
     /// When the last block goes again, because nothing that follows will show whether it came.
     fn probe(&self) -> Option<Time> {
         let is_due = !self.release && self.frozen.is_none() && !self.has_work();
         let wait = self.end.rtt.timeout() + self.interval.len * 2;
-        is_due.then(|| self.silence.probe(wait))
+        is_due.then(|| self.probes.next(wait))
     }
 
     /// What is due because nothing has been heard for so long.
@@ -299,18 +263,12 @@ impl SabulSender {
         if self.end.frontier.unacknowledged() == 0 {
             return;
         }
-        let there = self.end.frontier.there();
-        let sent_to = self.end.frontier.passed();
         if self.expiry() <= now {
-            for blocks in there.gaps(self.acknowledged..sent_to) {
-                self.interval.lost += blocks.end - blocks.start;
-                self.lost.insert(blocks);
-            }
-            self.silence.note_expiry(now);
+            self.interval.lost += self.repairs.list_in_flight(now, &self.end);
+            self.expiries.note(now);
         } else if self.probe().is_some_and(|at| at <= now) {
-            let last = there.run_at(sent_to - 1).map_or(sent_to, |run| run.start);
-            self.lost.insert(last - 1..last);
-            self.silence.note_probe(now);
+            self.repairs.list_last(&self.end);
+            self.probes.note(now);
         }
     }
 }
@@ -337,12 +295,8 @@ impl Sender for SabulSender {
     }
 
     fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        if flow != self.end.flow {
-            return;
-        }
-        if let Some(blocks) = self.end.frontier.skip(blocks) {
-            self.lost.remove(blocks.clone());
-            self.note_wholes(blocks);
+        if flow == self.end.flow {
+            self.repairs.skip(&mut self.end, blocks);
         }
     }
 
@@ -399,8 +353,7 @@ impl Sender for SabulSender {
     }
 
     fn is_blocked_by_grant(&self) -> bool {
-        let repairs = !self.lost.is_empty();
-        !self.is_finished() && !repairs && self.end.frontier.is_out_of_grant()
+        !self.is_finished() && self.repairs.is_empty() && self.end.frontier.is_out_of_grant()
     }
 
     fn rate(&self) -> Rate {

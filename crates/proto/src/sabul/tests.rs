@@ -159,11 +159,11 @@ fn a_report_that_was_made_before_the_repair_could_arrive_is_left_out() {
     out.run_for(110);
     let rate = out.sender.rate();
     out.lose(&[10..11]);
-    assert!(out.sender.lost.is_empty() && out.sender.rate() == rate);
+    assert!(out.sender.repairs.is_empty() && out.sender.rate() == rate);
     // Once a round trip has passed it is a loss again.
     out.run_for(100);
     out.lose(&[10..11]);
-    assert!(!out.sender.lost.is_empty());
+    assert!(!out.sender.repairs.is_empty());
     assert_eq!(out.sender.accounting().reported_lost, 3);
 }
 
@@ -187,7 +187,7 @@ fn what_was_never_sent_cannot_be_lost_or_be_beyond_the_object() {
     out.ack(101);
     out.hear(&Control::Sync(Sync { sequence: 1 }));
     assert_eq!(out.sender.accounting().refused, 4);
-    assert!(out.sender.lost.is_empty() && !out.sender.is_finished());
+    assert!(out.sender.repairs.is_empty() && !out.sender.is_finished());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn an_acknowledgement_takes_blocks_off_the_loss_list() {
     out.run_for(10);
     out.lose(&[5..20, 30..40]);
     out.ack(35);
-    assert_eq!(out.sender.lost.head(), 35..40);
+    assert_eq!(out.sender.repairs.head(), 35..40);
     let first = Block { segment: 0, index: 36 };
     out.sender.skip(out.now, FLOW, BlockRange { first, count: 2 });
     assert_eq!(out.run_for(110)[..3], [35, 38, 39]);
