@@ -14,7 +14,7 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`], [`fobs`].
+//!   then its folder: [`rbudp`], [`fobs`], [`sabul`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -77,6 +77,7 @@ pub mod rate;
 pub mod rbudp;
 pub mod registry;
 pub mod rtt;
+pub mod sabul;
 pub mod sent;
 pub mod settings;
 pub mod tally;

@@ -45,7 +45,7 @@ pub struct SendingEnd {
     finished: bool,
     last_pulse: u64,
     outgoing: VecDeque<Outgoing>,
-    events: VecDeque<Event>,
+    pub(super) events: VecDeque<Event>,
 }
 
 impl SendingEnd {

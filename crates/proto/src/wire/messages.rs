@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 10")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 10")]
     pub(super) body: Option<Body>,
 }
 
@@ -23,6 +23,8 @@ pub(super) enum Body {
     Ack(Ack),
     #[prost(message, tag = "5")]
     Loss(Loss),
+    #[prost(message, tag = "6")]
+    Sync(Sync),
     #[prost(message, tag = "10")]
     Selective(Selective),
 }
@@ -120,4 +122,10 @@ pub(super) struct Selective {
     pub(super) highest: Option<u64>,
     #[prost(uint64, tag = "4")]
     pub(super) fresh: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Sync {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
 }

@@ -44,6 +44,15 @@ pub enum Control {
     Loss(Loss),
     /// Receiver to sender: which blocks have come.
     Selective(Selective),
+    /// Receiver to sender: the rate is to be looked at.
+    Sync(Sync),
+}
+
+/// A synchronization interval is over at the receiver; the sender looks at its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// Counts the intervals.
+    pub sequence: u64,
 }
 
 /// A round over a segment has been sent; the receiver is asked to report.
@@ -101,6 +110,7 @@ impl Control {
             Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
             Control::Selective(told) => messages::Body::Selective(told.to_wire()),
+            Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -133,6 +143,7 @@ impl Control {
             messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
             messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
+            messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
         }
     }
 }
