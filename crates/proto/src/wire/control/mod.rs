@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`].
+//! [`pulse`], [`progress`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -18,11 +18,13 @@ use crate::wire::header::Header;
 pub mod progress;
 pub mod pulse;
 pub mod report;
+pub mod request;
 mod runs;
 
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
+pub use request::{Offer, Request};
 
 /// Longer messages are refused unread.
 const MAX_DECODED: usize = 64 * 1024;
@@ -40,6 +42,10 @@ pub enum Control {
     Ack(Ack),
     /// Receiver to sender: what it lacks.
     Loss(Loss),
+    /// Receiver to sender: what to send, and how fast.
+    Request(Request),
+    /// Sender to receiver: what it can, and how far it is.
+    Offer(Offer),
 }
 
 /// A round over a segment has been sent; the receiver is asked to report.
@@ -96,6 +102,8 @@ impl Control {
             Control::Pulse(pulse) => messages::Body::Pulse(pulse.to_wire()),
             Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
+            Control::Request(request) => messages::Body::Request(request.to_wire()),
+            Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -127,6 +135,8 @@ impl Control {
             messages::Body::Pulse(pulse) => Pulse::from_wire(&pulse).map(Control::Pulse),
             messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
+            messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
+            messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
         }
     }
 }
