@@ -14,7 +14,7 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`], [`fobs`], [`sabul`].
+//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -67,6 +67,7 @@ pub mod accounting;
 pub mod endpoint;
 pub mod ends;
 pub mod fobs;
+pub mod gtp;
 pub mod layout;
 pub mod model;
 pub mod pace;

@@ -109,6 +109,19 @@ impl Frontier {
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
     }
 
+    /// All blocks before `end` have been sent, or need not be, whatever the grant says: for a
+    /// sender that is told which to send.
+    pub fn pass(&mut self, end: u64) {
+        let end = end.min(self.layout.blocks());
+        let (mut at, mut bytes) = (self.next, 0);
+        while let Some(gap) = self.there.first_gap(at..end) {
+            at = gap.end;
+            bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
+        }
+        self.first_sent += Bytes::new(bytes);
+        self.next = self.next.max(end);
+    }
+
     /// The receiver has told that these blocks have arrived; tells how many of them are news.
     pub fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
@@ -191,6 +204,19 @@ mod tests {
         assert_eq!(frontier.set_there(0..u64::MAX), 35);
         assert!(frontier.is_complete());
         assert_eq!(frontier.take(9), None);
+    }
+
+    #[test]
+    fn what_was_sent_as_told_counts_against_the_grant() {
+        let mut frontier = frontier(20_000);
+        frontier.set_there(3..5);
+        frontier.pass(12);
+        frontier.pass(10);
+        assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(12), false));
+        frontier.pass(23);
+        assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(23), true));
+        frontier.pass(u64::MAX);
+        assert_eq!(frontier.peek(), None);
     }
 
     #[test]

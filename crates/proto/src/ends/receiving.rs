@@ -87,6 +87,11 @@ impl ReceivingEnd {
         self.events.push_back(event);
     }
 
+    /// The next event to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// The pulse, if one is due.
     pub fn poll_pulse(&mut self, now: Time) -> Option<(Carrier, Control)> {
         let due = self.pulses.due() <= now;
@@ -180,7 +185,7 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
 
     fn poll_event(&mut self) -> Option<(FlowId, Event)> {
         let mut flows = self.flows.iter_mut();
-        flows.find_map(|(&id, flow)| Some((id, flow.end_mut().events.pop_front()?)))
+        flows.find_map(|(&id, flow)| Some((id, flow.end_mut().poll_event()?)))
     }
 
     fn next_wakeup(&self) -> Wake {

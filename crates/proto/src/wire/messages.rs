@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 10")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 10, 15, 16")]
     pub(super) body: Option<Body>,
 }
 
@@ -27,6 +27,10 @@ pub(super) enum Body {
     Sync(Sync),
     #[prost(message, tag = "10")]
     Selective(Selective),
+    #[prost(message, tag = "15")]
+    Request(Request),
+    #[prost(message, tag = "16")]
+    Offer(Offer),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -128,4 +132,32 @@ pub(super) struct Selective {
 pub(super) struct Sync {
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Request {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) rate: u64,
+    #[prost(bool, tag = "3")]
+    pub(super) anew: bool,
+    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) blocks: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Offer {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) rtt: u64,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) limit: Option<u64>,
+    #[prost(uint64, tag = "4")]
+    pub(super) answered: u64,
+    /// One more than the highest packet number used.
+    #[prost(uint64, tag = "5")]
+    pub(super) highest: u64,
 }

@@ -8,7 +8,8 @@ pub mod header;
 mod messages;
 
 pub use control::{
-    Ack, Closing, Control, Done, Echo, Loss, Pulse, Report, Selective, Sync, Train, WireError,
+    Ack, Closing, Control, Done, Echo, Loss, Offer, Pulse, Report, Request, Selective, Sync, Train,
+    WireError,
 };
 pub use header::{Header, Kind};
 

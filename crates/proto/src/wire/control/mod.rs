@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`], [`selective`].
+//! [`pulse`], [`progress`], [`selective`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -18,12 +18,14 @@ use crate::wire::header::Header;
 pub mod progress;
 pub mod pulse;
 pub mod report;
+pub mod request;
 mod runs;
 pub mod selective;
 
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
+pub use request::{Offer, Request};
 pub use selective::{Closing, Selective};
 
 /// Longer messages are refused unread.
@@ -42,6 +44,10 @@ pub enum Control {
     Ack(Ack),
     /// Receiver to sender: what it lacks.
     Loss(Loss),
+    /// Receiver to sender: what to send, and how fast.
+    Request(Request),
+    /// Sender to receiver: what it can, and how far it is.
+    Offer(Offer),
     /// Receiver to sender: which blocks have come.
     Selective(Selective),
     /// Receiver to sender: the rate is to be looked at.
@@ -111,6 +117,8 @@ impl Control {
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
             Control::Selective(told) => messages::Body::Selective(told.to_wire()),
             Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
+            Control::Request(request) => messages::Body::Request(request.to_wire()),
+            Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -144,6 +152,8 @@ impl Control {
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
             messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
             messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
+            messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
+            messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
         }
     }
 }

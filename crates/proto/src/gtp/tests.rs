@@ -1,0 +1,1 @@
+//! What GTP's two ends do to each other.
