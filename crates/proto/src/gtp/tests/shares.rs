@@ -194,7 +194,7 @@ fn fair(limits: &[Option<u64>], capacity: f64) -> Vec<f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn any_start_leads_to_max_min_fair_shares(
