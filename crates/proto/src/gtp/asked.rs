@@ -71,7 +71,8 @@ impl Asked {
             if end <= blocks.start {
                 break;
             }
-            asked = asked.max(Some(run.at));
+            // What leaves before any request answers none.
+            asked = asked.max(Some(run.at).filter(|_| run.request > 0));
             let reached = place + (end - first);
             if reached > self.reached {
                 (self.reached, self.risen) = (reached, now);

@@ -4,7 +4,8 @@
 //! at once, is a first value; without that it doubles each interval, as long as all of it is used
 //! and arrives. Then it rises and falls on the whole of all flows as the CE's estimate does on one;
 //! but a fall shows a ceiling, and what arrives is the measure of it, near which C_r then stays for
-//! [`BELIEF`] intervals.
+//! [`BELIEF`] intervals. A first loss is enough for that; while the ceiling is believed it takes as
+//! much as the CE minds, for a path may lose a little at any rate.
 //!
 //! The receiver's own loss is the median flow's (each counting with its rate): a link that is
 //! overrun loses of all flows alike, a bad path of one.
@@ -18,6 +19,8 @@ const BELIEF: u32 = 32;
 /// What of a first train's rate is taken, and how far below a ceiling C_r goes.
 const TRAIN: f64 = 0.9;
 const BELOW: f64 = 0.98;
+/// A first loss is more than this.
+const FIRST_LOSS: f64 = 0.001;
 
 /// What all flows did together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -80,31 +83,29 @@ impl Capacity {
 
     /// A flow's first datagrams, sent at once, came at this rate; tells whether that is news.
     pub(super) fn on_train(&mut self, rate: f64) -> bool {
-        let news = self.is_searching() || (self.belief == 0 && rate * TRAIN > self.found);
+        let news = self.given.is_none() && rate * TRAIN > self.found;
         if news {
-            self.found = self.found.max(rate * TRAIN);
-            self.searching = false;
+            self.found = rate * TRAIN;
         }
-        news && self.given.is_none()
+        self.searching &= !news;
+        news
     }
 
     /// An interval is over.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
-        // What is not used shows nothing.
-        if whole.total < rules.close * self.found * self.share {
-            return;
-        }
         let loss = rules.excess(whole.loss);
-        if loss > 0.0 && loss >= rules.loss_threshold {
+        let most = if self.belief == 0 { FIRST_LOSS } else { rules.loss_threshold };
+        let is_used = whole.total >= rules.close * self.found * self.share;
+        if loss > most && whole.current < self.found * self.share {
             self.found = self.found.min(whole.current * BELOW / self.share).max(rules.least_rate);
             self.step = 0.0;
             self.searching = false;
             self.belief = BELIEF;
-        } else if self.searching {
-            self.found *= 2.0;
         } else if self.belief > 0 {
             self.belief -= 1;
-        } else if self.share == 1.0 {
+        } else if is_used && self.searching {
+            self.found *= 2.0;
+        } else if is_used && self.share == 1.0 {
             // More than a share of the link is not asked for, so nothing shows the link's limit.
             let first = rules.increase * whole.total;
             self.step = if self.step > 0.0 { 2.0 * self.step } else { first };

@@ -41,13 +41,11 @@ impl Controller {
         self.rate = target;
     }
 
-    /// A round trip is over, with this loss ratio and this share of the round-trip time in queues
-    /// beyond the allowed ones (zero where only loss counts).
-    pub(super) fn on_rtt(&mut self, rules: &Rules, loss: f64, queued: f64) {
-        let sign = rules.excess(loss).max(queued);
-        self.rate = if sign > 0.0 {
+    /// A round trip is over, with this loss ratio.
+    pub(super) fn on_rtt(&mut self, rules: &Rules, loss: f64) {
+        self.rate = if loss > 0.0 {
             // r_req (1 − min{0.5 loss, 0.125})
-            self.rate * (1.0 - (rules.loss_weight * sign).min(rules.most_decrease))
+            self.rate * (1.0 - (rules.loss_weight * loss).min(rules.most_decrease))
         } else {
             // min{r_req (1 + 0.02), r_target}
             self.rate * (1.0 + rules.increase)
@@ -79,9 +77,13 @@ impl PathRtt {
         self.shortest[0] = self.shortest[0].min(rtt);
     }
 
+    pub(super) fn shortest(&self) -> Span {
+        self.shortest[0].min(self.shortest[1])
+    }
+
     /// The share of the round-trip time that is queue beyond what the rules allow.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
-        let path = self.shortest[0].min(self.shortest[1]).as_secs_f64();
+        let path = self.shortest().as_secs_f64();
         let queue = self.now.as_secs_f64() - path * (1.0 + rules.queue);
         if rules.delay_control && path > 0.0 { (queue / path).max(0.0) } else { 0.0 }
     }
@@ -115,7 +117,7 @@ mod tests {
             (0.001, 76.52421875),
             (0.0, 78.054703125),
         ] {
-            sfc.on_rtt(&rules(), loss, 0.0);
+            sfc.on_rtt(&rules(), loss);
             near(sfc.rate(), rate * 1e6);
         }
         assert_eq!(sfc.target(), 100e6);
@@ -127,7 +129,7 @@ mod tests {
         sfc.set_target(300e6);
         assert_eq!(sfc.rate(), 300e6);
         sfc.set_target(40e6);
-        sfc.on_rtt(&rules(), 0.0, 0.0);
+        sfc.on_rtt(&rules(), 0.0);
         assert_eq!(sfc.rate(), 40e6);
     }
 
@@ -135,22 +137,19 @@ mod tests {
     fn no_loss_takes_a_rate_below_the_least_nor_above_its_target() {
         let mut sfc = Controller::new(1e6);
         for _ in 0..100 {
-            sfc.on_rtt(&rules(), 0.9, 0.0);
+            sfc.on_rtt(&rules(), 0.9);
         }
         assert_eq!(sfc.rate(), 0.5e6);
         sfc.set_target(0.1e6);
-        sfc.on_rtt(&rules(), 0.9, 0.0);
+        sfc.on_rtt(&rules(), 0.9);
         assert_eq!(sfc.rate(), 0.1e6);
     }
 
     #[test]
     fn tolerated_loss_is_no_reason() {
         let rules = Rules { tolerated_loss: 0.01, ..rules() };
-        let mut sfc = Controller::new(100e6);
-        sfc.on_rtt(&rules, 0.01, 0.0);
-        assert_eq!(sfc.rate(), 100e6);
-        sfc.on_rtt(&rules, 0.05, 0.0);
-        near(sfc.rate(), 98e6);
+        assert_eq!((rules.excess(0.01), rules.excess(0.0)), (0.0, 0.0));
+        near(rules.excess(0.05), 0.04);
     }
 
     #[test]
@@ -163,7 +162,7 @@ mod tests {
         // 35 ms of queue, of which 25 are allowed: a tenth of the round trip.
         near(path.queued(&rules), 0.1);
         let mut sfc = Controller::new(100e6);
-        sfc.on_rtt(&rules, 0.0, path.queued(&rules));
+        sfc.on_rtt(&rules, path.queued(&rules));
         near(sfc.rate(), 95e6);
         // A path that has become longer for good is a longer path.
         for second in [11, 22, 33] {

@@ -38,7 +38,6 @@ impl Estimator {
         target: f64,
         bound: f64,
     ) {
-        let loss = rules.excess(loss);
         let first = rules.increase * total;
         self.step = if loss > 0.0 && loss >= rules.loss_threshold {
             // Δr̂ = 0 − min{0.5 × loss, 0.2} × r_total

@@ -68,6 +68,8 @@ pub(super) struct Flow {
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
+    /// The sender had nothing to send since then, because it was not asked for enough.
+    starved: bool,
     request: u64,
     told: Rate,
     anew: bool,
@@ -100,7 +102,8 @@ impl Flow {
             frontier,
             asked,
             monitor: Monitor::default(),
-            sfc: Controller::new(standing.fixed().unwrap_or(rules.start_rate.min(bound))),
+            // Until its first target takes effect, others have not made room for it.
+            sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
             ce: Estimator::new(bound),
             datagram: datagram(setup),
             overhead: setup.overhead,
@@ -111,6 +114,7 @@ impl Flow {
             rtt_from: None,
             interval_from: None,
             settled_after: now,
+            starved: false,
             request: 0,
             told: Rate::ZERO,
             anew: false,
@@ -238,6 +242,7 @@ impl Flow {
         }
         if offer.highest > 0 {
             self.asked.on_answered(offer.answered, offer.highest);
+            self.starved |= self.frontier.peek().is_some() && !self.frontier.is_out_of_grant();
         }
         self.news.changed |= self.standing.bound() != before;
         self.settle(now);
@@ -278,6 +283,7 @@ impl Flow {
     /// What was sent before a round trip from now says nothing of what is asked for now.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
+        self.starved = false;
         self.settled_after = now + self.standing.rtt();
     }
 
@@ -313,13 +319,19 @@ impl Flow {
     /// A round trip is over: the SFC's turn.
     fn on_rtt(&mut self, now: Time) {
         self.next_rtt = now + self.standing.tick();
+        self.standing.on_round(now);
         let Some(seen) = self.monitor.seen() else { return };
         let from = self.rtt_from.replace(seen);
         let measure = from.and_then(|from| Measure::between(from, seen, self.datagram));
         // A rate that the user fixed never reacts.
         if let Some(measure) = measure.filter(|_| self.standing.fixed().is_none()) {
-            self.sfc.on_rtt(&self.rules, measure.loss, self.standing.queued(&self.rules));
+            self.sfc.on_rtt(&self.rules, self.sign_of(&measure));
         }
+    }
+
+    /// What of a measure says that there was too much: loss, or a queue that counts as loss.
+    fn sign_of(&self, measure: &Measure) -> f64 {
+        self.rules.excess(measure.loss).max(self.standing.queued(&self.rules))
     }
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
@@ -336,15 +348,18 @@ impl Flow {
             return None;
         }
         self.interval_from = Some(seen);
+        let starved = core::mem::take(&mut self.starved);
         let Measure { total, current, loss, .. } = measure;
+        let sign = self.sign_of(&measure);
         let (target, bound) = (self.sfc.target(), self.standing.bound());
-        let achieved = loss == 0.0 && total >= self.rules.close * target;
+        let achieved = sign == 0.0 && total >= self.rules.close * target;
         // Nobody knows yet how much there is for all: a flow that does all that it is asked for
         // shows no bound of its own.
         if searching && achieved {
             self.ce = Estimator::new(bound);
-        } else {
-            self.ce.on_interval(&self.rules, (total, loss), target, bound);
+        } else if !starved || sign > 0.0 {
+            // A sender that had nothing to send shows nothing of what it could.
+            self.ce.on_interval(&self.rules, (total, sign), target, bound);
         }
         Some((total, current, loss))
     }

@@ -43,7 +43,7 @@ pub struct GtpReceiver {
     gone: f64,
     next_interval: Time,
     /// Looks at flows that schedules took.
-    work: u64,
+    pub(super) work: u64,
 }
 
 impl Default for GtpReceiver {
@@ -131,7 +131,7 @@ impl GtpReceiver {
         let mut longest = Span::ZERO;
         for (id, flow) in active {
             flow.raise_estimate(gain(gone, flow.estimate().min(capacity), sum));
-            longest = longest.max(flow.standing.rtt());
+            longest = longest.max(flow.standing.path_rtt());
             let estimate = flow.estimate().min(capacity);
             demands.push(Demand { estimate, weight: flow.rules.weight });
             flows.push(id);
@@ -139,7 +139,7 @@ impl GtpReceiver {
         let shares = shares(&demands, capacity, &mut self.work);
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
-                flow.set_target(now + delay(longest, flow.standing.rtt()), share);
+                flow.set_target(now + delay(longest, flow.standing.path_rtt()), share);
             });
         }
         if flows.is_empty() {
@@ -153,12 +153,19 @@ impl GtpReceiver {
     /// The estimates of all flows and of the whole, at the end of an interval.
     fn estimate(&mut self, rules: &Rules) {
         let searching = self.capacity.is_searching();
-        let mut did = Vec::with_capacity(self.flows.len());
+        let (mut did, mut assumed) = (Vec::with_capacity(self.flows.len()), 0.0);
         for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
-            did.extend(flow.on_interval(searching));
-            self.gone += core::mem::take(&mut flow.news.gone);
+            match flow.on_interval(searching) {
+                Some(measured) => did.push(measured),
+                None if flow.is_active() => assumed += flow.rate(),
+                None => self.gone += core::mem::take(&mut flow.news.gone),
+            }
         }
-        self.capacity.on_interval(rules, &Whole::of(&mut did));
+        // Those that cannot be measured yet do what they are asked for.
+        let mut whole = Whole::of(&mut did);
+        whole.total += assumed;
+        whole.current += assumed;
+        self.capacity.on_interval(rules, &whole);
     }
 
     /// What a flow's first datagrams show of the receiver's capacity.

@@ -3,7 +3,8 @@
 //!
 //! A sender may say what it likes. Its round-trip time sets the pace for all flows (section 4.2:
 //! the control interval is three RTT_max), so one that is longer than its answers take is not
-//! believed, nor one beyond [`MAX_RTT`].
+//! believed, nor one beyond [`MAX_RTT`]; and what all flows are paced by is the path's own, without
+//! a queue that one of them has built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -57,8 +58,13 @@ impl Standing {
         self.offer = offer.sequence;
         self.rtt = offer.rtt;
         self.offered = bps(offer.limit);
-        self.path.on_sample(now, offer.rtt);
+        self.on_round(now);
         true
+    }
+
+    /// A round trip is over: the last word on its length still holds.
+    pub(super) fn on_round(&mut self, now: Time) {
+        self.path.on_sample(now, self.rtt);
     }
 
     /// An answer has come after this time.
@@ -74,6 +80,11 @@ impl Standing {
 
     pub(super) fn rtt(&self) -> Span {
         self.rtt.min(self.response.unwrap_or(MAX_RTT)).min(MAX_RTT)
+    }
+
+    /// The path's own round-trip time, without queues: what other flows are paced by.
+    pub(super) fn path_rtt(&self) -> Span {
+        self.path.shortest().min(self.rtt())
     }
 
     /// The round trip as far as rates are decided by it.

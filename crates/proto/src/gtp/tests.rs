@@ -1,1 +1,0 @@
-//! What GTP's two ends do to each other.
