@@ -53,7 +53,7 @@ struct Driven {
 
 impl Driven {
     fn new(setup: Setup) -> Driven {
-        let mut receiver = RbudpReceiver::new();
+        let mut receiver = RbudpReceiver::default();
         receiver.add_flow(Time::ZERO, &setup);
         receiver.add_flow(Time::ZERO, &Setup { flow: OTHER, ..setup.clone() });
         let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");

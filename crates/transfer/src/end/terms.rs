@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::Row;
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -27,9 +28,6 @@ pub(crate) fn chunk_pool(memory: Bytes) -> ChunkPool {
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
-
-/// A small last round goes this many times: at 1 % loss the next one is spared in 99 of 100.
-const TAIL_COPIES: u32 = 2;
 
 /// What both ends of a transfer go by.
 #[derive(Clone)]
@@ -80,7 +78,7 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             grant: EARLY_GRANT,
-            tail_copies: TAIL_COPIES,
+            settings: Settings::default(),
         }
     }
 }
