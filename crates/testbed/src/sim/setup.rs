@@ -3,6 +3,7 @@
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -15,8 +16,6 @@ pub(super) const OVERHEAD: u32 = 32;
 /// A chunk, and a segment where the scenario says nothing: the real program's.
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// Times that a block of a small last round goes out where the scenario says nothing.
-const TAIL_COPIES: u32 = 2;
 /// What may be sent before the receiving host grants more, if it writes: its memory.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
@@ -53,7 +52,7 @@ pub(super) fn setup(
         rate: copy.rate,
         rate_limit: None,
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
-        tail_copies: copy.tail_copies.unwrap_or(TAIL_COPIES),
+        settings: settings(copy)?,
     })
 }
 
@@ -72,6 +71,19 @@ fn layout(copy: &Transfer, object: Bytes, block: u32) -> Result<Layout, SimError
             "an object of {object} cannot be cut into segments of {segment} bytes and blocks of \
              {block}: {error:?}"
         ))
+    })
+}
+
+/// The protocol's own settings.
+fn settings(copy: &Transfer) -> Result<Settings, SimError> {
+    let row = row(copy)?;
+    let tail = copy.tail_copies.map(|copies| ("tail-copies", f64::from(copies)));
+    let named = copy.settings.iter().map(|(name, value)| (name.as_str(), *value));
+    tail.into_iter().chain(named).try_fold(Settings::default(), |settings, (name, value)| {
+        settings.with(row, name, value).map_err(|error| {
+            let names: Vec<&str> = row.options.iter().map(|option| option.name).collect();
+            SimError::Scenario(format!("{error}; {} has: {}", row.name, names.join(", ")))
+        })
     })
 }
 
