@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::star::{Star, jain, ms, settings};
 use crate::endpoint::{FlowId, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
-use crate::gtp::{GtpReceiver, RECEIVE_SHARE};
+use crate::gtp::{EARLY, GtpReceiver, RECEIVE_SHARE};
 use crate::time::Span;
 use crate::units::Rate;
 
@@ -126,12 +126,11 @@ fn a_link_that_slows_down_is_followed() {
     star.run(ms(2000));
     star.link = Rate::from_mbps(40);
     star.run(ms(3000));
-    let dropped = |star: &Star| star.paths.values().map(|path| path.dropped).sum::<u64>();
-    let before = dropped(&star);
+    let before = star.dropped();
     star.run(ms(6000));
     let rates = star.rates(3500, 6000);
     assert!(rates.iter().sum::<f64>() > 35.0 && jain(&rates) > 0.98, "{rates:?}");
-    assert!(dropped(&star) - before < 300, "{}", dropped(&star) - before);
+    assert!(star.dropped() - before < 300, "{}", star.dropped() - before);
 }
 
 #[test]
@@ -207,14 +206,17 @@ proptest! {
             star.run(ms(start));
             star.join(flow, rtt, 100).limit = limit.map(Rate::from_mbps);
         }
-        star.run(ms(7000));
-        let rates = star.rates(5000, 7000);
+        star.run(ms(6000));
+        let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Those at their own limit are asked for a little more now and then, to see whether they
         // could do more; that much the others lack.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }
-        prop_assert!(star.loss() < 0.002, "{}", star.loss());
+        // What leaves before any request may find no room.
+        let early = EARLY.default as u64 * flows.len() as u64;
+        let lost = star.dropped().saturating_sub(early) as f64 / star.sent() as f64;
+        prop_assert!(lost < 0.001, "{}", lost);
     }
 }

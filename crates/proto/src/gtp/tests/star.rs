@@ -298,9 +298,17 @@ impl Star {
 
     /// The share of all datagrams that the receiver's link dropped.
     pub(super) fn loss(&self) -> f64 {
-        let dropped: u64 = self.paths.values().map(|path| path.dropped).sum();
-        let sent: u64 = self.paths.values().map(|path| path.next).sum();
-        dropped as f64 / sent as f64
+        self.dropped() as f64 / self.sent() as f64
+    }
+
+    /// Datagrams that the receiver's link dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.paths.values().map(|path| path.dropped).sum()
+    }
+
+    /// Datagrams sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.paths.values().map(|path| path.next).sum()
     }
 }
 
