@@ -5,6 +5,7 @@
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
 use crate::rbudp;
 use crate::sabul;
+use crate::tsunami;
 
 /// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub struct ProtocolOption {
     pub default: f64,
 }
 
-const ROWS: &[Row] = &[rbudp::ROW, sabul::ROW, sabul::ORNL_ROW];
+const ROWS: &[Row] = &[rbudp::ROW, sabul::ROW, sabul::ORNL_ROW, tsunami::ROW];
 
 /// Every protocol; the first is the default.
 pub fn all() -> &'static [Row] {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub(super) body: Option<Body>,
 }
 
@@ -25,6 +25,8 @@ pub(super) enum Body {
     Loss(Loss),
     #[prost(message, tag = "6")]
     Sync(Sync),
+    #[prost(message, tag = "7")]
+    ErrorRate(ErrorRate),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -113,4 +115,15 @@ pub(super) struct Loss {
 pub(super) struct Sync {
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ErrorRate {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    /// Thousandths of a percent.
+    #[prost(uint32, tag = "2")]
+    pub(super) rate: u32,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) restart: Option<u64>,
 }
