@@ -145,7 +145,8 @@ pub struct Setup {
     pub overhead: Bytes,
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
-    /// The rate that the user fixed, in bits a second of UDP payload. It never reacts to loss.
+    /// The rate that the user fixed, in bits a second of UDP payload. It is never exceeded, and it
+    /// never reacts to loss, unless that is what the protocol is about (its page says so).
     /// Without it the protocol finds its rate by itself.
     pub rate: Option<Rate>,
     /// The most that a protocol which finds its rate by itself may send; also in bits a second of

@@ -14,7 +14,7 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`gtp`].
+//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -83,5 +83,6 @@ pub mod sent;
 pub mod settings;
 pub mod tally;
 pub mod time;
+pub mod tsunami;
 pub mod units;
 pub mod wire;

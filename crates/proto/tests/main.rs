@@ -6,3 +6,4 @@ mod corpus;
 mod properties;
 mod rbudp;
 mod rig;
+mod tsunami;

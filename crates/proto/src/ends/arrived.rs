@@ -7,6 +7,7 @@ use crate::endpoint::{Arrival, BlockRange, Event, Setup};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::time::Time;
+use crate::wire::Loss;
 
 /// What has come, or was there.
 #[derive(Clone, Debug)]
@@ -95,6 +96,16 @@ impl Arrived {
     /// One more than the highest block that has come.
     pub fn highest(&self) -> u64 {
         self.highest
+    }
+
+    /// Takes as much of `blocks` as one message holds, without what has come; nothing if all has.
+    pub fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
+        let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
+        let loss = Loss::fill(sequence, &mut lost);
+        let rest = lost.peek().map_or(u64::MAX, |run| run.start);
+        drop(lost);
+        blocks.remove(0..rest);
+        (!loss.lost().is_empty()).then_some(loss)
     }
 
     /// The first block that has not come; all below it have.

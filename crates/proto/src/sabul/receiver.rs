@@ -69,7 +69,7 @@ impl<const RELEASE: bool> Flow<RELEASE> {
         if self.end.is_finished() {
             return None;
         }
-        let made = self.reports.make(now, self.arrived.there(), self.arrived.highest())?;
+        let made = self.reports.make(now, &self.arrived)?;
         let count = made.loss.count();
         self.end.accounting.reported_lost += count;
         self.end.accounting.blocks_lost += if made.first_time { count } else { 0 };

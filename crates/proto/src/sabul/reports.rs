@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use super::{REPORT_INTERVAL, SYNC_INTERVAL};
 use crate::endpoint::Setup;
+use crate::ends::Arrived;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
@@ -69,8 +70,8 @@ impl Reports {
         self.fresh.insert(blocks);
     }
 
-    /// The next report, of what is not `there` below `to`, if one is due.
-    pub(super) fn make(&mut self, now: Time, there: &RangeSet, to: u64) -> Option<Made> {
+    /// The next report of what has not arrived, if one is due.
+    pub(super) fn make(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
         if now >= self.began + self.interval {
             (self.began, self.made) = (now, 0);
         }
@@ -78,7 +79,7 @@ impl Reports {
             return None;
         }
         self.sequence += 1;
-        let made = self.make_fresh(now, there).or_else(|| self.make_again(now, there, to));
+        let made = self.make_fresh(now, arrived).or_else(|| self.make_again(now, arrived));
         match made {
             Some(_) => self.made += 1,
             None => self.sequence -= 1,
@@ -86,8 +87,8 @@ impl Reports {
         made
     }
 
-    fn make_fresh(&mut self, now: Time, there: &RangeSet) -> Option<Made> {
-        let loss = take(&mut self.fresh, self.sequence, there)?;
+    fn make_fresh(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
+        let loss = arrived.take_missing(&mut self.fresh, self.sequence)?;
         if let Again::AfterTrips { rtt, due, .. } = &mut self.again {
             let runs = loss.lost().iter();
             due.extend(runs.map(|run| Reverse((now + *rtt * 2, 2, run.start, run.end))));
@@ -95,27 +96,28 @@ impl Reports {
         Some(Made { loss, first_time: true })
     }
 
-    fn make_again(&mut self, now: Time, there: &RangeSet, to: u64) -> Option<Made> {
+    fn make_again(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
         let loss = match &mut self.again {
             Again::AfterTrips { rtt, due, blocks } => {
                 while let Some(&Reverse((at, k, start, end))) = due.peek()
                     && at <= now
                 {
                     due.pop();
-                    for gap in there.gaps(start..end) {
+                    for gap in arrived.there().gaps(start..end) {
                         blocks.insert(gap.clone());
                         let (at, k) = (now + *rtt * (k + 1), k + 1);
                         due.push(Reverse((at, k, gap.start, gap.end)));
                     }
                 }
-                take(blocks, self.sequence, there)?
+                arrived.take_missing(blocks, self.sequence)?
             }
             Again::Collective { interval, next } => {
                 if now < *next {
                     return None;
                 }
                 *next = now + *interval;
-                let loss = Loss::fill(self.sequence, &mut there.gaps(0..to).peekable());
+                let missing = arrived.there().gaps(0..arrived.highest());
+                let loss = Loss::fill(self.sequence, &mut missing.peekable());
                 (!loss.lost().is_empty()).then_some(loss)?
             }
         };
@@ -137,14 +139,4 @@ impl Reports {
         let full = self.made == MOST_AT_ONCE;
         waiting.map(|at| if full { at.max(self.began + self.interval) } else { at })
     }
-}
-
-/// Takes as much of `blocks` as one message holds, without what is `there`.
-fn take(blocks: &mut RangeSet, sequence: u64, there: &RangeSet) -> Option<Loss> {
-    let mut lost = blocks.iter().flat_map(|run| there.gaps(run)).peekable();
-    let loss = Loss::fill(sequence, &mut lost);
-    let rest = lost.peek().map_or(u64::MAX, |run| run.start);
-    drop(lost);
-    blocks.remove(0..rest);
-    (!loss.lost().is_empty()).then_some(loss)
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 10, 15, 16")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 10, 15, 16")]
     pub(super) body: Option<Body>,
 }
 
@@ -25,6 +25,8 @@ pub(super) enum Body {
     Loss(Loss),
     #[prost(message, tag = "6")]
     Sync(Sync),
+    #[prost(message, tag = "7")]
+    ErrorRate(ErrorRate),
     #[prost(message, tag = "10")]
     Selective(Selective),
     #[prost(message, tag = "15")]
@@ -160,4 +162,15 @@ pub(super) struct Offer {
     /// One more than the highest packet number used.
     #[prost(uint64, tag = "5")]
     pub(super) highest: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ErrorRate {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    /// Thousandths of a percent.
+    #[prost(uint32, tag = "2")]
+    pub(super) rate: u32,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) restart: Option<u64>,
 }

@@ -8,8 +8,8 @@ pub mod header;
 mod messages;
 
 pub use control::{
-    Ack, Closing, Control, Done, Echo, Loss, Offer, Pulse, Report, Request, Selective, Sync, Train,
-    WireError,
+    Ack, Closing, Control, Done, Echo, ErrorRate, Loss, Offer, Pulse, Report, Request, Selective,
+    Sync, Train, WireError,
 };
 pub use header::{Header, Kind};
 

@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`], [`selective`], [`request`].
+//! [`pulse`], [`progress`], [`error_rate`], [`selective`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -15,6 +15,7 @@ use super::messages;
 use crate::endpoint::PacketNumber;
 use crate::wire::header::Header;
 
+pub mod error_rate;
 pub mod progress;
 pub mod pulse;
 pub mod report;
@@ -22,6 +23,7 @@ pub mod request;
 mod runs;
 pub mod selective;
 
+pub use error_rate::ErrorRate;
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
@@ -52,6 +54,8 @@ pub enum Control {
     Selective(Selective),
     /// Receiver to sender: the rate is to be looked at.
     Sync(Sync),
+    /// Receiver to sender: how much of what was sent is missing.
+    ErrorRate(ErrorRate),
 }
 
 /// A synchronization interval is over at the receiver; the sender looks at its rate.
@@ -119,6 +123,7 @@ impl Control {
             Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
             Control::Request(request) => messages::Body::Request(request.to_wire()),
             Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
+            Control::ErrorRate(rate) => messages::Body::ErrorRate(rate.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -154,6 +159,7 @@ impl Control {
             messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
             messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
             messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
+            messages::Body::ErrorRate(rate) => ErrorRate::from_wire(&rate).map(Control::ErrorRate),
         }
     }
 }
@@ -229,6 +235,23 @@ mod tests {
             let bytes = encoded(&Control::Pulse(pulse));
             assert!(bytes.len() < 120);
             assert_eq!(Control::decode(&bytes), Ok(Control::Pulse(pulse)));
+        }
+    }
+
+    #[test]
+    fn signals_and_error_rates_survive_the_wire() {
+        let rate = ErrorRate { sequence: 4, rate: 7_900, restart: None };
+        let restart = ErrorRate { restart: Some(0), ..rate };
+        let sync = Control::Sync(Sync { sequence: 9 });
+        for control in [sync, Control::ErrorRate(rate), Control::ErrorRate(restart)] {
+            assert_eq!(Control::decode(&encoded(&control)), Ok(control));
+        }
+        for lie in [
+            ErrorRate { rate: ErrorRate::ALL + 1, ..rate },
+            ErrorRate { restart: Some(u64::MAX), ..rate },
+        ] {
+            let bytes = encoded(&Control::ErrorRate(lie));
+            assert_eq!(Control::decode(&bytes), Err(WireError::Range));
         }
     }
 
