@@ -43,7 +43,7 @@ pub struct ProtocolOption {
     pub default: f64,
 }
 
-const ROWS: &[Row] = &[rbudp::ROW, fobs::ROW];
+const ROWS: &[Row] = &[rbudp::ROW, fobs::ROW, fobs::TABLE_ROW];
 
 /// Every protocol; the first is the default.
 pub fn all() -> &'static [Row] {
