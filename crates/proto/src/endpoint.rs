@@ -126,6 +126,8 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
+    /// The network is in another state, to which this rate belongs.
+    Rate(Rate),
     /// Nothing of the object is missing.
     Finished,
     /// Nothing came back for this long; the sender has stopped (RFC 8085, section 3.1.10).

@@ -101,12 +101,13 @@ impl Pacer {
     }
 
     /// When at least half a burst may leave; a driver that comes then has the other half to be
-    /// late by.
+    /// late by. A fixed burst leaves whole.
     pub fn next(&self) -> Time {
         if self.rate == Rate::ZERO {
             return Time::NEVER;
         }
-        let spare = self.cost(self.burst - (self.burst / 2).max(1));
+        let half = self.fixed.unwrap_or_else(|| (self.burst / 2).max(1));
+        let spare = self.cost(self.burst - half);
         let long = self.long.saturating_sub(spare);
         let short = self.short.saturating_sub(spare * 100 / u128::from(CATCH_UP));
         let nanos = long.max(short).div_ceil(1000);
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (25, 25));
         pacer.spend(Time::ZERO, Bytes::new(25 * DATAGRAM.get()));
         let whole = Bytes::new(25 * DATAGRAM.get()) / Rate::from_mbps(10);
-        assert!(pacer.allowance(Time::ZERO + whole) == 25 && pacer.next() < Time::ZERO + whole);
+        assert_eq!((pacer.allowance(Time::ZERO + whole), pacer.next()), (25, Time::ZERO + whole));
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub struct ProtocolOption {
     pub default: f64,
 }
 
-const ROWS: &[Row] = &[rbudp::ROW, fobs::ROW, sabul::ROW, sabul::ORNL_ROW, tsunami::ROW, gtp::ROW];
+const ROWS: &[Row] =
+    &[rbudp::ROW, fobs::ROW, fobs::TABLE_ROW, sabul::ROW, sabul::ORNL_ROW, tsunami::ROW, gtp::ROW];
 
 /// Every protocol; the first is the default.
 pub fn all() -> &'static [Row] {

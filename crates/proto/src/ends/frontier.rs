@@ -116,6 +116,7 @@ impl Frontier {
         let (mut at, mut bytes) = (self.next, 0);
         while let Some(gap) = self.there.first_gap(at..end) {
             at = gap.end;
+            self.unacknowledged += gap.end - gap.start;
             bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
         }
         self.first_sent += Bytes::new(bytes);

@@ -28,12 +28,21 @@
 //! - The batch that an acknowledgement makes ([`BATCH`]: 0) waits in the same way after one that
 //!   brought nothing new.
 //!
+//! The table (`fobs-table`) is FOBS with the congestion response of its release, as a study at Oak
+//! Ridge National Laboratory ("Faster bulk transfer starring: UDP") found it: see `table`. It
+//! sends bursts of [`BURST`], and goes round after each [`CHUNK`] of new data rather than after
+//! all. The study saw the sender wait there until the receiver had written the chunk, and send
+//! packets of it in vain meanwhile. Ours repeats what is known to be lost and goes on with the next
+//! chunk. While there is congestion it repeats nothing else; it returns to greed when that is over.
+//!
 //! Files by decision: `circle` chooses what goes again, `unacked` knows what is left, `sender`
-//! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers.
+//! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers,
+//! `table` sets the rate.
 
 mod circle;
 mod receiver;
 mod sender;
+mod table;
 mod telling;
 #[cfg(test)]
 mod tests;
@@ -64,6 +73,42 @@ pub const BATCH: ProtocolOption = ProtocolOption {
     default: 0.0,
 };
 
+/// About 10,000 packets, in the release that the ORNL study measured.
+pub const STATE_SEGMENT: ProtocolOption = ProtocolOption {
+    name: "state-segment",
+    help: "datagrams after which the state of the network is looked at",
+    least: 1.0,
+    most: 1e9,
+    default: 10_000.0,
+};
+
+/// 1 % in the release that the ORNL study measured.
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption {
+    name: "tolerated-loss",
+    help: "percent of a segment that may be lost before the rate falls",
+    least: 0.0,
+    most: 100.0,
+    default: 1.0,
+};
+
+/// 25 packets in the release that the ORNL study measured.
+pub const BURST: ProtocolOption = ProtocolOption {
+    name: "burst",
+    help: "datagrams that leave at once before the rate is enforced",
+    least: 1.0,
+    most: 1e6,
+    default: 25.0,
+};
+
+/// 100 MiB in the release that the ORNL study measured.
+pub const CHUNK: ProtocolOption = ProtocolOption {
+    name: "chunk",
+    help: "MiB of new data after which what was lost goes again",
+    least: 0.001,
+    most: 1e9,
+    default: 100.0,
+};
+
 /// FOBS in the registry, as its paper has it.
 pub const ROW: Row = Row {
     name: "fobs",
@@ -87,6 +132,24 @@ pub const ROW: Row = Row {
     ],
     frugal: false,
     options: &[ACK_FREQUENCY, BATCH],
-    sender: |setup| Box::new(FobsSender::new(setup)),
+    sender: |setup| Box::new(FobsSender::greedy(setup)),
+    receiver: || Box::new(FobsReceiver::default()),
+};
+
+/// FOBS with a rate table in the registry, as the ORNL study has it.
+pub const TABLE_ROW: Row = Row {
+    name: "fobs-table",
+    title: "FOBS with a rate table",
+    paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP, which \
+            measured its release",
+    summary: "FOBS with a congestion response: a table of rates, one for each state of the \
+              network, and a look at the loss after every so many datagrams. More loss than is \
+              tolerated puts the rate where the path still carries it, and repeats are only of \
+              what is known to be lost; after that the rate climbs state by state, and the greed \
+              returns. The highest rate is that of the network cards.",
+    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file"],
+    frugal: false,
+    options: &[ACK_FREQUENCY, BATCH, STATE_SEGMENT, TOLERATED_LOSS, BURST, CHUNK],
+    sender: |setup| Box::new(FobsSender::by_table(setup)),
     receiver: || Box::new(FobsReceiver::default()),
 };

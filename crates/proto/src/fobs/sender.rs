@@ -1,10 +1,13 @@
 //! The sending end: first blocks, then the circle, batch after batch until the completion signal.
+//! Greedy, or by the table: that goes round after each chunk, and is less greedy while there is
+//! congestion.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::BATCH;
 use super::circle::{Circle, Known};
+use super::table::Table;
+use super::{BATCH, BURST, CHUNK, STATE_SEGMENT, TOLERATED_LOSS};
 use crate::accounting::SenderAccounting;
 use crate::endpoint::{
     BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
@@ -24,17 +27,37 @@ const LEAST_BATCH: u64 = 2;
 /// FOBS's sender.
 pub struct FobsSender {
     end: SendingEnd,
-    controller: Box<dyn RateController>,
+    speed: Speed,
     circle: Circle,
     /// Segments known to be whole.
     whole: RangeSet,
     batch: Batch,
+    /// Blocks of a chunk, and the first of the next one, counted through the object.
+    chunk: u64,
+    next_chunk: u64,
     /// The newest acknowledgement that has come to its end.
     sequence: u64,
     /// What it said of the datagrams under way.
     highest: u64,
     /// Nothing is due before this, unless something is heard.
     rest: Option<Time>,
+}
+
+/// What the rate is.
+enum Speed {
+    /// Given, or found.
+    Greedy(Box<dyn RateController>),
+    /// Out of the table.
+    Table(Table),
+}
+
+impl Speed {
+    fn controller(&mut self) -> &mut dyn RateController {
+        match self {
+            Speed::Greedy(controller) => controller.as_mut(),
+            Speed::Table(table) => table,
+        }
+    }
 }
 
 /// How many datagrams go between two looks for an acknowledgement.
@@ -47,17 +70,34 @@ enum Batch {
 
 impl FobsSender {
     /// A greedy sender at the start of a flow.
-    pub fn new(setup: &Setup) -> FobsSender {
-        let controller = controller(setup);
+    pub fn greedy(setup: &Setup) -> FobsSender {
+        FobsSender::new(setup, Speed::Greedy(controller(setup)), u64::MAX)
+    }
+
+    /// A sender by the table at the start of a flow.
+    pub fn by_table(setup: &Setup) -> FobsSender {
+        let settings = &setup.settings;
+        let tolerated = settings.value(&TOLERATED_LOSS) / 100.0;
+        let table = Table::new(setup, settings.count(&STATE_SEGMENT), tolerated);
+        let chunk = settings.value(&CHUNK) * f64::from(1 << 20);
+        let blocks = (chunk / f64::from(setup.layout.block_size())) as u64;
+        let mut sender = FobsSender::new(setup, Speed::Table(table), blocks.max(1));
+        sender.end.pacer.fix_burst(settings.count(&BURST));
+        sender
+    }
+
+    fn new(setup: &Setup, mut speed: Speed, chunk: u64) -> FobsSender {
         FobsSender {
-            end: SendingEnd::new(setup, controller.rate()),
-            controller,
+            end: SendingEnd::new(setup, speed.controller().rate()),
+            speed,
             circle: Circle::new(setup.layout),
             whole: RangeSet::new(),
             batch: match setup.settings.count(&BATCH) {
                 0 => Batch::Auto(u64::MAX),
                 count => Batch::Fixed(count),
             },
+            chunk,
+            next_chunk: chunk,
             sequence: 0,
             highest: 0,
             rest: None,
@@ -73,23 +113,49 @@ impl FobsSender {
     /// > Note that a repeated batch-sending operation with zero packets is logically equivalent to
     /// > blocking on an acknowledgement.
     ///
-    /// So it is after an acknowledgement that brought nothing new, where those make the batch; and
-    /// while the receiver has no room for more.
+    /// So it is after an acknowledgement that brought nothing new, where those make the batch;
+    /// while the receiver has no room for more; and while there is congestion:
+    ///
+    /// > we are investigating mechanisms to decrease the greediness of FOBS when congestion in the
+    /// > network is detected
     fn is_thrifty(&self) -> bool {
-        matches!(self.batch, Batch::Auto(0)) || self.end.frontier.is_out_of_grant()
+        let is_congested = matches!(&self.speed, Speed::Table(table) if table.is_congested());
+        is_congested || matches!(self.batch, Batch::Auto(0)) || self.end.frontier.is_out_of_grant()
     }
 
     /// What goes next, the first datagram under number `number`; and whether for the first time.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
-        if let Some(run) = self.end.frontier.take(max) {
-            let last = number + run.blocks.len() as u64 - 1;
-            self.circle.send_first(now, &run, last, self.end.frontier.there());
+        if self.end.frontier.peek().is_some_and(|next| next >= self.next_chunk) {
+            // What was lost goes again only after a chunk's new data. What is on its way is not
+            // waited for: that would be the lock-step which the study saw.
+            let known = self.known();
+            if let Some(run) = self.again(now, number, max, Some(known)) {
+                return Some((run, false));
+            }
+        }
+        if let Some(run) = self.first(now, number, max) {
             return Some((run, true));
         }
         let known = self.is_thrifty().then(|| self.known());
+        Some((self.again(now, number, max, known)?, false))
+    }
+
+    fn first(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
+        let next = self.end.frontier.peek()?;
+        if next >= self.next_chunk {
+            self.next_chunk = (next / self.chunk + 1).saturating_mul(self.chunk);
+        }
+        let rest = u32::try_from(self.next_chunk - next).unwrap_or(u32::MAX);
+        let run = self.end.frontier.take(max.min(rest))?;
+        let last = number + run.blocks.len() as u64 - 1;
+        self.circle.send_first(now, &run, last, self.end.frontier.there());
+        Some(run)
+    }
+
+    fn again(&mut self, now: Time, number: u64, max: u32, known: Option<Known>) -> Option<Run> {
         let (run, times) = self.circle.send_again(now, number, max, known)?;
         self.end.accounting.rounds = self.end.accounting.rounds.max(times);
-        Some((run, false))
+        Some(run)
     }
 
     fn set_whole(&mut self, segment: u32) {
@@ -139,14 +205,20 @@ impl FobsSender {
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
-            self.controller.on_feedback(now, &feedback);
-            self.end.pacer.set_rate(now, self.controller.rate());
+            let controller = self.speed.controller();
+            controller.on_feedback(now, &feedback);
+            let rate = controller.rate();
+            let is_state = matches!(self.speed, Speed::Table(_)) && !self.end.is_finished();
+            if is_state && rate != self.end.pacer.rate() {
+                self.end.tell(Event::Rate(rate));
+            }
+            self.end.pacer.set_rate(now, rate);
         }
     }
 
     /// The most datagrams of this poll.
     fn room(&mut self, now: Time, next: PacketNumber, max: usize) -> u32 {
-        let trained = self.controller.train(now, next);
+        let trained = self.speed.controller().train(now, next);
         let batch = match self.batch {
             Batch::Fixed(count) => count,
             // First blocks go in any case: that batch is about repeats.
@@ -220,9 +292,10 @@ impl Sender for FobsSender {
         }
         self.end.sent(now, next, number - next.0);
         if number > next.0 {
-            self.controller.on_sent(now, next, number - next.0);
+            self.speed.controller().on_sent(now, next, number - next.0);
         }
-        self.end.pacer.set_rate(now, self.controller.rate());
+        let rate = self.speed.controller().rate();
+        self.end.pacer.set_rate(now, rate);
     }
 
     fn poll_control(&mut self, _: Time) -> Option<Outgoing> {

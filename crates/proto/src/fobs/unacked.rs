@@ -66,7 +66,8 @@ impl Unacked {
         let most = range.end.min(start.saturating_add(max));
         let mut end = start;
         while end < most {
-            let ones = (self.levels[0][end as usize / 64] >> (end % 64)).trailing_ones();
+            let word = self.levels[0].get(end as usize / 64).copied().unwrap_or(0);
+            let ones = (word >> (end % 64)).trailing_ones();
             end = end.saturating_add(ones);
             // The run ends within the word, or goes on with the next.
             if ones == 0 || !end.is_multiple_of(64) {

@@ -141,7 +141,7 @@ fn two_million_blocks_arrive_whatever_acknowledgements_are_lost() {
     const BLOCKS: u64 = 2_000_000;
     let rate = Some(Rate::from_mbps(100_000));
     let setup = Setup { rate, settings: settings(1_000, 0), ..setup(BLOCKS, 0) };
-    let (mut sender, mut inn) = (FobsSender::new(&setup), In::new(&setup));
+    let (mut sender, mut inn) = (FobsSender::greedy(&setup), In::new(&setup));
     let (mut now, mut next, mut blocks, mut chance) = (Time::ZERO, 0u64, Vec::new(), 1u64);
     let mut lost = |of: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

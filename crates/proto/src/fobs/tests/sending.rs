@@ -22,7 +22,7 @@ struct Out {
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        Out { sender: FobsSender::new(setup), now: Time::ZERO, sent: Vec::new() }
+        Out { sender: FobsSender::greedy(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
     /// The next block that goes, if one does before input is needed.
@@ -338,4 +338,24 @@ fn a_wait_without_an_end_is_impossible_after_silence() {
     out.grant(1, 3_000);
     assert_eq!(out.sender.poll_event(), Some(Event::Resumed));
     assert_eq!(out.take(100), [0, 1, 2]);
+}
+
+#[test]
+fn after_a_chunk_what_is_known_to_be_lost_goes_and_then_the_next_chunk() {
+    let row = crate::registry::find("fobs-table").unwrap();
+    // Ten blocks of 1,000 bytes.
+    let settings = settings(1, 2).with(row, "chunk", 10_100.0 / f64::from(1 << 20)).unwrap();
+    let setup = Setup { settings, ..setup(25, 0) };
+    let mut out = Out::new(&setup);
+    out.sender = FobsSender::by_table(&setup);
+    assert_eq!(out.take(6), [0, 1, 2, 3, 4, 5]);
+    out.hear_told(told(1, 0, 0..6, &[2..3], Some((6, 5))));
+    // The new data of the chunk come first; nothing waits for what is still on its way.
+    assert_eq!(out.take(8), [6, 7, 8, 9, 10, 11, 12, 13]);
+    out.hear_told(told(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
+    assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
+    out.hear_told(told(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
+    assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
+    // In the end it is greedy.
+    assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);
 }
