@@ -7,7 +7,7 @@ use longhaul_transfer::error::Error;
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
-use crate::{completions, config, cp, demo, exit, id, man, model, serve};
+use crate::{completions, config, cp, demo, exit, id, man, model, reproduce, serve, sim};
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
 #[derive(Parser)]
@@ -26,6 +26,8 @@ enum Command {
     Id(id::IdArgs),
     Model(model::ModelArgs),
     Demo(demo::DemoArgs),
+    Sim(sim::SimArgs),
+    Reproduce(reproduce::ReproduceArgs),
     #[cfg(target_os = "linux")]
     Emulate(emulate::EmulateArgs),
     Completions(completions::CompletionsArgs),
@@ -55,6 +57,8 @@ pub(crate) fn run() -> u8 {
         Command::Id(args) => id::run(&args),
         Command::Model(args) => model::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         #[cfg(target_os = "linux")]
         Command::Emulate(args) => emulate::run(&args),
         Command::Completions(args) => completions::run(&args),
