@@ -11,7 +11,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, available};
 use longhaul_testbed::link::{LinkSpec, Loss};
-use longhaul_testbed::scenario::LinkBetween;
+use longhaul_testbed::scenario::{LinkBetween, Network, Reading, Scenario};
 
 const PORT: u16 = 7_000;
 
@@ -243,7 +243,10 @@ fn packets_pass_only_between_hosts_with_a_link() {
     let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
     let spec = EmulationSpec {
         hosts: ["hub", "near", "far"].map(String::from).into(),
-        links: vec![between(0, 1), between(1, 0), between(0, 2), between(2, 0)],
+        network: Network {
+            links: vec![between(0, 1), between(1, 0), between(0, 2), between(2, 0)],
+            ..Network::default()
+        },
         ..EmulationSpec::pair(LinkSpec::default(), LinkSpec::default())
     };
     let emulation = Emulation::start(spec).unwrap();
@@ -315,4 +318,46 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     assert!(start.elapsed() < Duration::from_secs(5));
     // The pipe ends when the last process that holds it has.
     out.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
+    if start(LinkSpec::default(), LinkSpec::default()).is_none() {
+        return;
+    }
+    let text = r#"
+        [topology]
+        kind = "dumbbell"
+        left = 2
+        right = 2
+        bottleneck = { rate = "20M", delay = "10ms", queue = "1GB" }
+        access = { delay = "2ms" }
+        [all-hosts]
+        nic = "1G"
+    "#;
+    let scenario = Scenario::parse("shared", text, &Reading::PLAIN).unwrap();
+    let emulation = Emulation::start(EmulationSpec::of(&scenario)).unwrap();
+    let [left1, left2, right1, right2] =
+        ["left1", "left2", "right1", "right2"].map(|host| socket(&emulation, host, false, PORT));
+    left1.connect(right1.local_addr().unwrap()).unwrap();
+    left2.connect(right2.local_addr().unwrap()).unwrap();
+    let began = Instant::now();
+    left1.send(b"first").unwrap();
+    right1.recv(&mut [0; 8]).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
+
+    // 400 packets of 1500 bytes from each at once: 0.49 s of the bottleneck for all.
+    let receivers = [right1, right2]
+        .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
+    send_numbered(&left1, 20, 20, 1_472);
+    send_numbered(&left2, 20, 20, 1_472);
+    let got = receivers.map(|receiver| receiver.join().unwrap());
+    let statistics = emulation.statistics().unwrap();
+    let tally = |from: &str, to: &str| *statistics.link(from, to).unwrap();
+    assert_eq!(tally("left", "right").offered, 801);
+    assert_eq!(tally("left1", "left1-card").offered, 401);
+    assert_eq!(tally("left2-card", "left").offered, 400);
+    assert_eq!(tally("right", "left").offered, 0);
+    assert_eq!((got[0] + got[1]) as u64 + 1, statistics.delivered);
+    assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }

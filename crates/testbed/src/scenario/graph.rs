@@ -19,6 +19,13 @@ pub struct Network {
     pub routes: Vec<Route>,
 }
 
+impl Network {
+    /// Finds ways through it, where there are `hosts` hosts; one for as long as it stays as it is.
+    pub fn routes(&self, hosts: usize) -> Routes<'_> {
+        Routes::new(self, hosts + self.routers.len())
+    }
+}
+
 /// A one-way link from one node to another, by their places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkBetween {
@@ -59,7 +66,7 @@ pub struct Routes<'n> {
 }
 
 impl<'n> Routes<'n> {
-    pub(super) fn new(network: &'n Network, nodes: usize) -> Routes<'n> {
+    fn new(network: &'n Network, nodes: usize) -> Routes<'n> {
         let mut into = vec![Vec::new(); nodes];
         for (index, link) in network.links.iter().enumerate() {
             into[link.to].push(index);
