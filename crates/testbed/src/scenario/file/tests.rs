@@ -342,3 +342,77 @@ proptest::proptest! {
         }
     }
 }
+
+fn in_repository(path: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_sound_and_says_what_it_shows() {
+    let folder = std::fs::read_dir(in_repository("scenarios")).unwrap();
+    let files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() > 20, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let scenario = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(!scenario.about.is_empty() && !scenario.flows.is_empty(), "{}", file.display());
+        assert!(text.starts_with("# "), "{} does not begin with its source", file.display());
+    }
+}
+
+/// The keys in the tables of the page, by heading.
+fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut heading = String::new();
+    for line in page.lines() {
+        if let Some(text) = line.strip_prefix("##") {
+            heading = text.trim_matches(['#', ' ']).to_owned();
+        }
+        let key = line.strip_prefix("| `").and_then(|rest| rest.split_once('`'));
+        tables.entry(heading.clone()).or_default().extend(key.map(|(key, _)| key.to_owned()));
+    }
+    tables
+}
+
+#[test]
+fn the_page_explains_every_key_and_no_other() {
+    let page = std::fs::read_to_string(in_repository("docs/scenarios.md")).unwrap();
+    let tables = documented(&page);
+    let sorted = |keys: Vec<&str>| {
+        let mut keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    };
+    let carried = keys::CARRIERS.iter().flat_map(|(name, keys)| [&[*name], *keys].concat());
+    let flow = [keys::FLOW.to_vec(), carried.collect()].concat();
+    for (heading, keys) in [
+        ("The file", keys::WHOLE.to_vec()),
+        ("Topology", keys::TOPOLOGY.to_vec()),
+        ("Hosts", keys::HOST.to_vec()),
+        ("Links", [keys::LINK_ENDS, keys::LINK].concat()),
+        ("Loss", keys::LOSS.to_vec()),
+        ("Changes", keys::CHANGE.to_vec()),
+        ("Routes", keys::ROUTE.to_vec()),
+        ("Flows", flow),
+    ] {
+        let on_page = tables[heading].iter().map(String::as_str).collect();
+        assert_eq!(sorted(on_page), sorted(keys), "below '{heading}'");
+    }
+    for (carrier, keys) in keys::CARRIERS {
+        for key in *keys {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{key}` | ")));
+            let owners = row.and_then(|row| row.split('|').nth(2)).unwrap_or_default();
+            let named = owners.split(',').any(|owner| owner.trim() == *carrier);
+            assert!(named || *key == "rate", "`{key}` is not said to be of {carrier}");
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_page_is_a_scenario() {
+    let page = std::fs::read_to_string(in_repository("docs/scenarios.md")).unwrap();
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let scenario = parse(example).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((scenario.hosts.len(), scenario.flows.len()), (3, 4));
+}
