@@ -157,10 +157,30 @@ fn independent_loss_stays_independent_within_super_packets() {
         ..LinkSpec::path(Rate::from_mbps(40), Span::from_millis(2))
     };
     let lossy = link.clone().with_loss(Loss::Independent(ratio(LOSS)));
-    let Some(emulation) = start(lossy, link) else { return };
+    let Some(pair) = start(lossy.clone(), link.clone()) else { return };
+    check_independence(&pair, ("a", "b"), LOSS);
+    drop(pair);
+    // The second link of a way gets super-packets as the first one left them.
+    let between = |from, to, link: &LinkSpec| LinkBetween { from, to, link: link.clone() };
+    let network = Network {
+        routers: vec!["r".into()],
+        links: vec![
+            between(0, 2, &link),
+            between(2, 1, &lossy),
+            between(1, 2, &link),
+            between(2, 0, &link),
+        ],
+        ..Network::default()
+    };
+    let spec = EmulationSpec { network, ..EmulationSpec::pair(link.clone(), link) };
+    check_independence(&Emulation::start(spec).unwrap(), ("r", "b"), LOSS);
+}
+
+/// Sends super-packets from a to b, and looks at which segments the lossy link took.
+fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
     for v6 in [false, true] {
         let before = emulation.statistics().unwrap();
-        let (a, b) = sockets(&emulation, v6);
+        let (a, b) = sockets(emulation, v6);
         let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(500)));
         let sent = 500 * 40;
         send_numbered(&a, 500, 40, 100);
@@ -172,19 +192,19 @@ fn independent_loss_stays_independent_within_super_packets() {
             arrived[number as usize] = true;
         }
         let after = emulation.statistics().unwrap();
-        let tally = |s: &longhaul_testbed::emu::Statistics| *s.link("a", "b").unwrap();
+        let tally = |s: &longhaul_testbed::emu::Statistics| *s.link(lossy.0, lossy.1).unwrap();
         let (before, after) = (tally(&before), tally(&after));
         assert_eq!(after.offered - before.offered, sent as u64);
         assert_eq!(after.arrives - before.arrives, got.len() as u64);
         let runs: Vec<usize> =
             arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
         let lost: usize = runs.iter().sum();
-        let deviation = (LOSS * (1.0 - LOSS) / sent as f64).sqrt();
+        let deviation = (loss * (1.0 - loss) / sent as f64).sqrt();
         let share = lost as f64 / sent as f64;
-        assert!((share - LOSS).abs() < 4.0 * deviation, "{share}");
+        assert!((share - loss).abs() < 4.0 * deviation, "{share}");
         let mean = lost as f64 / runs.len() as f64;
-        let expected = 1.0 / (1.0 - LOSS);
-        let deviation = LOSS.sqrt() / (1.0 - LOSS) / (runs.len() as f64).sqrt();
+        let expected = 1.0 / (1.0 - loss);
+        let deviation = loss.sqrt() / (1.0 - loss) / (runs.len() as f64).sqrt();
         assert!((mean - expected).abs() < 4.0 * deviation, "mean run {mean}");
     }
 }
