@@ -246,13 +246,33 @@ fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
          && exec {longhaul} emulate -- true"
     );
     for (script, reason) in [(no_tun, "/dev/net/tun"), (none_left, "namespace")] {
-        let args = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
-        let mut command = piped(Command::new("unshare"), &args);
-        let Ok(child) = command.spawn() else { return skip("no unshare here") };
-        let ended = Child::adopt(child).end();
-        if ended.status == Some(1) {
-            return skip(&ended.stderr);
-        }
+        let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
         ended.is(3, &["emulation is not possible here", reason]);
     }
+}
+
+#[test]
+fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let powerless = "grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 9";
+    let script = format!("{powerless}; exec {} emulate -- id -u", env!("CARGO_BIN_EXE_longhaul"));
+    let Some(ended) = unshared(&["--map-user=1000", "--map-group=1000"], &script) else { return };
+    assert_eq!(ended.is(0, &["a > b: "]).stdout, ["0"]);
+}
+
+/// A shell's run in a user namespace, or nothing (said aloud) where there can be none.
+fn unshared(flags: &[&str], script: &str) -> Option<Ended> {
+    let args = [&["--user"], flags, &["sh", "-c", script]].concat();
+    let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {
+        skip("no unshare here");
+        return None;
+    };
+    let ended = Child::adopt(child).end();
+    if ended.status == Some(1) {
+        skip(&ended.stderr);
+        return None;
+    }
+    Some(ended)
 }
