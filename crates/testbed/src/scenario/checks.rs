@@ -26,6 +26,12 @@ pub struct Fault {
 pub enum Place {
     /// All of it.
     Whole,
+    /// The largest packet.
+    Mtu,
+    /// The time limit.
+    TimeLimit,
+    /// What is written down.
+    Record,
     /// A host.
     Host(usize),
     /// A router.
@@ -79,13 +85,13 @@ impl Scenario {
             return fault(Place::Whole, "no host");
         }
         if self.mtu < 576 {
-            return fault(Place::Whole, format!("an MTU of {} bytes; the least is 576", self.mtu));
+            return fault(Place::Mtu, format!("an MTU of {} bytes; the least is 576", self.mtu));
         }
         if self.time_limit == Span::ZERO {
-            return fault(Place::Whole, "a time limit of zero leaves no time");
+            return fault(Place::TimeLimit, "a time limit of zero leaves no time");
         }
         if self.record.interval == Some(Span::ZERO) {
-            return fault(Place::Whole, "a time series with an interval of zero has no end");
+            return fault(Place::Record, "a time series with an interval of zero has no end");
         }
         self.check_names()?;
         for (i, host) in self.hosts.iter().enumerate() {

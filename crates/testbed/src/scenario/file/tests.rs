@@ -416,3 +416,62 @@ fn the_example_of_the_page_is_a_scenario() {
     let scenario = parse(example).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((scenario.hosts.len(), scenario.flows.len()), (3, 4));
 }
+
+#[test]
+fn what_each_part_promises_alone_is_looked_at_too() {
+    let with = |start: &str, end: &str| format!("{start}\n{PAIR}{end}\n");
+    let hosts = |end: &str| with("", &format!("[all-hosts]\n{end}"));
+    let ends = "[[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+    let flow = |end: &str| with("", &format!("{ends}{end}"));
+    let mice = |end: &str| flow(&format!("mice = 5\nsize = \"1MB\"\n{end}"));
+    let changes = |end: &str| with("", &format!("[all-links]\nchanges = [{end}]"));
+    let wrong = [
+        (with("mtu = 500", ""), "the least is 576"),
+        (with("time-limit = \"0\"", ""), "leaves no time"),
+        (with("record-every = \"0\"", ""), "has no end"),
+        (with("routers = [\"a b\"]", ""), "letters, digits"),
+        (with("seed = -1", ""), "no count in its range"),
+        (with("mtu = 1e99", ""), "no count in its range"),
+        (hosts("nic = 0"), "card of a has a rate of zero"),
+        (hosts("sends-rate = \"0\""), "sends at a rate of zero"),
+        (hosts("socket-buffer = \"1KB\""), "smaller than a packet"),
+        (hosts("disk-rate = \"0\""), "disk of a has a rate of zero"),
+        (hosts("disk-stall = \"1s\"\ndisk-stall-every = \"2s\""), "no 'disk-rate'"),
+        (
+            hosts("disk-rate = \"1M\"\ndisk-stall = \"2s\"\ndisk-stall-every = \"2s\""),
+            "never works",
+        ),
+        (changes("{ at = \"1s\" }"), "nothing changes"),
+        (changes("{ up = false }"), "lacks 'at'"),
+        (changes("{ at = \"2s\", up = false }, { at = \"1s\", up = true }"), "not in order"),
+        (changes("{ at = \"2s\", rate = 0, over = \"1s\" }"), "rate of zero"),
+        (with("", "[all-links]\nqueue = \"1bdp\"\ndelay = 0").replace("10ms", "0ms"), "'bdp-rtt'"),
+        (flow("protocol = \"\""), "names no protocol"),
+        (flow("protocol = \"x\"\nrate = 0"), "a rate of zero"),
+        (flow("protocol = \"x\"\nsegment = 0"), "segments of no bytes"),
+        (flow("protocol = \"x\"\nreads-disk = true"), "reads a disk that a has not"),
+        (flow("protocol = \"x\"\nwrites-disk = true"), "writes a disk that b has not"),
+        (flow("protocol = \"x\"\nsettings = { a = \"b\" }"), "no number and no quantity"),
+        (flow("protocol = \"x\"\nsize = 1\nlasts = \"1s\""), "not both"),
+        (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
+        (flow("tcp = \"cubic\"\ninitial-window = 0"), "no segment"),
+        (flow("tcp = \"cubic\"\nwindow = 100"), "smaller than a segment"),
+        (flow("udp = 0"), "sends nothing"),
+        (flow("udp = 1\non = \"1s\""), "lacks 'off'"),
+        (flow("udp = 1\ndatagram = 1473"), "takes 1 to 1472"),
+        (flow("mice = 5\nevery = \"1s\""), "lacks 'size'"),
+        (flow("mice = 0\nsize = 1\nevery = \"1s\""), "0 mice"),
+        (mice(""), "lacks 'every'"),
+        (mice("arrivals = \"poisson\"\nevery = 0"), "come at once"),
+        (mice("arrivals = \"in-turn\"\nevery = \"1s\""), "wait for the one before"),
+        (flow("command = \" \""), "empty command"),
+        (flow("udp = 1\nstart = \"1h\""), "after the time limit"),
+        (flow("udp = 1").replace("to = \"b\"", "to = \"a\""), "from a to itself"),
+        (flow(&format!("udp = 1\nname = \"x\"\n{ends}udp = 1\nname = \"x\"")), "are named x"),
+    ];
+    for (text, reason) in wrong {
+        let error = refused(&text);
+        assert!(error.to_string().contains(reason), "{text}\n{error}");
+        assert!(error.line.is_some(), "{text}\n{error}");
+    }
+}
