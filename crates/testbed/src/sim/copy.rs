@@ -4,7 +4,7 @@ use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::{BoxedSender, Event, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Bytes;
+use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::Control;
 
 use super::What;
@@ -66,6 +66,8 @@ pub(super) struct CopyAgent {
     next: u64,
     /// Until when the sending program is busy with what it has sent.
     busy: Time,
+    /// When the last datagram that it has sent leaves the card.
+    leaves: Time,
     /// When it will be woken.
     wake: Time,
     polls: (Time, u32),
@@ -112,6 +114,7 @@ impl CopyAgent {
             sending,
             next: 0,
             busy: Time::ZERO,
+            leaves: Time::ZERO,
             wake: Time::NEVER,
             polls: (Time::ZERO, 0),
             to_receiver: Lane::default(),
@@ -223,7 +226,7 @@ impl CopyAgent {
             if turn > MAX_POLLS {
                 return Err("its sender sends without end in one instant".into());
             }
-            let free = self.busy.max(self.card_free(fabric));
+            let free = self.busy.max(self.socket_free(fabric));
             if free > now {
                 return Ok(free);
             }
@@ -250,6 +253,7 @@ impl CopyAgent {
                 fabric.send(Packet::new(self.agent, End::Receiver, payload + UDP_IP, body));
             }
             self.busy = (now + cost).max(self.read(now, Bytes::new(bytes)));
+            self.leaves = self.card(fabric).map_or(now, |(waits, rate)| now + waits / rate);
         }
         Ok(now)
     }
@@ -263,15 +267,17 @@ impl CopyAgent {
         }
     }
 
-    /// When what waits in the card is little enough to send more.
-    fn card_free(&self, fabric: &Fabric) -> Time {
-        let Some(card) = self.sending.card else { return Time::ZERO };
-        let link = &fabric.wires[card as usize].link;
-        let over = link.backlog(fabric.now).saturating_sub(SOCKET);
-        match link.spec().rate {
-            Some(rate) if over > Bytes::ZERO => fabric.now + over / rate,
-            _ => Time::ZERO,
-        }
+    /// What waits in the card, and how fast that goes out.
+    fn card(&self, fabric: &Fabric) -> Option<(Bytes, Rate)> {
+        let link = &fabric.wires[self.sending.card? as usize].link;
+        Some((link.backlog(fabric.now), link.spec().rate?))
+    }
+
+    /// When what it has in the card itself is little enough to send more. Each program of a host
+    /// waits for its own datagrams: so they take turns.
+    fn socket_free(&self, fabric: &Fabric) -> Time {
+        let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| SOCKET / rate);
+        Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
     }
 
     /// When the disk has read so much.
