@@ -184,14 +184,23 @@ fn run(row: &Row, seed: u64) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
+/// Says how to repeat a run that failed, by a panic of a core too.
+struct Replay<'r>(&'r Row, u64);
+
+impl Drop for Replay<'_> {
+    #[allow(clippy::print_stderr, reason = "a failed run says how to repeat it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Replay(row, seed) = self;
+            let command = "cargo test -p longhaul-testbed --test sim_swarm";
+            eprintln!("repeat with: {VARIABLE}={}:{seed} {command}", row.name);
+        }
+    }
+}
+
 fn check(row: &Row, seed: u64) -> Outcome {
-    run(row, seed).unwrap_or_else(|why| {
-        panic!(
-            "{why}\nrepeat with: {VARIABLE}={}:{seed} cargo test -p longhaul-testbed \
-             --test sim_swarm",
-            row.name
-        )
-    })
+    let _replay = Replay(row, seed);
+    run(row, seed).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
@@ -199,8 +208,7 @@ fn every_protocol_brings_every_object_over_every_path() {
     if let Ok(one) = std::env::var(VARIABLE) {
         let (name, seed) = one.split_once(':').expect("PROTOCOL:SEED");
         let row = longhaul_proto::registry::find(name).expect("a protocol");
-        let outcome = check(row, seed.parse().expect("a seed"));
-        println!("{outcome:#?}");
+        check(row, seed.parse().expect("a seed"));
         return;
     }
     for row in all() {

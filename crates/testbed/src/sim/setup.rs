@@ -2,6 +2,7 @@
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
+use longhaul_proto::rbudp;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
@@ -56,6 +57,16 @@ pub(super) fn setup(
     })
 }
 
+/// What the scenario sets of the protocol's own; everything else has its default.
+fn settings(copy: &Transfer) -> Result<Settings, SimError> {
+    let row = row(copy)?;
+    let tail = copy.tail_copies.map(|count| (rbudp::TAIL_COPIES.name, f64::from(count)));
+    let given = copy.settings.iter().map(|(name, value)| (name.as_str(), *value));
+    given.chain(tail).try_fold(Settings::default(), |settings, (name, value)| {
+        settings.with(row, name, value).map_err(|error| SimError::Scenario(error.to_string()))
+    })
+}
+
 fn layout(copy: &Transfer, object: Bytes, block: u32) -> Result<Layout, SimError> {
     let segment = copy.segment.unwrap_or(SEGMENT);
     let layout = if segment >= object {
@@ -71,19 +82,6 @@ fn layout(copy: &Transfer, object: Bytes, block: u32) -> Result<Layout, SimError
             "an object of {object} cannot be cut into segments of {segment} bytes and blocks of \
              {block}: {error:?}"
         ))
-    })
-}
-
-/// The protocol's own settings.
-fn settings(copy: &Transfer) -> Result<Settings, SimError> {
-    let row = row(copy)?;
-    let tail = copy.tail_copies.map(|copies| ("tail-copies", f64::from(copies)));
-    let named = copy.settings.iter().map(|(name, value)| (name.as_str(), *value));
-    tail.into_iter().chain(named).try_fold(Settings::default(), |settings, (name, value)| {
-        settings.with(row, name, value).map_err(|error| {
-            let names: Vec<&str> = row.options.iter().map(|option| option.name).collect();
-            SimError::Scenario(format!("{error}; {} has: {}", row.name, names.join(", ")))
-        })
     })
 }
 
