@@ -3,7 +3,7 @@
 //! A row lives in its protocol's folder. A new protocol is one folder, and one line here.
 
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
-use crate::{fobs, rbudp};
+use crate::{fobs, netblt, rbudp};
 
 /// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct ProtocolOption {
     pub default: f64,
 }
 
-const ROWS: &[Row] = &[rbudp::ROW, fobs::ROW, fobs::TABLE_ROW];
+const ROWS: &[Row] = &[rbudp::ROW, fobs::ROW, fobs::TABLE_ROW, netblt::ROW];
 
 /// Every protocol; the first is the default.
 pub fn all() -> &'static [Row] {

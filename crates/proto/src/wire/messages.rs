@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 10")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 10, 11, 12, 13, 14")]
     pub(super) body: Option<Body>,
 }
 
@@ -25,6 +25,14 @@ pub(super) enum Body {
     Loss(Loss),
     #[prost(message, tag = "10")]
     Selective(Selective),
+    #[prost(message, tag = "11")]
+    Go(Go),
+    #[prost(message, tag = "12")]
+    BufferOk(BufferOk),
+    #[prost(message, tag = "13")]
+    Resend(Resend),
+    #[prost(message, tag = "14")]
+    Begun(Begun),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -120,4 +128,44 @@ pub(super) struct Selective {
     pub(super) highest: Option<u64>,
     #[prost(uint64, tag = "4")]
     pub(super) fresh: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Burst {
+    #[prost(uint32, tag = "1")]
+    pub(super) size: u32,
+    #[prost(uint64, tag = "2")]
+    pub(super) interval: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Go {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffers: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct BufferOk {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) offer: Option<Burst>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Resend {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) highest: u64,
+    #[prost(message, optional, tag = "3")]
+    pub(super) report: Option<Report>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Begun {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) burst: Option<Burst>,
 }

@@ -8,7 +8,8 @@ pub mod header;
 mod messages;
 
 pub use control::{
-    Ack, Closing, Control, Done, Echo, Loss, Pulse, Report, Selective, Train, WireError,
+    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, Go, Loss, Pulse, Report, Resend,
+    Selective, Train, WireError,
 };
 pub use header::{Header, Kind};
 
