@@ -14,7 +14,7 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`gtp`].
+//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`netblt`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -70,6 +70,7 @@ pub mod fobs;
 pub mod gtp;
 pub mod layout;
 pub mod model;
+pub mod netblt;
 pub mod pace;
 pub mod pulse;
 pub mod quantity;

@@ -85,6 +85,11 @@ impl Pulses {
         self.drain = drain.filter(|rate| *rate > Rate::ZERO);
     }
 
+    /// What the host drains, if it knows.
+    pub fn drain(&self) -> Option<Rate> {
+        self.drain
+    }
+
     /// What the host's socket has dropped. A count never shrinks.
     pub fn set_socket_lost(&mut self, lost: u64) {
         self.news |= lost > self.socket_lost;

@@ -4,6 +4,7 @@ mod canary;
 mod conformance;
 mod corpus;
 mod fobs;
+mod netblt;
 mod properties;
 mod rbudp;
 mod rig;

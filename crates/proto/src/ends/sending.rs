@@ -9,6 +9,7 @@ use crate::accounting::SenderAccounting;
 use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
 use crate::layout::{Block, Layout};
 use crate::pace::Pacer;
+use crate::ranges::RangeSet;
 use crate::rate::{Feedback, datagram};
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
@@ -36,6 +37,8 @@ pub struct SendingEnd {
     /// The columns; [`SendingEnd::send`] counts what is sent.
     pub accounting: SenderAccounting,
     overhead: Bytes,
+    /// Segments known to be whole.
+    whole: RangeSet,
     sent: SentLog,
     /// One more than the highest packet number that was used: none higher can have come.
     numbered: u64,
@@ -59,6 +62,7 @@ impl SendingEnd {
             rtt: Rtt::new(setup.rtt),
             accounting: SenderAccounting::default(),
             overhead: setup.overhead,
+            whole: RangeSet::new(),
             sent: SentLog::default(),
             numbered: 0,
             heard: None,
@@ -79,6 +83,29 @@ impl SendingEnd {
         if !core::mem::replace(&mut self.finished, true) {
             self.events.push_back(Event::Finished);
         }
+    }
+
+    /// Every block of a segment is known to be there; tells whether that is news. With the last
+    /// segment the flow is finished.
+    pub fn set_whole(&mut self, segment: u32) -> bool {
+        if self.whole.insert(u64::from(segment)..u64::from(segment) + 1) == 0 {
+            return false;
+        }
+        let base = self.layout.number(Block { segment, index: 0 });
+        let blocks = u64::from(self.layout.blocks_in(segment));
+        self.frontier.set_there(base..base + blocks);
+        self.events.push_back(Event::SegmentDone { segment });
+        if self.whole.count() == u64::from(self.layout.segments()) {
+            self.finish();
+        }
+        true
+    }
+
+    /// Whether all of the segment's blocks from index `from` on are known to be there.
+    pub fn is_there(&self, segment: u32, from: u32) -> bool {
+        let base = self.layout.number(Block { segment, index: 0 });
+        let end = base + u64::from(self.layout.blocks_in(segment));
+        self.frontier.there().covers(base + u64::from(from)..end)
     }
 
     /// Whether the receiver has said that nothing is missing.

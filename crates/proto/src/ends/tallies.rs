@@ -1,6 +1,7 @@
 //! Which blocks of a flow's object have arrived, a tally for each segment under way.
 
 use alloc::collections::BTreeMap;
+use core::ops::Range;
 
 use crate::endpoint::{Arrival, BlockRange};
 use crate::layout::{Block, Layout};
@@ -75,6 +76,28 @@ impl Tallies {
         is_whole
     }
 
+    /// How many of a segment's blocks are missing.
+    pub fn missing_in(&self, segment: u32, blocks: Range<u32>) -> u32 {
+        if self.is_whole(segment) {
+            return 0;
+        }
+        if let Some(tally) = self.open.get(&segment) {
+            return tally.missing_in(blocks);
+        }
+        let base = self.base(segment);
+        let end = blocks.end.min(self.layout.blocks_in(segment)).max(blocks.start);
+        let there = self.skipped.within(base + u64::from(blocks.start)..base + u64::from(end));
+        let there: u64 = there.map(|run| run.end - run.start).sum();
+        end - blocks.start - there as u32
+    }
+
+    /// The tally of a segment that is not whole, begun if it was not; nothing of one that is, or
+    /// that the object does not have.
+    pub fn open(&mut self, segment: u32) -> Option<&Tally> {
+        let is_open = segment < self.layout.segments() && !self.is_whole(segment);
+        if is_open { Some(self.begin(segment)) } else { None }
+    }
+
     /// The tally of a segment that is begun and not whole.
     pub fn tally(&self, segment: u32) -> Option<&Tally> {
         self.open.get(&segment)
@@ -136,7 +159,7 @@ mod tests {
             for (skip, segment, index, count) in steps {
                 let known = index..(index + count).min(layout.blocks_in(segment)).max(index);
                 let news: BTreeSet<(u32, u32)> =
-                    known.map(|index| (segment, index)).filter(|b| !model.contains(b)).collect();
+                    known.clone().map(|index| (segment, index)).filter(|b| !model.contains(b)).collect();
                 model.extend(news.iter().copied());
                 let there = model.iter().filter(|(of, _)| *of == segment).count() as u32;
                 let is_last = !news.is_empty() && there == layout.blocks_in(segment);
@@ -151,6 +174,12 @@ mod tests {
                     let marked = Marked { new: news.len() as u64, is_last };
                     prop_assert_eq!(tallies.mark(segment, &run), marked);
                 }
+                let window = known.start.min(3)..known.end;
+                let lacks = |index: &u32| {
+                    *index < layout.blocks_in(segment) && !model.contains(&(segment, *index))
+                };
+                let missing = window.clone().filter(lacks).count() as u32;
+                prop_assert_eq!(tallies.missing_in(segment, window), missing);
                 if let Some(tally) = tallies.tally(segment) {
                     prop_assert_eq!(tally.marked(), there);
                 }

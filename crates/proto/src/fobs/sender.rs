@@ -15,7 +15,6 @@ use crate::endpoint::{
 use crate::ends::{Run, SendingEnd};
 use crate::layout::Block;
 use crate::pulse::until_train;
-use crate::ranges::RangeSet;
 use crate::rate::{RateController, controller};
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -29,8 +28,6 @@ pub struct FobsSender {
     end: SendingEnd,
     speed: Speed,
     circle: Circle,
-    /// Segments known to be whole.
-    whole: RangeSet,
     batch: Batch,
     /// Blocks of a chunk, and the first of the next one, counted through the object.
     chunk: u64,
@@ -91,7 +88,6 @@ impl FobsSender {
             end: SendingEnd::new(setup, speed.controller().rate()),
             speed,
             circle: Circle::new(setup.layout),
-            whole: RangeSet::new(),
             batch: match setup.settings.count(&BATCH) {
                 0 => Batch::Auto(u64::MAX),
                 count => Batch::Fixed(count),
@@ -159,17 +155,8 @@ impl FobsSender {
     }
 
     fn set_whole(&mut self, segment: u32) {
-        if self.whole.insert(u64::from(segment)..u64::from(segment) + 1) == 0 {
-            return;
-        }
-        let base = self.end.layout.number(Block { segment, index: 0 });
-        let blocks = u64::from(self.end.layout.blocks_in(segment));
-        self.end.frontier.set_there(base..base + blocks);
         self.circle.forget(segment);
-        self.end.tell(Event::SegmentDone { segment });
-        if self.whole.count() == u64::from(self.end.layout.segments()) {
-            self.end.finish();
-        }
+        self.end.set_whole(segment);
     }
 
     fn on_selective(&mut self, told: &Selective) {
@@ -265,10 +252,8 @@ impl Sender for FobsSender {
         let Some(range) = self.end.frontier.skip(blocks) else { return };
         self.rest = None;
         let slice = index..index + (range.end - range.start) as u32;
-        let base = range.start - u64::from(index);
-        let all = base..base + u64::from(self.end.layout.blocks_in(segment));
         let is_whole = self.circle.acknowledge(segment, slice, &[]);
-        if is_whole || self.end.frontier.there().covers(all) {
+        if is_whole || self.end.is_there(segment, 0) {
             self.set_whole(segment);
         }
     }

@@ -134,6 +134,11 @@ mod tests {
     }
 
     #[test]
+    fn a_run_may_end_with_the_last_bit_of_the_last_word() {
+        assert_eq!(Unacked::new(64).next_run(60..65, 44), Some(60..64));
+    }
+
+    #[test]
     fn the_last_of_sixteen_million_blocks_is_found_at_once() {
         let mut unacked = Unacked::new(1 << 24);
         unacked.clear(0..12_345_678);

@@ -13,7 +13,6 @@ use crate::endpoint::{
 use crate::ends::{Run, SendingEnd};
 use crate::layout::Block;
 use crate::pulse::until_train;
-use crate::ranges::RangeSet;
 use crate::rate::{RateController, controller};
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -34,8 +33,6 @@ pub struct RbudpSender {
     repairing: BTreeSet<u32>,
     /// When questions are asked again.
     repeats: BTreeSet<(Time, u32)>,
-    /// Segments known to be whole.
-    whole: RangeSet,
     copies: TailCopies,
 }
 
@@ -49,7 +46,6 @@ impl RbudpSender {
             open: BTreeMap::new(),
             repairing: BTreeSet::new(),
             repeats: BTreeSet::new(),
-            whole: RangeSet::new(),
             copies: TailCopies {
                 times: setup.settings.count(&TAIL_COPIES) as u32,
                 budget: setup.layout.blocks() / COPY_SHARE,
@@ -81,12 +77,6 @@ impl RbudpSender {
     /// The segment whose first blocks are being sent.
     fn current(&self) -> Option<u32> {
         Some(self.end.layout.block(self.end.frontier.peek()?)?.segment)
-    }
-
-    fn rest_skipped(&self, segment: u32, from: u32) -> bool {
-        let base = self.base(segment);
-        let rest = base + u64::from(from)..base + u64::from(self.end.layout.blocks_in(segment));
-        self.end.frontier.there().covers(rest)
     }
 
     /// Sends a run whose datagrams have numbers up to `last`.
@@ -129,7 +119,7 @@ impl RbudpSender {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);
         let Some(open) = self.open.get(&segment) else { return };
-        match open.next(sent_to, blocked, |from| self.rest_skipped(segment, from)) {
+        match open.next(sent_to, blocked, |from| self.end.is_there(segment, from)) {
             Next::Wait => {}
             Next::Whole => self.set_whole(segment),
             Next::Ask => self.ask(now, segment, sent_to),
@@ -155,22 +145,13 @@ impl RbudpSender {
     }
 
     fn set_whole(&mut self, segment: u32) {
-        if self.whole.insert(u64::from(segment)..u64::from(segment) + 1) == 0 {
-            return;
-        }
-        let base = self.base(segment);
-        let blocks = u64::from(self.end.layout.blocks_in(segment));
-        self.end.frontier.set_there(base..base + blocks);
         self.repairing.remove(&segment);
         if let Some(open) = self.open.remove(&segment)
             && let Some(asked) = open.asked()
         {
             self.repeats.remove(&(asked.again, segment));
         }
-        self.end.tell(Event::SegmentDone { segment });
-        if self.whole.count() == u64::from(self.end.layout.segments()) {
-            self.end.finish();
-        }
+        self.end.set_whole(segment);
     }
 
     fn has_work(&self) -> bool {
@@ -247,7 +228,7 @@ impl Sender for RbudpSender {
         if flow != self.end.flow || self.end.frontier.skip(blocks).is_none() {
             return;
         }
-        if self.rest_skipped(segment, 0) {
+        if self.end.is_there(segment, 0) {
             self.set_whole(segment);
         } else {
             self.end_round(now, segment);

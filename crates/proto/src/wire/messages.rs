@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 10, 15, 16")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16")]
     pub(super) body: Option<Body>,
 }
 
@@ -29,6 +29,14 @@ pub(super) enum Body {
     ErrorRate(ErrorRate),
     #[prost(message, tag = "10")]
     Selective(Selective),
+    #[prost(message, tag = "11")]
+    Go(Go),
+    #[prost(message, tag = "12")]
+    BufferOk(BufferOk),
+    #[prost(message, tag = "13")]
+    Resend(Resend),
+    #[prost(message, tag = "14")]
+    Begun(Begun),
     #[prost(message, tag = "15")]
     Request(Request),
     #[prost(message, tag = "16")]
@@ -173,4 +181,44 @@ pub(super) struct ErrorRate {
     pub(super) rate: u32,
     #[prost(uint64, optional, tag = "3")]
     pub(super) restart: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Burst {
+    #[prost(uint32, tag = "1")]
+    pub(super) size: u32,
+    #[prost(uint64, tag = "2")]
+    pub(super) interval: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Go {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffers: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct BufferOk {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) offer: Option<Burst>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Resend {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) highest: u64,
+    #[prost(message, optional, tag = "3")]
+    pub(super) report: Option<Report>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Begun {
+    #[prost(uint64, tag = "1")]
+    pub(super) buffer: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) burst: Option<Burst>,
 }

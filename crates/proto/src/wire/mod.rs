@@ -8,8 +8,8 @@ pub mod header;
 mod messages;
 
 pub use control::{
-    Ack, Closing, Control, Done, Echo, ErrorRate, Loss, Offer, Pulse, Report, Request, Selective,
-    Sync, Train, WireError,
+    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Loss, Offer, Pulse,
+    Report, Request, Resend, Selective, Sync, Train, WireError,
 };
 pub use header::{Header, Kind};
 

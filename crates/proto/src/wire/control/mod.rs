@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`], [`error_rate`], [`selective`], [`request`].
+//! [`pulse`], [`progress`], [`error_rate`], [`selective`], [`buffers`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -15,6 +15,7 @@ use super::messages;
 use crate::endpoint::PacketNumber;
 use crate::wire::header::Header;
 
+pub mod buffers;
 pub mod error_rate;
 pub mod progress;
 pub mod pulse;
@@ -23,6 +24,7 @@ pub mod request;
 mod runs;
 pub mod selective;
 
+pub use buffers::{Begun, BufferOk, Burst, Go, Resend};
 pub use error_rate::ErrorRate;
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
@@ -56,6 +58,14 @@ pub enum Control {
     Sync(Sync),
     /// Receiver to sender: how much of what was sent is missing.
     ErrorRate(ErrorRate),
+    /// Receiver to sender: buffers may be sent.
+    Go(Go),
+    /// Receiver to sender: a buffer has come whole.
+    BufferOk(BufferOk),
+    /// Receiver to sender: what is missing of a buffer.
+    Resend(Resend),
+    /// Sender to receiver: a buffer begins.
+    Begun(Begun),
 }
 
 /// A synchronization interval is over at the receiver; the sender looks at its rate.
@@ -124,6 +134,10 @@ impl Control {
             Control::Request(request) => messages::Body::Request(request.to_wire()),
             Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
             Control::ErrorRate(rate) => messages::Body::ErrorRate(rate.to_wire()),
+            Control::Go(go) => messages::Body::Go(go.to_wire()),
+            Control::BufferOk(ok) => messages::Body::BufferOk(ok.to_wire()),
+            Control::Resend(resend) => messages::Body::Resend(resend.to_wire()),
+            Control::Begun(begun) => messages::Body::Begun(begun.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -160,6 +174,10 @@ impl Control {
             messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
             messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
             messages::Body::ErrorRate(rate) => ErrorRate::from_wire(&rate).map(Control::ErrorRate),
+            messages::Body::Go(go) => Go::from_wire(&go).map(Control::Go),
+            messages::Body::BufferOk(ok) => BufferOk::from_wire(&ok).map(Control::BufferOk),
+            messages::Body::Resend(resend) => Resend::from_wire(resend).map(Control::Resend),
+            messages::Body::Begun(begun) => Begun::from_wire(&begun).map(Control::Begun),
         }
     }
 }
@@ -301,6 +319,35 @@ mod tests {
             messages::Selective { fresh: 5, ..wire },
         ];
         assert_eq!(lies.map(|lie| Selective::from_wire(lie).unwrap_err()), [WireError::Range; 4]);
+    }
+
+    #[test]
+    fn what_is_said_of_buffers_survives_the_wire_and_lies_do_not() {
+        let burst = Some(Burst { size: 25, interval: Span::from_micros(300) });
+        let missing = runs_of((0..60_000).step_by(2)).into_iter();
+        let report = Report::fill(9, 3, 0..60_000, missing);
+        let resend = Resend { buffer: u64::MAX, highest: 1 << 39, report };
+        for control in [
+            Control::Go(Go { buffers: 1 << 40 }),
+            Control::BufferOk(BufferOk { buffer: 7, offer: burst }),
+            Control::BufferOk(BufferOk { buffer: u64::MAX, offer: None }),
+            Control::Begun(Begun { buffer: 7, burst }),
+            Control::Resend(resend.clone()),
+        ] {
+            let bytes = encoded(&control);
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(control));
+        }
+        let nothing = Report::fill(9, 3, 0..10, core::iter::empty());
+        for lie in [
+            Control::Go(Go { buffers: 0 }),
+            Control::Go(Go { buffers: Header::BLOCKS + 1 }),
+            Control::Begun(Begun { buffer: 0, burst: burst.map(|b| Burst { size: 0, ..b }) }),
+            Control::Resend(Resend { highest: Header::NUMBERS + 1, ..resend.clone() }),
+            Control::Resend(Resend { report: nothing, ..resend }),
+        ] {
+            assert_eq!(Control::decode(&encoded(&lie)), Err(WireError::Range));
+        }
     }
 
     #[test]

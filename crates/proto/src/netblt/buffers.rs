@@ -1,0 +1,66 @@
+//! An object's cut into buffers: both ends make the same one.
+
+use core::ops::Range;
+
+use super::BUFFER;
+use crate::endpoint::Setup;
+use crate::layout::{Block, Layout};
+
+/// Without a setting a buffer is this part of the object, and no more than a segment.
+const PARTS: u64 = 8;
+/// Nor less than this many blocks, as far as the object has them.
+const LEAST: u64 = 64;
+
+/// Buffers of blocks: all of one size but the last of each segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffers {
+    layout: Layout,
+    /// Blocks of a buffer.
+    size: u32,
+    /// Buffers of every segment but the last.
+    per_segment: u64,
+}
+
+impl Buffers {
+    /// The buffers that a flow's setup asks for.
+    pub(super) fn new(setup: &Setup) -> Buffers {
+        let layout = setup.layout;
+        let segment = u64::from(layout.blocks_in(0).max(1));
+        let blocks = match setup.settings.count(&BUFFER) {
+            0 => layout.blocks().div_ceil(PARTS).max(LEAST),
+            blocks => blocks,
+        };
+        // No more than a segment's blocks, which fit.
+        let size = blocks.clamp(1, segment) as u32;
+        let per_segment = segment.div_ceil(u64::from(size));
+        Buffers { layout, size, per_segment }
+    }
+
+    /// How many buffers the object has.
+    pub(super) fn count(&self) -> u64 {
+        let Some(last) = self.layout.segments().checked_sub(1) else { return 0 };
+        let blocks = self.layout.blocks_in(last);
+        u64::from(last) * self.per_segment + u64::from(blocks.div_ceil(self.size))
+    }
+
+    /// The buffer that holds a block of the object.
+    pub(super) fn of(&self, block: Block) -> u64 {
+        u64::from(block.segment) * self.per_segment + u64::from(block.index / self.size)
+    }
+
+    /// The segment of a buffer, and its blocks; nothing if the object does not have it.
+    pub(super) fn place(&self, buffer: u64) -> Option<(u32, Range<u32>)> {
+        let segment = u32::try_from(buffer / self.per_segment).ok()?;
+        // A segment's buffers start within it.
+        let start = (buffer % self.per_segment) as u32 * self.size;
+        let end = start.saturating_add(self.size).min(self.layout.blocks_in(segment));
+        (start < end).then_some((segment, start..end))
+    }
+
+    /// The buffers that hold a part of a segment's blocks.
+    pub(super) fn touching(&self, segment: u32, blocks: Range<u32>) -> Range<u64> {
+        let first = self.of(Block { segment, index: blocks.start });
+        let last = self.of(Block { segment, index: blocks.end.max(1) - 1 });
+        first..last + 1
+    }
+}

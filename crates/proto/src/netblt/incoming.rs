@@ -1,0 +1,178 @@
+//! One buffer at the receiving end, and its data timer.
+//!
+//! RFC 998: the receiver sets a timer for a buffer's data when they begin, for as long as the
+//! buffer is to take at the negotiated rate. If it expires, or the buffer's last packet comes, and
+//! something is missing, that is requested with RESEND, and the timer is set again.
+
+use core::ops::Range;
+
+use crate::tally::Tally;
+use crate::time::{Span, Time};
+use crate::wire::{Burst, Report};
+
+/// The shortest grace for data that were overtaken.
+const MIN_GRACE: Span = Span::from_millis(1);
+/// Requests that nothing answers are repeated ever more slowly, up to this (or four round trips).
+const MAX_REPEAT: Span = Span::from_secs(2);
+
+/// How long a buffer's data are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    rtt: Span,
+    /// After a buffer's last block, for those that it has overtaken.
+    grace: Span,
+}
+
+impl Patience {
+    pub(super) fn new(rtt: Span) -> Patience {
+        Patience { rtt, grace: (rtt / 4).max(MIN_GRACE) }
+    }
+
+    /// The longest silence within a buffer.
+    fn silence(self) -> Span {
+        self.rtt + self.grace * 2
+    }
+}
+
+/// A buffer that has begun and is not whole.
+#[derive(Clone, Debug)]
+pub(super) struct Incoming {
+    segment: u32,
+    blocks: Range<u32>,
+    /// Blocks that are missing.
+    pub(super) left: u32,
+    /// One more than the highest block that has come.
+    reach: u32,
+    /// The last block that is to come: the buffer's, or the last request's.
+    last: u32,
+    /// It has come, or later data have.
+    ended: bool,
+    burst: Option<Burst>,
+    /// The requests so far, and those since data last came.
+    round: u32,
+    unanswered: u32,
+    /// What of the request has still to be said.
+    rest: Range<u32>,
+    /// When the data timer expires.
+    due: Option<Time>,
+    /// Missing blocks before this one have been counted as lost.
+    lost_to: u32,
+}
+
+/// A message of a request, and what it means for the accounting.
+pub(super) struct Asked {
+    pub(super) report: Report,
+    /// Those of its blocks that are known to have been sent.
+    pub(super) lost: u32,
+    /// Those of them that no request had named before.
+    pub(super) newly_lost: u32,
+}
+
+impl Incoming {
+    pub(super) fn new(segment: u32, blocks: Range<u32>, left: u32) -> Incoming {
+        Incoming {
+            segment,
+            left,
+            reach: blocks.start,
+            last: blocks.end - 1,
+            ended: false,
+            burst: None,
+            round: 0,
+            unanswered: 0,
+            rest: 0..0,
+            due: None,
+            lost_to: blocks.start,
+            blocks,
+        }
+    }
+
+    pub(super) fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// When the data timer expires; nothing while a request is being made.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The sender says how fast it sends the buffer.
+    pub(super) fn on_begun(&mut self, now: Time, burst: Option<Burst>, patience: Patience) {
+        self.burst = burst;
+        let due = now + self.time_of(self.left) + patience.silence();
+        // Data that have come already, and a request under way, know better.
+        if self.due.is_none() && self.round == 0 {
+            self.due = Some(due);
+        }
+    }
+
+    /// Blocks have come, the highest of them `last`.
+    pub(super) fn on_data(&mut self, now: Time, last: u32, patience: Patience) {
+        self.reach = self.reach.max(last + 1);
+        self.ended |= last >= self.last;
+        self.unanswered = 0;
+        if self.rest.is_empty() {
+            let wait = if self.ended { patience.grace } else { patience.silence() };
+            self.due = Some(now + wait);
+        }
+    }
+
+    /// Blocks of a later buffer have come: all of this one has left once.
+    pub(super) fn on_later_data(&mut self, now: Time, patience: Patience) {
+        if self.round == 0 && !self.ended {
+            self.ended = true;
+            let due = now + patience.grace;
+            self.due = Some(self.due.map_or(due, |before| before.min(due)));
+        }
+    }
+
+    /// The timer has expired: begins a request.
+    pub(super) fn ask(&mut self) {
+        self.due = None;
+        self.round = self.round.saturating_add(1);
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.rest = self.blocks.clone();
+    }
+
+    /// The next message of the request. `is_past` tells that all of the buffer has been sent.
+    pub(super) fn next_slice(
+        &mut self,
+        now: Time,
+        tally: &Tally,
+        is_past: bool,
+        patience: Patience,
+    ) -> Option<Asked> {
+        while !self.rest.is_empty() {
+            let missing = tally.missing(self.rest.clone());
+            let report = Report::fill(self.segment, self.round, self.rest.clone(), missing);
+            let slice = report.slice();
+            self.rest.start = slice.end;
+            if let Some(run) = report.missing().last() {
+                self.last = run.end - 1;
+            }
+            if self.rest.is_empty() {
+                self.wait_for_resends(now, patience);
+            }
+            if report.missing().is_empty() {
+                continue;
+            }
+            let sent = slice.start..slice.end.min(if is_past { slice.end } else { self.reach });
+            let lost = tally.missing_in(sent.clone());
+            let newly_lost = tally.missing_in(sent.start.max(self.lost_to)..sent.end);
+            self.lost_to = self.lost_to.max(sent.end);
+            return Some(Asked { report, lost, newly_lost });
+        }
+        None
+    }
+
+    fn wait_for_resends(&mut self, now: Time, patience: Patience) {
+        self.ended = false;
+        let least = patience.silence() + self.time_of(self.left);
+        let more = patience.silence() * (1 << self.unanswered.saturating_sub(1).min(16));
+        let most = MAX_REPEAT.max(patience.rtt * 4).max(least);
+        self.due = Some(now + least.max(more).min(most));
+    }
+
+    fn time_of(&self, blocks: u32) -> Span {
+        self.burst.map_or(Span::ZERO, |burst| burst.time_of(blocks.into()))
+    }
+}

@@ -1,0 +1,277 @@
+//! The sending end: buffers in order as far as GO allows, what is asked for again before them.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::BURST;
+use super::buffers::Buffers;
+use super::sending::Sending;
+use crate::accounting::SenderAccounting;
+use crate::endpoint::{
+    BlockRange, Carrier, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake,
+};
+use crate::ends::{Run, SendingEnd};
+use crate::layout::Block;
+use crate::pulse::until_train;
+use crate::rate::{RateController, controller, datagram};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Begun, BufferOk, Burst, Control, Pulse, Resend};
+
+/// No offer slows a sender below this.
+const LEAST_OFFER: Rate = Rate::from_bps(100_000);
+
+/// NETBLT's sender.
+pub struct NetbltSender {
+    end: SendingEnd,
+    controller: Box<dyn RateController>,
+    buffers: Buffers,
+    datagram: Bytes,
+    /// Buffers below this may be sent.
+    go: u64,
+    /// Buffers begun and not known to be whole.
+    open: BTreeMap<u64, Sending>,
+    /// Those of them of which something goes again.
+    resending: BTreeSet<u64>,
+    /// The fastest that the receiver takes, and with which buffer it said so.
+    offer: Option<Rate>,
+    offered_with: u64,
+}
+
+impl NetbltSender {
+    /// A sender at the start of a flow.
+    pub fn new(setup: &Setup) -> NetbltSender {
+        let controller = controller(setup);
+        let mut end = SendingEnd::new(setup, controller.rate());
+        let burst = setup.settings.count(&BURST);
+        if burst > 0 {
+            end.pacer.fix_burst(burst);
+        }
+        NetbltSender {
+            end,
+            controller,
+            buffers: Buffers::new(setup),
+            datagram: datagram(setup),
+            go: 0,
+            open: BTreeMap::new(),
+            resending: BTreeSet::new(),
+            offer: None,
+            offered_with: 0,
+        }
+    }
+
+    /// The rate: the sender's own, or the receiver's offer if that is lower.
+    fn agreed(&self) -> Rate {
+        let own = self.controller.rate();
+        self.offer.map_or(own, |offer| own.min(offer))
+    }
+
+    fn set_rate(&mut self, now: Time) {
+        self.end.pacer.set_rate(now, self.agreed());
+    }
+
+    fn base(&self, segment: u32) -> u64 {
+        self.end.layout.number(Block { segment, index: 0 })
+    }
+
+    /// The next first block, if its buffer may be sent.
+    fn next_first(&self) -> Option<Block> {
+        let block = self.end.layout.block(self.end.frontier.peek()?)?;
+        (self.buffers.of(block) < self.go).then_some(block)
+    }
+
+    /// What goes again, the earliest buffer first.
+    fn again(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
+        while let Some(&buffer) = self.resending.first() {
+            if let Some((segment, _)) = self.buffers.place(buffer) {
+                let (base, there) = (self.base(segment), self.end.frontier.there());
+                let sending = self.open.get_mut(&buffer);
+                let next =
+                    |sending: &mut Sending| sending.next_resend(now, number, max, base, there);
+                if let Some(blocks) = sending.and_then(next) {
+                    return Some(Run { segment, blocks });
+                }
+            }
+            self.resending.remove(&buffer);
+        }
+        None
+    }
+
+    fn first(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
+        let block = self.next_first()?;
+        let buffer = self.buffers.of(block);
+        let (_, blocks) = self.buffers.place(buffer)?;
+        let run = self.end.frontier.take(max.min(blocks.end - block.index))?;
+        if !self.open.contains_key(&buffer) {
+            let size = u32::try_from(self.end.pacer.burst()).unwrap_or(u32::MAX);
+            let burst = Burst::of(self.end.pacer.rate(), size, self.datagram);
+            self.end.say(Carrier::Reliable, Control::Begun(Begun { buffer, burst }));
+        }
+        let end = number + run.blocks.len() as u64;
+        self.open.entry(buffer).or_default().on_first(now, run.blocks.end, end);
+        Some(run)
+    }
+
+    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
+        match self.again(now, number, max) {
+            Some(run) => Some((run, false)),
+            None => Some((self.first(now, number, max)?, true)),
+        }
+    }
+
+    fn forget(&mut self, buffer: u64) {
+        self.open.remove(&buffer);
+        self.resending.remove(&buffer);
+    }
+
+    fn on_ok(&mut self, now: Time, ok: &BufferOk) {
+        let Some((segment, blocks)) = self.buffers.place(ok.buffer) else {
+            self.end.accounting.refused += 1;
+            return;
+        };
+        self.forget(ok.buffer);
+        let base = self.base(segment);
+        self.end.frontier.set_there(base + u64::from(blocks.start)..base + u64::from(blocks.end));
+        if self.end.is_there(segment, 0) {
+            self.end.set_whole(segment);
+        }
+        // An older one that comes late offers nothing.
+        if ok.buffer >= self.offered_with {
+            self.offered_with = ok.buffer;
+            self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));
+            self.set_rate(now);
+        }
+    }
+
+    fn on_resend(&mut self, now: Time, resend: &Resend) {
+        let (segment, slice) = (resend.report.segment(), resend.report.slice());
+        let is_of_buffer = self.buffers.place(resend.buffer).is_some_and(|(of, blocks)| {
+            of == segment && blocks.start <= slice.start && slice.end <= blocks.end
+        });
+        if !is_of_buffer || resend.highest > self.end.numbered() {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        // What has not gone yet cannot be lost.
+        let sent_to = self.end.frontier.sent_to(segment);
+        let lost = |run: &core::ops::Range<u32>| run.end.min(sent_to).saturating_sub(run.start);
+        let lost: u32 = resend.report.missing().iter().map(lost).sum();
+        self.end.accounting.reported_lost += u64::from(lost);
+        let Some(sending) = self.open.get_mut(&resend.buffer) else { return };
+        sending.on_resend(now, resend, self.end.rtt.timeout());
+        if sending.has_resends() {
+            self.resending.insert(resend.buffer);
+        }
+        // The first time is a round as well.
+        let rounds = sending.round().saturating_add(1);
+        self.end.accounting.rounds = self.end.accounting.rounds.max(rounds);
+    }
+
+    fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
+        if let Some(feedback) = self.end.on_pulse(now, pulse) {
+            self.controller.on_feedback(now, &feedback);
+            self.set_rate(now);
+        }
+    }
+}
+
+impl Sender for NetbltSender {
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        if !self.end.hear(now, flow) {
+            return;
+        }
+        match control {
+            Control::Go(go) if go.buffers <= self.buffers.count() => {
+                self.go = self.go.max(go.buffers);
+            }
+            Control::BufferOk(ok) => self.on_ok(now, ok),
+            Control::Resend(resend) => self.on_resend(now, resend),
+            Control::Pulse(pulse) => self.on_pulse(now, pulse),
+            _ => self.end.accounting.refused += 1,
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.end.check_breaker(now);
+    }
+
+    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
+        let Block { segment, index } = blocks.first;
+        if flow != self.end.flow {
+            return;
+        }
+        let Some(range) = self.end.frontier.skip(blocks) else { return };
+        let end = index + (range.end - range.start) as u32;
+        for buffer in self.buffers.touching(segment, index..end) {
+            let Some((_, blocks)) = self.buffers.place(buffer) else { continue };
+            let base = self.base(segment);
+            let all = base + u64::from(blocks.start)..base + u64::from(blocks.end);
+            if self.end.frontier.there().covers(all) {
+                self.forget(buffer);
+            }
+        }
+        if self.end.is_there(segment, 0) {
+            self.end.set_whole(segment);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
+        if self.end.is_at_rest() {
+            return;
+        }
+        let trained = self.controller.train(now, next);
+        let room = trained.max(self.end.pacer.allowance(now)).min(until_train(next));
+        let mut room = room.min(max as u64) as u32;
+        let mut number = next.0;
+        while room > 0 {
+            let Some((run, first_time)) = self.next_run(now, number, room) else {
+                self.end.pacer.idle(now);
+                break;
+            };
+            self.end.send(now, &run, first_time, out);
+            number += run.blocks.len() as u64;
+            room -= run.blocks.len() as u32;
+        }
+        self.end.sent(now, next, number - next.0);
+        if number > next.0 {
+            self.controller.on_sent(now, next, number - next.0);
+        }
+        self.set_rate(now);
+    }
+
+    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
+        self.end.poll_control()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.end.poll_event()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        let frontier = &self.end.frontier;
+        let has_first = self.next_first().is_some() && !frontier.is_out_of_grant();
+        self.end.next_wakeup(has_first || !self.resending.is_empty())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end.is_finished()
+    }
+
+    fn is_blocked_by_grant(&self) -> bool {
+        let waits = self.next_first().is_some() && self.end.frontier.is_out_of_grant();
+        !self.is_finished() && self.resending.is_empty() && waits
+    }
+
+    fn rate(&self) -> Rate {
+        self.end.pacer.rate()
+    }
+
+    fn rtt(&self) -> Span {
+        self.end.rtt.smoothed()
+    }
+
+    fn accounting(&self) -> &SenderAccounting {
+        &self.end.accounting
+    }
+}

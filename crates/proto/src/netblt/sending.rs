@@ -1,0 +1,112 @@
+//! One buffer at the sending end: what of it is asked for again, and what may still be on its way.
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+use crate::ranges::RangeSet;
+use crate::time::{Span, Time};
+use crate::wire::Resend;
+
+/// How far a buffer had gone when a datagram left.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// One more than the datagram's number.
+    end: u64,
+    /// The segment's blocks before this one had gone.
+    index: u32,
+    at: Time,
+}
+
+impl Mark {
+    /// Whether what left by then has come or is lost: a higher number has come, or the answer is
+    /// late.
+    fn is_past(&self, now: Time, highest: u64, patience: Span) -> bool {
+        self.end <= highest || self.at + patience <= now
+    }
+}
+
+/// A buffer that has begun and is not known to be whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sending {
+    /// Its first sends, in order.
+    marks: VecDeque<Mark>,
+    /// What goes again.
+    resends: VecDeque<Range<u32>>,
+    /// The last that went again.
+    resent: Option<Mark>,
+    /// The request that is answered, and what its messages have covered.
+    round: u32,
+    covered: RangeSet,
+}
+
+impl Sending {
+    /// Blocks before `index` have gone for the first time, the last under the number before `end`.
+    pub(super) fn on_first(&mut self, now: Time, index: u32, end: u64) {
+        self.marks.push_back(Mark { end, index, at: now });
+    }
+
+    /// A message of a request has come. One about what may still be on its way is not answered: it
+    /// will be asked again.
+    pub(super) fn on_resend(&mut self, now: Time, resend: &Resend, patience: Span) {
+        let (round, slice) = (resend.report.round(), resend.report.slice());
+        let is_past = |mark: &Mark| mark.is_past(now, resend.highest, patience);
+        if round > self.round {
+            if !self.resends.is_empty() || self.resent.is_some_and(|mark| !is_past(&mark)) {
+                return;
+            }
+            self.round = round;
+            self.covered = RangeSet::new();
+        } else if round < self.round {
+            return;
+        }
+        let past = self.marks.partition_point(is_past);
+        let Some(to) = past.checked_sub(1).map(|last| self.marks[last].index) else { return };
+        for run in resend.report.missing() {
+            let mut at = u64::from(run.start);
+            // A message that comes again asks for nothing more.
+            while let Some(gap) = self.covered.first_gap(at..u64::from(run.end.min(to))) {
+                at = gap.end;
+                self.resends.push_back(gap.start as u32..gap.end as u32);
+            }
+        }
+        self.covered.insert(slice.start.into()..slice.end.into());
+    }
+
+    /// The request that is answered, from 1; 0 before the first.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Whether something goes again.
+    pub(super) fn has_resends(&self) -> bool {
+        !self.resends.is_empty()
+    }
+
+    /// The next run of at most `max` blocks that goes again, the first under number `number`.
+    /// `there` holds what the receiver has from elsewhere; the segment begins with block `base`.
+    pub(super) fn next_resend(
+        &mut self,
+        now: Time,
+        number: u64,
+        max: u32,
+        base: u64,
+        there: &RangeSet,
+    ) -> Option<Range<u32>> {
+        while let Some(run) = self.resends.pop_front() {
+            let Some(gap) = there.first_gap(base + u64::from(run.start)..base + u64::from(run.end))
+            else {
+                continue;
+            };
+            // Within the segment again, so they fit.
+            let start = (gap.start - base) as u32;
+            let end = start + max.min((gap.end - gap.start) as u32);
+            if end < run.end {
+                self.resends.push_front(end..run.end);
+            }
+            let last = number + u64::from(end - start);
+            self.resent = Some(Mark { end: last, index: end, at: now });
+            return Some(start..end);
+        }
+        None
+    }
+}
