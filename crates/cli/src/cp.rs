@@ -5,8 +5,8 @@ mod resolve;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ArgMatches;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, ArgMatches};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::copy::copy;
@@ -59,9 +59,9 @@ pub(crate) struct CpArgs {
     /// The same as -r -p
     #[arg(short, long)]
     archive: bool,
-    /// Name each file as it is done, and say more
-    #[arg(short, long, overrides_with = "quiet")]
-    verbose: bool,
+    /// Name each file as it is done, and say more; -vv names those that are skipped too
+    #[arg(short, long, action = ArgAction::Count, overrides_with = "quiet")]
+    verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
@@ -240,12 +240,12 @@ fn start(
 }
 
 fn show_what(args: &CpArgs) -> Show {
-    let asked = args.progress || args.partial_progress || args.verbose;
+    let asked = args.progress || args.partial_progress || args.verbose > 0;
     let hidden = args.no_progress || (args.quiet && !args.progress && !args.partial_progress);
     Show {
         json: args.json,
         progress: !hidden && (asked || (console::is_terminal() && !args.json)),
-        verbose: args.verbose,
+        verbose: args.verbose > 0,
         quiet: args.quiet,
         kind: match args.receive.as_str() {
             _ if args.dry_run => Kind::DryRun,

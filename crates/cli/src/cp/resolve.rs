@@ -9,7 +9,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{Cipher, CopyOptions, Filter, Protocol, Receive, Trust};
+use longhaul_transfer::options::{Cipher, CopyOptions, Filter, Names, Protocol, Receive, Trust};
 
 use super::{CpArgs, FilterWord};
 use crate::config;
@@ -69,6 +69,11 @@ pub(super) fn options(
         checksum: args.checksum,
         dry_run: args.dry_run,
         filters: read_filters(filters)?,
+        names: match args.verbose {
+            0 => Names::None,
+            1 => Names::Done,
+            _ => Names::All,
+        },
         protocol: protocol(args),
         rate: args.rate,
         rate_limit: args.bwlimit,

@@ -7,4 +7,5 @@ mod resume;
 mod sizes;
 mod source_trouble;
 mod trust;
+mod verbose;
 mod ways;

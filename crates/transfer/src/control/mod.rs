@@ -14,6 +14,7 @@
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
 //! | receiving end | [`Needless`] | these chunks need not come any more |
+//! | receiving end | [`Named`] | these files have got their names, where that is asked for |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
 //!
@@ -30,15 +31,15 @@ pub use pieces::Pieces;
 pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request};
 pub use transfer::{
-    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Needless, Offer, Outcome, Pass,
-    PassEnd, Plan, Relay, Status,
+    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Named, Needless, Offer, Outcome,
+    Pass, PassEnd, Plan, Relay, Status,
 };
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     pub message: Option<Message>,
 }
 
@@ -76,6 +77,8 @@ pub enum Message {
     Ping(Ping),
     #[prost(message, tag = "15")]
     Needless(Needless),
+    #[prost(message, tag = "16")]
+    Named(Named),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

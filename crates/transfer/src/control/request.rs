@@ -69,6 +69,9 @@ pub struct Request {
     /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
+    /// Tell which files have got their names, by [`super::Named`].
+    #[prost(bool, tag = "19")]
+    pub names: bool,
 }
 
 /// One filter of a tree copy.

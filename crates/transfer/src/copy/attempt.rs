@@ -28,7 +28,7 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Terms, chunk_pool};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
-use crate::options::{CopyOptions, Filter, Receive};
+use crate::options::{CopyOptions, Filter, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
@@ -95,6 +95,7 @@ impl<'a> Attempt<'a> {
                 board: Arc::default(),
                 sends,
                 stall: options.stall,
+                names: options.names,
                 state: RefCell::new(State::new()),
             },
             started,
@@ -336,6 +337,7 @@ impl<'a> Attempt<'a> {
                     set_id: false,
                     checksum: options.checksum,
                     dry_run: options.dry_run,
+                    names: options.names >= Names::Done,
                 },
             },
         };
@@ -420,6 +422,7 @@ impl<'a> Attempt<'a> {
             datagram: u32::from(terms.datagram),
             rtt_nanos: terms.rtt.as_nanos(),
             streams: terms.streams,
+            names: options.names >= Names::Done,
         }
     }
 
