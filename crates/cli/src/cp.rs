@@ -12,7 +12,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::CopyOptions;
+use longhaul_transfer::options::{CopyOptions, TCP_STREAMS};
 use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
@@ -119,8 +119,9 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
     protocol: String,
-    /// How many connections --protocol tcp opens [default: 8]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// How many connections --protocol tcp opens
+    #[arg(long, help = format!("How many connections --protocol tcp opens [default: {TCP_STREAMS}]"))]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: Option<u16>,
     /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]

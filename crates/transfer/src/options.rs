@@ -55,6 +55,9 @@ pub enum Names {
     All,
 }
 
+/// How many connections carry the data by TCP where nobody said how many.
+pub const TCP_STREAMS: u16 = 8;
+
 /// What carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {

@@ -2,6 +2,7 @@
 
 mod copies;
 mod destination_trouble;
+mod permissions;
 mod reach;
 mod resume;
 mod sizes;

@@ -193,6 +193,23 @@ fn the_far_side_opens_ports_of_the_range_only() {
 }
 
 #[test]
+fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
+    let Some(ssh) = Ssh::new() else { return };
+    let take = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+    let neighbours = (0..50).find_map(|_| {
+        let first = take(0).ok()?;
+        let port = first.local_addr().ok()?.port();
+        Some((port, first, take(port.checked_add(1)?).ok()?))
+    });
+    let (port, ..) = neighbours.as_ref().expect("two free neighbours");
+    let to = ssh.at("copy");
+    let last = port + 1;
+    let ended = ssh.cp("", &[&format!("--ports={port}-{last}"), "object", &to]);
+    ended.is(3, &[&format!("no port from {port} to {last}"), "wider range with --ports"]);
+    assert!(!ssh.there.join("copy").exists());
+}
+
+#[test]
 fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
     let Some(ssh) = Ssh::only_channel() else { return };
     for way in WAYS {

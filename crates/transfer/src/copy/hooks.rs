@@ -58,6 +58,8 @@ pub(super) struct State {
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// How many sessions this copy has had.
     pub(super) attempts: u32,
+    /// The object is one file, no tree.
+    pub(super) single: bool,
     /// The plan of this attempt has come.
     planned: bool,
     /// What earlier attempts counted.
@@ -77,6 +79,7 @@ impl State {
             skipped: 0,
             failed: BTreeMap::new(),
             attempts: 0,
+            single: false,
             planned: false,
             earlier: Status::default(),
         }
@@ -225,6 +228,7 @@ impl Hooks for ClientHooks {
         }
         let mut state = self.state.borrow_mut();
         state.planned = true;
+        state.single = manifest.is_single();
         state.skipped = skipped.iter().map(|range| range.end - range.start).sum();
         // What a later attempt finds is what the earlier ones brought.
         state.resumed.get_or_insert(resumed_bytes);

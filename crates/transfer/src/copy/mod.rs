@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::datapath::clock;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Protocol, Receive};
+use crate::options::{CopyOptions, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reactor;
 use crate::summary::Summary;
@@ -25,8 +25,6 @@ use route::Route;
 /// The first pause before a lost connection is taken up again; doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Streams that carry the data where datagrams do not pass and nobody said how many.
-const FALLBACK_STREAMS: u16 = 4;
 
 /// Copies; blocks until the end.
 ///
@@ -89,8 +87,8 @@ async fn run(
             }
             Err(End::NoDatagrams) => {
                 fell_back = true;
-                way = Way::Streams(FALLBACK_STREAMS);
-                observer.notice(attempt.fallback_notice(FALLBACK_STREAMS));
+                way = Way::Streams(TCP_STREAMS);
+                observer.notice(attempt.fallback_notice(TCP_STREAMS));
                 continue;
             }
             Err(End::Lost(reason)) => reason,
