@@ -1,12 +1,13 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `route` says which way the object goes; `attempt` is one session's try; `hooks` is what the
+//! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is one session's try; `hooks` is what the
 //! user sees and wishes meanwhile; `summing` makes the summary.
 
 mod attempt;
 mod hooks;
-mod route;
+pub(crate) mod reach;
+pub(crate) mod route;
 mod summing;
 
 use std::sync::Arc;
