@@ -19,6 +19,7 @@ use crate::config::Setting;
 use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
+use crate::words::SshCommand;
 use crate::{console, exit, signals};
 
 const EXAMPLES: &str = "\
@@ -98,7 +99,7 @@ pub(crate) struct CpArgs {
     exclude_from: Vec<PathBuf>,
     /// The ssh command, with its arguments: 'ssh -J gate'
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = |text: &str| crate::words::split_words(text).map(SshCommand))]
+    #[arg(value_parser = SshCommand::parse)]
     rsh: SshCommand,
     /// Where longhaul is on the far side of an ssh copy
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
@@ -119,8 +120,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
     protocol: String,
-    /// How many connections --protocol tcp opens
-    #[arg(long, help = format!("How many connections --protocol tcp opens [default: {TCP_STREAMS}]"))]
+    #[arg(long, help = format!("Connections that --protocol tcp opens [default: {TCP_STREAMS}]"))]
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: Option<u16>,
     /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
@@ -156,10 +156,6 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     show_config: bool,
 }
-
-/// The ssh command as words.
-#[derive(Clone, Debug)]
-struct SshCommand(Vec<String>);
 
 /// A word of the command line that filters files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod faults;
 mod flood;
 mod holes;
 mod path;
+mod probe;
 mod relay;
 mod ssh;
 mod strangers;

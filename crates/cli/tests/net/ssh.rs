@@ -210,6 +210,19 @@ fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
 }
 
 #[test]
+fn a_probe_goes_over_ssh_without_a_server() {
+    let Some(ssh) = Ssh::new() else { return };
+    let command = format!("ssh -F {}", ssh.path("ssh_config").display());
+    let longhaul = concat!("--remote-path=", env!("CARGO_BIN_EXE_longhaul"));
+    let words = ["probe", "--json", "-e", &command, longhaul, "--rate=5M", "--time=100ms", "far"];
+    let ended = ssh.client.run(words);
+    let summary = ended.summary();
+    for name in ["udp_up_bps", "udp_down_bps", "tcp_up_bps", "tcp_down_bps"] {
+        assert!(summary[name].as_u64() > Some(0), "{name} {ended}");
+    }
+}
+
+#[test]
 fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
     let Some(ssh) = Ssh::only_channel() else { return };
     for way in WAYS {

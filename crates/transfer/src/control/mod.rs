@@ -18,16 +18,21 @@
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
 //!
+//! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
+//! follows, is answered by a [`ProbeCount`].
+//!
 //! An end that cannot go on says so in the goodbye of the session itself.
 
 mod checks;
 mod pieces;
+mod probe;
 mod ranges;
 mod request;
 mod transfer;
 
 pub use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
+pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request};
 pub use transfer::{
@@ -39,7 +44,8 @@ pub use transfer::{
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Message")]
+    #[prost(tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
     pub message: Option<Message>,
 }
 
@@ -79,6 +85,12 @@ pub enum Message {
     Needless(Needless),
     #[prost(message, tag = "16")]
     Named(Named),
+    #[prost(message, tag = "17")]
+    Probe(Probe),
+    #[prost(message, tag = "18")]
+    ProbeRun(ProbeRun),
+    #[prost(message, tag = "19")]
+    ProbeCount(ProbeCount),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

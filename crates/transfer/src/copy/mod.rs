@@ -1,8 +1,9 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is one session's try; `hooks` is what the
-//! user sees and wishes meanwhile; `summing` makes the summary.
+//! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
+//! one session's try; `hooks` is what the user sees and wishes meanwhile; `summing` makes the
+//! summary.
 
 mod attempt;
 mod hooks;

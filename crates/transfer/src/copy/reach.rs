@@ -167,6 +167,14 @@ fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u
     Ok(found)
 }
 
+/// The largest packet that the data port at `address` answers, IP's header included; nothing
+/// where it is silent.
+pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error> {
+    let data = open_port(address.ip())?;
+    let found = search(&data, address)?.await.ok().flatten();
+    Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
+}
+
 /// What Ethernet takes; where less passes, the first pass notices.
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
