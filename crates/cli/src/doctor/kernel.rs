@@ -130,7 +130,8 @@ pub(super) fn emulator() -> Vec<Finding> {
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let why = said.lines().next_back().unwrap_or("it says nothing").to_owned();
+            let why = said.lines().next_back().unwrap_or("it says nothing");
+            let why = why.strip_prefix("longhaul emulate: ").unwrap_or(why).to_owned();
             let mend = "sudo modprobe tun; sudo sysctl -w user.max_user_namespaces=15000 \
                         kernel.apparmor_restrict_unprivileged_userns=0";
             Finding::new(name, Grade::Warn, why, mend)

@@ -32,8 +32,8 @@ use crate::session::{self, Carriers, Identity, Session, Settings};
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends where the loss is above this,
 const FULL: f64 = 0.05;
-/// or the sender has not reached this share of what was asked.
-const BEHIND: f64 = 0.8;
+/// or where less than so many times as much came as at the best rate before.
+const MORE: f64 = 1.1;
 
 /// Measures what `options` ask for and tells it by `tell` as it comes; blocks until the end.
 ///
@@ -176,6 +176,7 @@ impl Probing<'_> {
     ) -> Result<(), Error> {
         let ladder: Vec<Rate> = LADDER.map(Rate::from_mbps).to_vec();
         let named = !self.options.rates.is_empty();
+        let mut best = Rate::ZERO;
         for rate in if named { self.options.rates.clone() } else { ladder } {
             let run = ProbeRun {
                 flow: random_flow().0,
@@ -194,11 +195,11 @@ impl Probing<'_> {
             }
             let measured = self.measured(way, &run, &count);
             tell(Found::Measured(measured));
-            let sent = measured.sent_rate.unwrap_or(Rate::ZERO).as_bps() as f64;
-            let full = measured.loss.get() > FULL || sent < rate.as_bps() as f64 * BEHIND;
+            let full = measured.loss.get() > FULL || measured.received_rate < best.scale(MORE);
             if full && !named {
                 break;
             }
+            best = best.max(measured.received_rate);
         }
         Ok(())
     }
@@ -233,7 +234,7 @@ impl Probing<'_> {
         let session = &mut self.reached.session;
         let flow = FlowId(run.flow);
         let keys = flow_keys(&session.exporter(), self.suite, self.number, flow).receiving_end();
-        let counter = Counter::start(&self.reached.data, flow, keys.data, run.copies)?;
+        let counter = Counter::start(&self.reached.data, flow, keys.data, run.copies).await?;
         session.write(&Frame::from(Message::ProbeRun(run.clone()))).await?;
         let told = next_count(session, clock::duration(span)).await?;
         let count = counter.finish(told.sent, span, self.rtt).await;

@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// The longest that the last datagrams are waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Memory of the application that payloads are copied to: more than any cache holds.
-const APPLICATION: usize = 64 << 20;
+const APPLICATION: usize = 32 << 20;
 
 /// What has come so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,17 +114,22 @@ pub(super) struct Counter {
 
 impl Counter {
     /// Counts what comes for `flow`, sealed for `data`; with `copies` each payload is copied once.
-    pub(super) fn start(
+    pub(super) async fn start(
         port: &PortHandle,
         flow: FlowId,
         data: Opener,
         copies: bool,
     ) -> Result<Counter, Error> {
         let counted = Arc::<Mutex<Counted>>::default();
+        let application = match copies {
+            // It takes a while, and others are served by this thread.
+            true => tokio::task::spawn_blocking(Application::new).await.ok(),
+            false => None,
+        };
         let counting = Counting {
             data,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
-            application: copies.then(Application::new),
+            application,
             counted: counted.clone(),
         };
         port.register(flow, Box::new(counting))?;

@@ -1,6 +1,5 @@
 //! The server's side of a probe: does what it is asked, within bounds, one thing after the other.
 
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::datapath::keys::Suite;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
 use crate::error::{Class, Error};
-use crate::session::{Exporter, Session};
+use crate::session::{Exporter, RttWatch, Session};
 
 /// Sessions of probes at a time: one for datagrams and one for TCP, of two clients.
 const MOST: usize = 4;
@@ -80,7 +79,7 @@ struct Serving {
     echo: FlowId,
     /// Where the client's datagrams come from.
     path: Arc<OnceLock<Path>>,
-    rtt: Rc<dyn Fn() -> Duration>,
+    rtt: RttWatch,
 }
 
 impl Drop for Serving {
@@ -99,7 +98,6 @@ impl Serving {
                 return Err(error.advise("use the same release of longhaul on both sides"));
             }
         };
-        let watch = session.rtt();
         let serving = Serving {
             port: port.clone(),
             exporter: session.exporter(),
@@ -107,7 +105,7 @@ impl Serving {
             suite,
             echo: FlowId(probe.flow),
             path: Arc::default(),
-            rtt: Rc::new(move || watch.now().unwrap_or_default()),
+            rtt: session.rtt(),
         };
         let keys = flow_keys(&serving.exporter, suite, serving.probe, serving.echo).sending_end();
         let echo = Echo {
@@ -159,10 +157,10 @@ impl Serving {
     ) -> Result<ProbeCount, Error> {
         let flow = FlowId(run.flow);
         let keys = flow_keys(&self.exporter, self.suite, self.probe, flow).receiving_end();
-        let counter = Counter::start(&self.port, flow, keys.data, run.copies)?;
+        let counter = Counter::start(&self.port, flow, keys.data, run.copies).await?;
         session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
         let told = super::next_count(session, clock::duration(span)).await?;
-        let count = counter.finish(told.sent, span, (self.rtt)()).await;
+        let count = counter.finish(told.sent, span, self.rtt.now().unwrap_or_default()).await;
         Ok(ProbeCount { too_large: told.too_large, ..count })
     }
 
