@@ -21,8 +21,6 @@ use crate::session::{self, Identity, Session, Settings};
 const CEILING: u16 = 9000 - 20 - 8;
 /// A search may outlast the handshake by this much.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
-/// A search that began with the session wants an answer, and time for it.
-const SEARCH_SHORT: u32 = 2;
 /// A whole search takes this many round trips: a first answer, and three tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;
 /// The longest that a search is waited for in all.
@@ -88,27 +86,12 @@ impl Reach<'_> {
         let data_port = self.data_port(port);
         let first = tokio::net::lookup_host((host, port)).await;
         let first = first.ok().and_then(|mut all| all.next());
-        let guess = first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
-        let data = open_port(guess)?;
-        let found = match first.filter(|_| look != Look::No) {
-            Some(address) => Some(search(&data, SocketAddr::new(address.ip(), data_port))?),
-            None => None,
-        };
+        let begun = first.and_then(|first| begin(SocketAddr::new(first.ip(), data_port), look));
         let (identity, trust) = (self.identity, self.trust);
         let session =
             session::connect(host, port, identity, trust, self.observer, settings).await?;
-        let same = session.remote.ip() == guess.to_canonical();
-        let data = if same { data } else { open_port(session.remote.ip())? };
         let contact = SocketAddr::new(session.remote.ip(), data_port);
-        let found = match found {
-            Some(found) if same => Some(found),
-            // Another of its addresses answered: there a whole search begins only now.
-            Some(_) if look == Look::Whole => Some(search(&data, contact)?),
-            _ => None,
-        };
-        let rounds = if look == Look::Whole { SEARCH_ROUNDS } else { 0 };
-        let datagram = wait_for(found, &session, rounds).await;
-        Ok(Reached { session, data, contact, datagram })
+        finish(session, contact, begun, look).await
     }
 
     async fn open_by_ssh(
@@ -124,19 +107,53 @@ impl Reach<'_> {
             ports: self.ports,
             arguments: &[],
         };
-        let session = connect_ssh(&target, self.identity, settings).await?;
-        let ip = session.remote.ip();
-        let data = open_port(ip)?;
+        let mut begun = None;
+        let offered = |contact| begun = begin(contact, look);
+        let session = connect_ssh(&target, self.identity, settings, offered).await?;
         let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
-        let contact = SocketAddr::new(ip, data_port);
-        let found = match session.data_port.filter(|_| look != Look::No) {
-            Some(_) => Some(search(&data, contact)?),
-            None => None,
-        };
-        let rounds = if look == Look::Whole { SEARCH_ROUNDS } else { SEARCH_SHORT };
-        let datagram = wait_for(found, &session, rounds).await;
-        Ok(Reached { session, data, contact, datagram })
+        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        finish(session, contact, begun, look).await
     }
+}
+
+/// A port for data, and what is being searched on the way from it, beside the handshake.
+struct Begun {
+    contact: SocketAddr,
+    data: Port,
+    search: Option<oneshot::Receiver<Option<u16>>>,
+}
+
+/// Opens a port towards `contact` and begins to search. What fails here is tried again when the
+/// session stands, and told then.
+fn begin(contact: SocketAddr, look: Look) -> Option<Begun> {
+    let data = open_port(contact.ip()).ok()?;
+    let search = match look {
+        Look::No => None,
+        Look::Beside | Look::Whole => Some(search(&data, contact).ok()?),
+    };
+    Some(Begun { contact, data, search })
+}
+
+/// The way once the session stands, with what was `begun` where it led to the same address.
+async fn finish(
+    session: Session,
+    contact: SocketAddr,
+    begun: Option<Begun>,
+    look: Look,
+) -> Result<Reached, Error> {
+    let same = |begun: &Begun| begun.contact.ip().to_canonical() == contact.ip();
+    let (data, searching) = match begun.filter(same) {
+        Some(begun) => (begun.data, begun.search),
+        None => {
+            let data = open_port(contact.ip())?;
+            let is_late = look == Look::Whole && session.carrier != "ssh";
+            let searching = if is_late { Some(search(&data, contact)?) } else { None };
+            (data, searching)
+        }
+    };
+    let rounds = if look == Look::Whole { SEARCH_ROUNDS } else { 0 };
+    let datagram = wait_for(searching, &session, rounds).await;
+    Ok(Reached { session, data, contact, datagram })
 }
 
 /// What a search has found, so many round trips later at the latest.
