@@ -2,6 +2,8 @@
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;
+use longhaul_proto::registry::find;
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Train};
@@ -81,8 +83,15 @@ fn setup(input: &mut Input<'_>) -> Setup {
         rate: rate(input),
         rate_limit: rate(input),
         grant: Bytes::new(input.any()),
-        tail_copies: input.byte().into(),
+        settings: settings(input),
     }
+}
+
+/// Settings of RBUDP that a user may have made.
+fn settings(input: &mut Input<'_>) -> Settings {
+    let rbudp = find("rbudp").expect("it is registered");
+    let times = f64::from(1 + input.byte() % 8);
+    Settings::default().with(rbudp, "tail-copies", times).expect("1 to 8 times")
 }
 
 /// Moves the time on, by nothing or by years.

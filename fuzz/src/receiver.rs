@@ -38,7 +38,7 @@ struct Receiving {
 
 impl Driven for Receiving {
     fn new(setup: Setup) -> Receiving {
-        let mut receiver = RbudpReceiver::new();
+        let mut receiver = RbudpReceiver::default();
         receiver.add_flow(Time::ZERO, &setup);
         receiver.add_flow(Time::ZERO, &Setup { flow: OTHER, ..setup.clone() });
         let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");

@@ -16,6 +16,7 @@ use longhaul_transfer::options::{CopyOptions, TCP_STREAMS};
 use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
+use crate::protocol_settings::ProtocolSettings;
 use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
@@ -120,6 +121,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
     protocol: String,
+    #[command(flatten)]
+    settings: ProtocolSettings,
     #[arg(long, help = format!("Connections that --protocol tcp opens [default: {TCP_STREAMS}]"))]
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: Option<u16>,

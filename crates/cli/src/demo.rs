@@ -1,9 +1,12 @@
-//! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared.
+//! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared; then a
+//! contest with the kernel's TCP over an emulated long path, where this host can emulate one.
 //!
 //! Nothing here trusts longhaul: the copies are child processes of the same binary, killed by the
 //! kernel, and both trees are walked and compared byte by byte with nothing but the file system.
 
 mod child;
+#[cfg(target_os = "linux")]
+mod contest;
 mod table;
 mod tree;
 mod walk;
@@ -20,19 +23,23 @@ use tempfile::TempDir;
 
 use crate::quantity::parse_bytes;
 use crate::{console, exit, signals};
-use child::{Copy, Half, Server};
+use child::{Copy, Half, Here, Server};
 use table::Outcome;
 
 /// The tree is the same on every host.
 const SEED: u64 = 7717;
 /// A whole copy takes about this long, so that there is a middle to kill it in.
 const COPY_TAKES: Span = Span::from_secs(6);
+/// What the contest's file takes, here and over there.
+const CONTEST: Bytes = Bytes::new(400_000_000);
 const LEAST: Bytes = Bytes::new(20_000_000);
 
-/// Show a killed and resumed copy on this host, verified file by file
+/// Show a killed and resumed copy on this host, and a contest with TCP over a long path
 ///
 /// Makes a tree of real files, serves it on loopback with fresh identities, copies it, kills the
-/// copy half-way, runs the same copy again, and compares both trees byte by byte. Cleans up.
+/// copy half-way, runs the same copy again, and compares both trees byte by byte. Then sends one
+/// file over an emulated path of 1 Gbit/s, 100 ms and 0.1 % loss, by the kernel's TCP and by
+/// longhaul; a host that forbids emulation is told so. Cleans up.
 #[derive(clap::Args)]
 pub(crate) struct DemoArgs {
     /// How large the tree is
@@ -45,39 +52,48 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demonstration; anything but success is an error.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
+    // Before the first thread: without root, the emulator needs a user namespace.
+    #[cfg(target_os = "linux")]
+    let track = contest::track();
     let cancel = Cancel::default();
     let watched = signals::cancel_on_signal(cancel.clone(), "cleaning up; once more ends at once");
     let ended = watched.map_err(|error| local("cannot watch signals", &error));
-    match ended.and_then(|()| demonstrate(args, &cancel)) {
+    let shown = ended.and_then(|()| workplace(args)).and_then(|place| {
+        demonstrate(args, place.path(), &cancel)?;
+        #[cfg(target_os = "linux")]
+        race(track, place.path(), &cancel)?;
+        for line in table::NEXT {
+            console::out(line);
+        }
+        Ok(())
+    });
+    match shown {
         Ok(()) => exit::DONE,
         Err(error) => exit::fail(&error),
     }
 }
 
-fn demonstrate(args: &DemoArgs, cancel: &Cancel) -> Result<(), Error> {
-    if args.size < LEAST {
-        let what = format!("--size {} is too small to be killed half-way", args.size);
-        return Err(Error::new(Class::Usage, what).advise("give it at least 20MB"));
-    }
-    let place = workplace(args)?;
-    let (source, served) = (place.path().join("run42"), place.path().join("served"));
-    step(&format!("makes a tree of about {} in {}", args.size, place.path().display()));
+fn demonstrate(args: &DemoArgs, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+    let (source, served) = (place.join("run42"), place.join("served"));
+    step(&format!("makes a tree of about {} in {}", args.size, place.display()));
     let made = tree::make(&source, args.size, SEED, cancel)
         .map_err(|error| interrupted_or(cancel, local("cannot make the tree", &error)))?;
     std::fs::create_dir(&served).map_err(|error| local("cannot make a folder", &error))?;
     console::out(format_args!("  {made}"));
 
-    let client = place.path().join("client");
+    let client = place.join("client");
     let id = child::id(&client)?;
-    let server = Server::start(&place.path().join("server"), &served, &id, cancel)?;
+    let listen = format!("127.0.0.1:{}", child::free_port()?);
+    let keys = place.join("server");
+    let server = Server::start(&Here, &listen, &keys, &served, &id, cancel)?;
     step(&format!("serves an empty folder on {} as {}", server.address, server.id));
     let rate = args.size / COPY_TAKES;
-    let copy = Copy { config: &client, source: &source, server: &server, rate };
+    let copy = Copy { stage: &Here, config: &client, words: words(&source, &server, rate) };
     step(&format!("copies at no more than {rate}, and kills the copy (-9) half-way"));
-    console::out(format_args!("  {}", copy.words().join(" ")));
+    console::out(format_args!("  longhaul {}", copy.words.join(" ")));
     let (killed, first) = timed(|| copy.kill_half_way(cancel))?;
     step("runs the same again");
-    let (summary, second) = timed(|| copy.to_the_end(cancel))?;
+    let (summary, second) = timed(|| copy.to_the_end(cancel, |_| {}))?;
     server.end();
     step("walks both trees and compares them byte by byte");
     let verdict = walk::compare(&source, &served.join("run42"), cancel)
@@ -87,6 +103,19 @@ fn demonstrate(args: &DemoArgs, cancel: &Cancel) -> Result<(), Error> {
         console::out(line);
     }
     judge(&outcome, made.files)
+}
+
+/// The copy of the tree, as the user would type it behind `longhaul`.
+fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
+    vec![
+        "cp".into(),
+        "-a".into(),
+        "-P".into(),
+        format!("--bwlimit={}k", rate.as_bps() / 1_000),
+        format!("--server-id={}", server.id),
+        source.display().to_string(),
+        format!("lh://{}/", server.address),
+    ]
 }
 
 /// What must hold for the demonstration to have shown anything.
@@ -109,10 +138,27 @@ fn judge(outcome: &Outcome, files: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// The contest, if this host lets it be.
+#[cfg(target_os = "linux")]
+fn race(track: contest::Track, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+    match track {
+        Ok(track) => contest::run(track, place, cancel),
+        Err(reason) => {
+            step(&format!("cannot emulate a long path here, so no contest with TCP: {reason}"));
+            Ok(())
+        }
+    }
+}
+
+/// A folder of its own, with room for what the demo makes.
 fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
+    if args.size < LEAST {
+        let what = format!("--size {} is too small to be killed half-way", args.size);
+        return Err(Error::new(Class::Usage, what).advise("give it at least 20MB"));
+    }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
-    let needed = Bytes::new(args.size.get() / 10 * 21);
+    let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());
         return Err(Error::new(Class::LocalFile, what).advise("name another --dir, or --size"));

@@ -21,6 +21,7 @@ mod man;
 mod model;
 mod probe;
 mod progress;
+mod protocol_settings;
 mod quantity;
 mod report;
 mod screen;

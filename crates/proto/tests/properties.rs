@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use proptest::prelude::*;
 
-use crate::rig::{Channel, Host, Rig, setup};
+use crate::rig::{Channel, Host, Rig, setup, tail_copies};
 
 prop_compose! {
     fn channels()(
@@ -41,7 +41,7 @@ proptest! {
             for flow in 1..3 {
                 let rate = mbps.map(Rate::from_mbps);
                 let mut setup = setup(flow, blocks, segment * 8, rate, rtt);
-                setup.tail_copies = copies;
+                setup.settings = tail_copies(copies);
                 rig.add_flow(setup, host);
             }
             rig.run(Span::from_secs(120));

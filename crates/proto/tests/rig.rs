@@ -16,7 +16,8 @@ use longhaul_proto::endpoint::{
     PacketNumber, Setup, Wake,
 };
 use longhaul_proto::layout::{Block, Layout};
-use longhaul_proto::registry::Row;
+use longhaul_proto::registry::{Row, find};
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, MAX_CONTROL};
@@ -156,6 +157,12 @@ impl Drop for Rig {
     }
 }
 
+/// Settings under which RBUDP sends the blocks of a small last round so often.
+pub(crate) fn tail_copies(times: u32) -> Settings {
+    let rbudp = find("rbudp").expect("it is registered");
+    Settings::default().with(rbudp, "tail-copies", times.into()).expect("1 to 8 times")
+}
+
 /// A flow's setup; sizes in blocks of 1,000 bytes, chunks of 8 blocks.
 pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rtt: Span) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
@@ -167,7 +174,7 @@ pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rt
         rate,
         rate_limit: None,
         grant: Bytes::MAX,
-        tail_copies: 1,
+        settings: tail_copies(1),
     }
 }
 

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, LinkBetween, available};
+use longhaul_testbed::emu::{
+    Emulation, EmulationError, EmulationSpec, KernelTcp, LinkBetween, available,
+};
 use longhaul_testbed::link::{LinkSpec, Loss};
 
 const PORT: u16 = 7_000;
@@ -314,4 +316,31 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     assert!(start.elapsed() < Duration::from_secs(5));
     // The pipe ends when the last process that holds it has.
     out.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
+    let link = || LinkSpec::path(Rate::from_mbps(50), Span::from_millis(4));
+    let Some(emulation) = start(link(), link()) else { return };
+    let bytes = Bytes::new(1_000_003);
+    let host = |name: &str| name.to_owned();
+    let tcp = KernelTcp {
+        from: host("a"),
+        to: host("b"),
+        port: PORT,
+        streams: 3,
+        bytes,
+        congestion: None,
+    };
+    let running = emulation.start_tcp(&tcp).unwrap();
+    while !running.is_finished() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(running.received(), bytes);
+    // No faster than the link: 1 MB at 50 Mbit/s.
+    assert!(running.wait().unwrap() > Span::from_millis(150));
+    let endless = KernelTcp { bytes: Bytes::new(1 << 40), port: PORT + 1, ..tcp.clone() };
+    drop(emulation.start_tcp(&endless).unwrap());
+    let unknown = KernelTcp { congestion: Some("no-such".into()), port: PORT + 2, ..tcp };
+    assert!(matches!(emulation.start_tcp(&unknown), Err(EmulationError::System(..))));
 }

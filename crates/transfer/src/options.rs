@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::location::Location;
@@ -104,6 +105,8 @@ pub struct CopyOptions {
     pub names: Names,
     /// What carries the data.
     pub protocol: Protocol,
+    /// The protocol's own settings.
+    pub settings: Settings,
     /// A fixed rate in bits a second of UDP payload.
     pub rate: Option<Rate>,
     /// An upper limit for the rate that is found (`--bwlimit`).

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use longhaul_proto::registry;
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::error::{Class, Error};
@@ -75,6 +76,7 @@ pub(super) fn options(
             1 => Names::Done,
             _ => Names::All,
         },
+        settings: settings(args)?,
         protocol: protocol(args),
         rate: args.rate,
         rate_limit: args.bwlimit,
@@ -154,6 +156,17 @@ fn protocol(args: &CpArgs) -> Protocol {
     match registry::find(&args.protocol) {
         Some(row) => Protocol::Registry(row.name),
         None => Protocol::Tcp { streams: args.streams.unwrap_or(TCP_STREAMS) },
+    }
+}
+
+fn settings(args: &CpArgs) -> Result<Settings, Error> {
+    match (registry::find(&args.protocol), args.settings.first()) {
+        (Some(row), _) => args.settings.of(row),
+        (None, None) => Ok(Settings::default()),
+        (None, Some(name)) => {
+            let what = format!("--{name} does not go with --protocol {}", args.protocol);
+            Err(usage(what, "leave it out"))
+        }
     }
 }
 

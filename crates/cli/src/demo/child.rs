@@ -1,6 +1,6 @@
 //! The demo's child processes: a server, and copies to it, all of this same binary.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,7 +8,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::units::Rate;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::progress::Cancel;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +17,8 @@ use serde_json::Value;
 use super::interrupted;
 use crate::exit;
 
+/// Where a child finds its identity.
+pub(super) const CONFIG_DIR: &str = "LONGHAUL_CONFIG_DIR";
 /// How soon a wish to end is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A server on loopback is ready well before this.
@@ -34,6 +35,16 @@ pub(super) struct Half {
     pub(super) total_bytes: u64,
 }
 
+impl Half {
+    /// Where a line of a copy's output says that it stands; nowhere if it says nothing of that.
+    fn of(line: &str) -> Half {
+        let event: Value = serde_json::from_str(line).unwrap_or_default();
+        let told = event["event"] == "progress";
+        let number = |name: &str| event[name].as_u64().filter(|_| told).unwrap_or_default();
+        Half { bytes: number("bytes"), total_bytes: number("total_bytes") }
+    }
+}
+
 /// What the demo reads of a copy's summary.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Finished {
@@ -47,6 +58,25 @@ pub(super) struct Finished {
     pub(super) cipher: String,
     /// Blocks sent again.
     pub(super) retransmitted: u64,
+    /// From the start of the command to its end.
+    pub(super) seconds: f64,
+}
+
+/// Where a child runs.
+pub(super) trait Stage {
+    /// Starts this binary there, as the user whose folder is `config`, with its stdout piped.
+    fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
+}
+
+/// This host.
+pub(super) struct Here;
+
+impl Stage for Here {
+    fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).env(CONFIG_DIR, config);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    }
 }
 
 /// A child that is killed when it goes out of scope.
@@ -71,19 +101,18 @@ pub(super) struct Server {
 
 /// A copy to be run, perhaps several times.
 pub(super) struct Copy<'a> {
+    /// Where it runs.
+    pub(super) stage: &'a dyn Stage,
     /// The client's identity.
     pub(super) config: &'a Path,
-    /// The tree.
-    pub(super) source: &'a Path,
-    /// Where to.
-    pub(super) server: &'a Server,
-    /// At most how fast.
-    pub(super) rate: Rate,
+    /// The command, as the user would type it behind `longhaul`.
+    pub(super) words: Vec<String>,
 }
 
 /// Makes an identity in the folder `config`; its id.
 pub(super) fn id(config: &Path) -> Result<String, Error> {
-    let output = longhaul(config)?.arg("id").stderr(Stdio::inherit()).output();
+    let spawned = Here.spawn(config, &["id".to_owned()]);
+    let output = spawned.and_then(Child::wait_with_output);
     let output = output.map_err(|error| failed("id", &error.to_string()))?;
     if !output.status.success() {
         return Err(failed("id", &output.status.to_string()));
@@ -92,17 +121,18 @@ pub(super) fn id(config: &Path) -> Result<String, Error> {
 }
 
 impl Server {
-    /// Serves `root` to `client`, and waits until it is ready.
+    /// Serves `root` to `client` at the address `listen`, and waits until it is ready.
     pub(super) fn start(
+        stage: &dyn Stage,
+        listen: &str,
         config: &Path,
         root: &Path,
         client: &str,
         cancel: &Cancel,
     ) -> Result<Server, Error> {
-        let listen = format!("127.0.0.1:{}", free_port()?);
-        let mut command = longhaul(config)?;
-        command.args(["serve", "--json", "--listen", &listen, "--allow", client, "--root"]);
-        let (child, lines) = spawn("serve", command.arg(root))?;
+        let root = root.display().to_string();
+        let words = ["serve", "--json", "--listen", listen, "--allow", client, "--root", &root];
+        let (child, lines) = spawn(stage, config, &words.map(str::to_owned))?;
         let deadline = Instant::now() + READY_WITHIN;
         let line = next(&lines, cancel, Some(deadline))?;
         let ready: Value = line.and_then(|l| serde_json::from_str(&l).ok()).unwrap_or_default();
@@ -127,29 +157,12 @@ impl Server {
 }
 
 impl Copy<'_> {
-    /// The command, as the user would type it.
-    pub(super) fn words(&self) -> Vec<String> {
-        vec![
-            "longhaul".into(),
-            "cp".into(),
-            "-a".into(),
-            "-P".into(),
-            format!("--bwlimit={}k", self.rate.as_bps() / 1_000),
-            format!("--server-id={}", self.server.id),
-            self.source.display().to_string(),
-            format!("lh://{}/", self.server.address),
-        ]
-    }
-
     /// Runs it, and kills it (-9) once half of the bytes are there.
     pub(super) fn kill_half_way(&self, cancel: &Cancel) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {
-            let event: Value = serde_json::from_str(&line).unwrap_or_default();
-            let number = |name: &str| event[name].as_u64().unwrap_or_default();
-            let half = Half { bytes: number("bytes"), total_bytes: number("total_bytes") };
-            let under_way = event["event"] == "progress" && half.total_bytes > 0;
-            if under_way && half.bytes >= half.total_bytes / 2 {
+            let half = Half::of(&line);
+            if half.total_bytes > 0 && half.bytes >= half.total_bytes / 2 {
                 child.0.kill().map_err(|error| failed("cp", &error.to_string()))?;
                 return Ok(half);
             }
@@ -157,11 +170,16 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs it to its end.
-    pub(super) fn to_the_end(&self, cancel: &Cancel) -> Result<Finished, Error> {
+    /// Runs it to its end, and tells on the way how many bytes are there.
+    pub(super) fn to_the_end(
+        &self,
+        cancel: &Cancel,
+        mut told: impl FnMut(u64),
+    ) -> Result<Finished, Error> {
         let (mut child, lines) = self.spawn()?;
         let mut last = None;
         while let Some(line) = next(&lines, cancel, None)? {
+            told(Half::of(&line).bytes);
             last = Some(line);
         }
         let summary = last.and_then(|line| serde_json::from_str(&line).ok());
@@ -172,23 +190,19 @@ impl Copy<'_> {
     }
 
     fn spawn(&self) -> Result<(Kept, Receiver<String>), Error> {
-        let mut command = longhaul(self.config)?;
-        spawn("cp", command.args(&self.words()[1..]).arg("--json"))
+        let words = [self.words.as_slice(), &["--json".to_owned()]].concat();
+        spawn(self.stage, self.config, &words)
     }
 }
 
-/// This binary, as the user whose folder is `config`.
-fn longhaul(config: &Path) -> Result<Command, Error> {
-    let exe = std::env::current_exe().map_err(|error| failed("itself", &error.to_string()))?;
-    let mut command = Command::new(exe);
-    command.env("LONGHAUL_CONFIG_DIR", config).stdin(Stdio::null());
-    Ok(command)
-}
-
-fn spawn(name: &str, command: &mut Command) -> Result<(Kept, Receiver<String>), Error> {
-    let spawned = command.stdout(Stdio::piped()).spawn();
-    let mut child = Kept(spawned.map_err(|error| failed(name, &error.to_string()))?);
-    let stdout = child.0.stdout.take().expect("stdout was just piped");
+fn spawn(
+    stage: &dyn Stage,
+    config: &Path,
+    words: &[String],
+) -> Result<(Kept, Receiver<String>), Error> {
+    let spawned = stage.spawn(config, words);
+    let mut child = Kept(spawned.map_err(|error| failed(&words[0], &error.to_string()))?);
+    let stdout = child.0.stdout.take().expect("every stage pipes it");
     Ok((child, lines(stdout)))
 }
 
@@ -226,7 +240,7 @@ fn next(
 }
 
 /// A port P such that P and P+1 are free for UDP, and P for TCP.
-fn free_port() -> Result<u16, Error> {
+pub(super) fn free_port() -> Result<u16, Error> {
     const TRIES: usize = 100;
     let host = Ipv4Addr::LOCALHOST;
     for _ in 0..TRIES {

@@ -9,10 +9,14 @@ use super::walk::Verdict;
 use crate::console::bold;
 use crate::progress::duration;
 
-const NEXT: [&str; 3] = [
-    "longhaul cp -a -P FOLDER HOST:PATH        by ssh; longhaul must be on HOST too",
-    "longhaul serve --root FOLDER --allow ID   ID as the other host's longhaul id prints it",
-    "longhaul model rbudp --size 300MB --rate 900M --rtt 100ms --loss 1%",
+/// What to try next.
+pub(super) const NEXT: [&str; 6] = [
+    "",
+    "Try next:",
+    "  longhaul cp -a -P FOLDER HOST:PATH        by ssh; longhaul must be on HOST too",
+    "  longhaul serve --root FOLDER --allow ID   ID as the other host's longhaul id prints it",
+    "  longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- bash",
+    "                                            a shell on host a, with host b far away",
 ];
 
 /// What the demonstration has seen.
@@ -29,7 +33,7 @@ pub(super) struct Outcome {
     pub(super) verdict: Verdict,
 }
 
-/// The table and the commands to try next.
+/// The table.
 pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
     let Outcome { killed, first, summary, second, verdict } = outcome;
     let moved = summary.bytes.saturating_sub(summary.resumed_bytes);
@@ -37,7 +41,7 @@ pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
     let bytes = |count: u64| Bytes::new(count).to_string();
     let row = |name: &str, a: &str, b: &str| format!("  {name:<16}{a:<26}{b}");
     let verified = if summary.verified { "done, verified (BLAKE3)" } else { "done, NOT verified" };
-    let mut lines = vec![
+    vec![
         String::new(),
         bold(&row("", "first run", "second run")),
         row("ended by", "kill -9", verified),
@@ -56,10 +60,7 @@ pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
         String::new(),
         compared(verdict),
         String::new(),
-        bold("Try next:"),
-    ];
-    lines.extend(NEXT.iter().map(|command| format!("  {command}")));
-    lines
+    ]
 }
 
 fn compared(verdict: &Verdict) -> String {

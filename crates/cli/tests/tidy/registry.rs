@@ -6,9 +6,14 @@ use longhaul_proto::registry;
 
 use super::{none, root};
 
+/// The protocol of which `name` is, or is a variant.
+fn protocol(name: &str) -> &str {
+    name.split('-').next().unwrap_or(name)
+}
+
 /// The page on a protocol.
 fn page(name: &str) -> String {
-    format!("docs/protocols/{name}.md")
+    format!("docs/protocols/{}.md", protocol(name))
 }
 
 #[test]
@@ -27,7 +32,7 @@ fn every_protocol_has_a_page_with_its_name_flags_and_experiments() {
 
 #[test]
 fn every_protocol_has_tests_beside_it() {
-    let tests = |name: &str| root().join(format!("crates/proto/src/{name}/tests.rs"));
+    let tests = |name: &str| root().join(format!("crates/proto/src/{}/tests.rs", protocol(name)));
     let rows = registry::all().iter();
     let lost = rows
         .filter(|row| !tests(row.name).is_file() && !tests(row.name).with_extension("").is_dir());

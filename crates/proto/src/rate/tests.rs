@@ -58,16 +58,8 @@ struct Model {
 impl Model {
     fn new(path: Path, seed: u64) -> Model {
         let layout = Layout::whole(Bytes::new(1 << 40), 1440).unwrap();
-        let setup = Setup {
-            flow: FlowId(1),
-            layout,
-            overhead: Bytes::new(32),
-            rtt: path.rtt,
-            rate: None,
-            rate_limit: None,
-            grant: Bytes::MAX,
-            tail_copies: 1,
-        };
+        let overhead = Bytes::new(32);
+        let setup = Setup { overhead, ..Setup::new(FlowId(1), layout, path.rtt) };
         Model {
             path,
             now: Time::ZERO,

@@ -23,13 +23,11 @@
 //! - The receiver grants bytes of first sends. A sender that is out of grant within a segment asks
 //!   for a report on what it has sent (a partial DONE), so that holes are filled and memory on the
 //!   other side becomes free again. Repairs need no grant.
-//! - The blocks of a small last round may be sent more than once ([`Setup::tail_copies`]): each
+//! - The blocks of a small last round may be sent more than once ([`TAIL_COPIES`]): each
 //!   round costs a round-trip time, a copy of a few blocks nothing.
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds,
 //! `receiver` counts, `reports` says when and what is reported.
-//!
-//! [`Setup::tail_copies`]: crate::endpoint::Setup::tail_copies
 
 mod receiver;
 mod reports;
@@ -45,6 +43,16 @@ use alloc::boxed::Box;
 
 use crate::registry::{ProtocolOption, Row};
 
+/// Each round costs a round trip, a copy of a few blocks nothing: at 1 % loss two copies spare the
+/// next round in 99 of 100.
+pub const TAIL_COPIES: ProtocolOption = ProtocolOption {
+    name: "tail-copies",
+    help: "times that each block of a small last round is sent (1: as in the paper)",
+    least: 1.0,
+    most: 8.0,
+    default: 2.0,
+};
+
 /// RBUDP in the registry.
 pub const ROW: Row = Row {
     name: "rbudp",
@@ -57,11 +65,8 @@ pub const ROW: Row = Row {
               loss. Made for paths whose capacity is known and mostly one's own; without a given \
               rate it measures the path with packet trains.",
     experiments: &["quanta-fig5", "quanta-fig6", "quanta-fig7", "quanta-streaming"],
-    options: &[ProtocolOption {
-        name: "tail-copies",
-        value: "1 to 8, default 2",
-        help: "times that each block of a small last round is sent (1: as in the paper)",
-    }],
+    frugal: true,
+    options: &[TAIL_COPIES],
     sender: |setup| Box::new(RbudpSender::new(setup)),
-    receiver: || Box::new(RbudpReceiver::new()),
+    receiver: || Box::new(RbudpReceiver::default()),
 };

@@ -3,16 +3,12 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reports::{Segment, whole};
-use crate::accounting::ReceiverAccounting;
-use crate::endpoint::{
-    Arrival, BlockRange, Carrier, Event, FlowId, Outgoing, Receiver, Setup, Wake, Why,
-};
-use crate::layout::{Block, Layout};
-use crate::pulse::Pulses;
+use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
+use crate::ends::{Flows, ReceivingEnd, ReceivingFlow};
+use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::tally::Tally;
 use crate::time::{Span, Time};
-use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Done, Report};
 
 /// The shortest grace for data that DONE has overtaken.
@@ -21,13 +17,11 @@ const MIN_GRACE: Span = Span::from_millis(1);
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver, of any number of flows.
-#[derive(Default)]
-pub struct RbudpReceiver {
-    flows: BTreeMap<FlowId, Flow>,
-}
+pub type RbudpReceiver = Flows<Flow>;
 
-struct Flow {
-    layout: Layout,
+/// One flow of it.
+pub struct Flow {
+    end: ReceivingEnd,
     /// How long to wait for what DONE has overtaken, and for how long a question is a copy.
     grace: Span,
     recent: Span,
@@ -41,44 +35,11 @@ struct Flow {
     skipped: RangeSet,
     /// Segments to report as whole, with the round that asked.
     tell_whole: VecDeque<(u32, u32)>,
-    /// When the highest number last rose.
-    risen: Time,
-    pulses: Pulses,
-    events: VecDeque<Event>,
-    accounting: ReceiverAccounting,
-}
-
-impl RbudpReceiver {
-    /// A receiver without flows.
-    pub fn new() -> RbudpReceiver {
-        RbudpReceiver::default()
-    }
 }
 
 impl Flow {
-    fn new(now: Time, setup: &Setup) -> Flow {
-        let mut events = VecDeque::new();
-        if setup.layout.segments() == 0 {
-            events.push_back(Event::Finished);
-        }
-        Flow {
-            layout: setup.layout,
-            grace: (setup.rtt / 4).max(MIN_GRACE),
-            recent: setup.rtt.max(MIN_RECENT),
-            open: BTreeMap::new(),
-            asked: BTreeSet::new(),
-            whole: RangeSet::new(),
-            skipped: RangeSet::new(),
-            tell_whole: VecDeque::new(),
-            risen: now,
-            pulses: Pulses::new(now, setup),
-            events,
-            accounting: ReceiverAccounting::default(),
-        }
-    }
-
     fn base(&self, segment: u32) -> u64 {
-        self.layout.number(Block { segment, index: 0 })
+        self.end.layout.number(Block { segment, index: 0 })
     }
 
     /// Begins a segment, with what is there already.
@@ -86,7 +47,7 @@ impl Flow {
         if self.open.contains_key(&segment) {
             return;
         }
-        let blocks = self.layout.blocks_in(segment);
+        let blocks = self.end.layout.blocks_in(segment);
         let base = self.base(segment);
         let mut tally = Tally::new(blocks);
         for run in self.skipped.within(base..base + u64::from(blocks)) {
@@ -99,10 +60,6 @@ impl Flow {
         self.whole.contains(u64::from(segment))
     }
 
-    fn is_finished(&self) -> bool {
-        self.whole.count() == u64::from(self.layout.segments())
-    }
-
     fn set_whole(&mut self, segment: u32) {
         let begun = self.open.remove(&segment).is_some();
         self.asked.remove(&segment);
@@ -112,66 +69,41 @@ impl Flow {
         if begun {
             self.tell_whole.push_back((segment, 0));
         }
-        self.events.push_back(Event::SegmentDone { segment });
-        if self.is_finished() {
-            self.events.push_back(Event::Finished);
+        self.end.tell(Event::SegmentDone { segment });
+        if self.whole.count() == u64::from(self.end.layout.segments()) {
+            self.end.finish();
         }
     }
 
-    /// A run of arrivals of one segment.
-    fn on_run(&mut self, now: Time, segment: u32, run: &[Arrival]) {
-        let blocks = self.layout.blocks_in(segment);
-        let known = run.iter().filter(|arrival| arrival.block.index < blocks);
-        let count = known.clone().count() as u64;
-        self.accounting.refused += run.len() as u64 - count;
-        if count == 0 {
-            return;
+    /// Marks a run of arrivals of one segment; tells how many blocks are new.
+    fn mark_run(&mut self, segment: u32, run: &[Arrival]) -> u64 {
+        let blocks = self.end.layout.blocks_in(segment);
+        let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();
+        if known.peek().is_none() || self.is_whole(segment) {
+            return 0;
         }
-        self.pulses.on_arrivals(now, known.clone());
-        let mut new = 0;
-        if !self.is_whole(segment) {
-            self.begin(segment);
-            if let Some(open) = self.open.get_mut(&segment) {
-                for arrival in known.clone() {
-                    new += u64::from(open.tally.mark(arrival.block.index));
-                }
-                if open.tally.is_whole() {
-                    self.set_whole(segment);
-                }
-            }
+        self.begin(segment);
+        let Some(open) = self.open.get_mut(&segment) else { return 0 };
+        let new = known.map(|arrival| u64::from(open.tally.mark(arrival.block.index))).sum();
+        if open.tally.is_whole() {
+            self.set_whole(segment);
         }
-        let highest = known.map(|arrival| arrival.number.0 + 1).max().unwrap_or(0);
-        self.accounting.received += count;
-        self.accounting.distinct += new;
-        self.accounting.duplicates += count - new;
-        self.accounting.highest = self.accounting.highest.max(highest);
-    }
-
-    fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
-        let before = self.accounting.highest;
-        let segment = |arrival: &Arrival| arrival.block.segment;
-        for run in arrivals.chunk_by(|a, b| segment(a) == segment(b)) {
-            self.on_run(now, segment(&run[0]), run);
-        }
-        if self.accounting.highest > before {
-            self.risen = now;
-        }
-        self.begin_reports(now);
+        new
     }
 
     fn begin_reports(&mut self, now: Time) {
         for segment in &self.asked {
             if let Some(open) = self.open.get_mut(segment) {
-                open.begin(now, self.accounting.highest, self.risen, self.grace);
+                open.begin(now, self.end.accounting.highest, self.end.risen, self.grace);
             }
         }
     }
 
     fn on_done(&mut self, now: Time, done: &Done) {
         let segment = done.segment;
-        let blocks = self.layout.blocks_in(segment);
+        let blocks = self.end.layout.blocks_in(segment);
         if done.sent_to == 0 || done.sent_to > blocks {
-            self.accounting.refused += 1;
+            self.end.accounting.refused += 1;
             return;
         }
         if !self.is_whole(segment) {
@@ -191,10 +123,74 @@ impl Flow {
         }
     }
 
-    fn skip(&mut self, blocks: BlockRange) {
+    fn take_report(&mut self, now: Time) -> Option<Report> {
+        if let Some((segment, round)) = self.tell_whole.pop_front() {
+            return Some(whole(segment, round, self.end.layout.blocks_in(segment)));
+        }
+        let reporting =
+            |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
+        let segment = *self.asked.iter().find(reporting)?;
+        let open = self.open.get_mut(&segment)?;
+        let slice = open.next_slice(now, segment)?;
+        if !open.is_reporting() {
+            self.asked.remove(&segment);
+        }
+        self.end.accounting.blocks_lost += u64::from(slice.newly_lost);
+        self.end.accounting.reported_lost += u64::from(slice.report.count());
+        if let Some(blocks) = slice.round_left {
+            let round = slice.report.round();
+            self.end.tell(Event::Round { segment, round, blocks });
+        }
+        Some(slice.report)
+    }
+}
+
+impl ReceivingFlow for Flow {
+    fn new(now: Time, setup: &Setup) -> Flow {
+        Flow {
+            end: ReceivingEnd::new(now, setup),
+            grace: (setup.rtt / 4).max(MIN_GRACE),
+            recent: setup.rtt.max(MIN_RECENT),
+            open: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            whole: RangeSet::new(),
+            skipped: RangeSet::new(),
+            tell_whole: VecDeque::new(),
+        }
+    }
+
+    fn end(&self) -> &ReceivingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut ReceivingEnd {
+        &mut self.end
+    }
+
+    fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
+        let received = self.end.on_arrivals(now, arrivals);
+        let segment = |arrival: &Arrival| arrival.block.segment;
+        let runs = arrivals.chunk_by(|a, b| segment(a) == segment(b));
+        let new = runs.map(|run| self.mark_run(segment(&run[0]), run)).sum();
+        self.end.count(received, new);
+        self.begin_reports(now);
+    }
+
+    fn on_control(&mut self, now: Time, control: &Control) {
+        match control {
+            Control::Done(done) => self.on_done(now, done),
+            _ => self.end.accounting.refused += 1,
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.begin_reports(now);
+    }
+
+    fn skip(&mut self, _: Time, blocks: BlockRange) {
         let BlockRange { first, count } = blocks;
         let segment = first.segment;
-        let all = self.layout.blocks_in(segment);
+        let all = self.end.layout.blocks_in(segment);
         let end = first.index.saturating_add(count).min(all);
         if first.index >= end || self.is_whole(segment) {
             return;
@@ -213,112 +209,13 @@ impl Flow {
         }
     }
 
-    fn next_report(&mut self, now: Time) -> Option<Report> {
-        if let Some((segment, round)) = self.tell_whole.pop_front() {
-            return Some(whole(segment, round, self.layout.blocks_in(segment)));
-        }
-        let reporting =
-            |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
-        let segment = *self.asked.iter().find(reporting)?;
-        let open = self.open.get_mut(&segment)?;
-        let slice = open.next_slice(now, segment)?;
-        if !open.is_reporting() {
-            self.asked.remove(&segment);
-        }
-        self.accounting.blocks_lost += u64::from(slice.newly_lost);
-        self.accounting.reported_lost += u64::from(slice.report.count());
-        if let Some(blocks) = slice.round_left {
-            let round = slice.report.round();
-            self.events.push_back(Event::Round { segment, round, blocks });
-        }
-        Some(slice.report)
+    fn poll_report(&mut self, now: Time) -> Option<(Carrier, Control)> {
+        let report = self.take_report(now)?;
+        Some((Carrier::Reliable, Control::Report(report)))
     }
 
-    fn poll_control(&mut self, now: Time) -> Option<(Carrier, Control)> {
-        if let Some(report) = self.next_report(now) {
-            return Some((Carrier::Reliable, Control::Report(report)));
-        }
-        if self.pulses.due() <= now {
-            let pulse = self.pulses.make(now, &self.accounting);
-            return Some((Carrier::Datagram, Control::Pulse(pulse)));
-        }
-        None
-    }
-
-    fn next_wakeup(&self) -> Wake {
+    fn next_report(&self) -> Wake {
         let graces = self.asked.iter().filter_map(|segment| self.open.get(segment)?.deadline());
-        let report = graces.min().map_or(Wake::OnInput, |at| Wake::At(at, Why::Report));
-        report.earlier(Wake::At(self.pulses.due(), Why::Pulse))
-    }
-}
-
-impl Receiver for RbudpReceiver {
-    fn on_datagrams(&mut self, now: Time, flow: FlowId, arrivals: &[Arrival]) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
-            flow.on_datagrams(now, arrivals);
-        }
-    }
-
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        let Some(flow) = self.flows.get_mut(&flow) else { return };
-        match control {
-            Control::Done(done) => flow.on_done(now, done),
-            Control::Report(_) | Control::Pulse(_) => flow.accounting.refused += 1,
-        }
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        for flow in self.flows.values_mut() {
-            flow.begin_reports(now);
-        }
-    }
-
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
-            flow.skip(blocks);
-        }
-    }
-
-    fn set_grant(&mut self, _: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
-            flow.pulses.set_grant(grant, drain);
-        }
-    }
-
-    fn set_socket_lost(&mut self, _: Time, flow: FlowId, lost: u64) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
-            flow.pulses.set_socket_lost(lost);
-        }
-    }
-
-    fn poll_control(&mut self, now: Time) -> Option<Outgoing> {
-        self.flows.iter_mut().find_map(|(&id, flow)| {
-            let (carrier, control) = flow.poll_control(now)?;
-            Some(Outgoing { flow: id, carrier, control })
-        })
-    }
-
-    fn poll_event(&mut self) -> Option<(FlowId, Event)> {
-        self.flows.iter_mut().find_map(|(&id, flow)| Some((id, flow.events.pop_front()?)))
-    }
-
-    fn next_wakeup(&self) -> Wake {
-        self.flows.values().map(Flow::next_wakeup).fold(Wake::OnInput, Wake::earlier)
-    }
-
-    fn is_finished(&self, flow: FlowId) -> bool {
-        self.flows.get(&flow).is_some_and(Flow::is_finished)
-    }
-
-    fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting> {
-        self.flows.get(&flow).map(|flow| &flow.accounting)
-    }
-
-    fn add_flow(&mut self, now: Time, setup: &Setup) {
-        self.flows.entry(setup.flow).or_insert_with(|| Flow::new(now, setup));
-    }
-
-    fn remove_flow(&mut self, flow: FlowId) {
-        self.flows.remove(&flow);
+        graces.min().map_or(Wake::OnInput, |at| Wake::At(at, Why::Report))
     }
 }

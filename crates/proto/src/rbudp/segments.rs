@@ -48,8 +48,6 @@ impl Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) blocks: u32,
-    /// The first block that has not been sent for the first time.
-    pub(super) cursor: u32,
     /// The last question's number.
     round: u32,
     /// The highest packet number that carried one of its blocks.
@@ -85,7 +83,6 @@ impl Segment {
     pub(super) fn new(blocks: u32) -> Segment {
         Segment {
             blocks,
-            cursor: 0,
             round: 0,
             highest: PacketNumber(0),
             since_done: 0,
@@ -144,9 +141,7 @@ impl Segment {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);
         self.since_done = self.since_done.saturating_add(count);
-        if first_time {
-            self.cursor = run.end;
-        } else if !self.in_repair {
+        if !first_time && !self.in_repair {
             self.in_repair = true;
             self.rounds += 1;
         }
@@ -180,13 +175,19 @@ impl Segment {
         self.listed * more
     }
 
-    /// What is to be done when nothing of the segment may be sent right now. `rest_skipped` tells
-    /// of a block whether it and all after it are skipped, `blocked` that no first block may go.
-    pub(super) fn next(&self, blocked: bool, rest_skipped: impl Fn(u32) -> bool) -> Next {
+    /// What is to be done when nothing of the segment may be sent right now, its blocks up to
+    /// `sent_to` having been sent. `rest_skipped` tells of a block whether it and all after it are
+    /// skipped, `blocked` that no first block may go.
+    pub(super) fn next(
+        &self,
+        sent_to: u32,
+        blocked: bool,
+        rest_skipped: impl Fn(u32) -> bool,
+    ) -> Next {
         if self.has_repairs() {
             return Next::Wait;
         }
-        let all_sent = self.cursor == self.blocks;
+        let all_sent = sent_to == self.blocks;
         match &self.asked {
             // A question about a part that nobody has begun to answer gives way to the last one.
             Some(asked) => {
@@ -205,15 +206,15 @@ impl Segment {
         }
     }
 
-    /// Ends the round: the question to ask.
-    pub(super) fn ask(&mut self, now: Time, segment: u32, wait: Span) -> Done {
+    /// Ends the round: the question to ask about the blocks before `sent_to`.
+    pub(super) fn ask(&mut self, now: Time, segment: u32, sent_to: u32, wait: Span) -> Done {
         self.round = self.round.saturating_add(1);
         self.since_done = 0;
         self.in_repair = false;
         self.list = Vec::new();
         self.listed = 0;
         self.copied = false;
-        let (round, sent_to, highest) = (self.round, self.cursor, self.highest);
+        let (round, highest) = (self.round, self.highest);
         let done = Done { segment, round, sent_to, highest };
         self.asked = Some(Asked { done, again: now + wait, wait, covered: RangeSet::new() });
         done

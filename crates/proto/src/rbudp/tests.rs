@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{RbudpReceiver, RbudpSender};
+use super::{ROW, RbudpReceiver, RbudpSender, TAIL_COPIES};
 use crate::endpoint::{
     Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
 use crate::layout::{Block, Layout};
+use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Done, Pulse, Report};
@@ -18,22 +19,15 @@ use crate::wire::{Control, Done, Pulse, Report};
 const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64, segment: u64) -> Setup {
-    Setup {
-        flow: FLOW,
-        layout: Layout::new(
-            Bytes::new(blocks * 1000),
-            Bytes::new(segment * 1000),
-            Bytes::new(1000),
-            1000,
-        )
-        .unwrap(),
-        overhead: Bytes::new(32),
-        rtt: Span::from_millis(100),
-        rate: Some(Rate::from_mbps(100)),
-        rate_limit: None,
-        grant: Bytes::MAX,
-        tail_copies: 1,
-    }
+    let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
+    let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
+    let (overhead, rate) = (Bytes::new(32), Some(Rate::from_mbps(100)));
+    let setup = Setup::new(FLOW, layout, Span::from_millis(100));
+    Setup { overhead, rate, settings: tail_copies(1), ..setup }
+}
+
+fn tail_copies(times: u32) -> Settings {
+    Settings::default().with(&ROW, TAIL_COPIES.name, times.into()).unwrap()
 }
 
 fn ms(ms: u64) -> Time {
@@ -191,7 +185,7 @@ fn silence_stops_the_flow_and_a_word_resumes_it() {
 
 #[test]
 fn the_tail_is_copied_list_after_list_within_its_budget() {
-    let mut out = Out::new(&Setup { tail_copies: 3, ..setup(2048, 0) });
+    let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     assert_eq!(out.run().len(), 2048);
     // 2048 / 256 = 8 extra blocks, of which a round takes half: five blocks are too many, three
     // are sent twice, then two of the five that are left allow a lone block all three times.
@@ -262,7 +256,7 @@ struct In {
 
 impl In {
     fn new(setup: &Setup) -> In {
-        let mut receiver = RbudpReceiver::new();
+        let mut receiver = RbudpReceiver::default();
         receiver.add_flow(Time::ZERO, setup);
         In { receiver }
     }
@@ -449,7 +443,7 @@ fn a_sender_that_fell_silent_and_finished_says_nothing_more() {
 
 #[test]
 fn a_block_that_the_object_does_not_have_is_counted_and_not_told() {
-    let mut receiver = RbudpReceiver::new();
+    let mut receiver = RbudpReceiver::default();
     receiver.add_flow(Time::ZERO, &setup(10, 0));
     let foreign = Block { segment: u32::MAX, index: 0 };
     let arrival = |number, block| Arrival { number: PacketNumber(number), block };

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5")]
     pub(super) body: Option<Body>,
 }
 
@@ -19,6 +19,10 @@ pub(super) enum Body {
     Report(Report),
     #[prost(message, tag = "3")]
     Pulse(Pulse),
+    #[prost(message, tag = "4")]
+    Ack(Ack),
+    #[prost(message, tag = "5")]
+    Loss(Loss),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -82,4 +86,23 @@ pub(super) struct Pulse {
     pub(super) socket_lost: u64,
     #[prost(uint32, tag = "14")]
     pub(super) train_steps: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Ack {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) next: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) received: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Loss {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) lost: Vec<u8>,
 }

@@ -34,7 +34,7 @@ pub use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
 pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
-pub use request::{Direction, Pattern, Request};
+pub use request::{Direction, Pattern, Request, Setting};
 pub use transfer::{
     Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Named, Needless, Offer, Outcome,
     Pass, PassEnd, Plan, Relay, Status,

@@ -69,9 +69,23 @@ pub struct Request {
     /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
+    /// The protocol's own settings, for both ends.
+    #[prost(message, repeated, tag = "19")]
+    pub settings: Vec<Setting>,
     /// Tell which files have got their names, by [`super::Named`].
-    #[prost(bool, tag = "19")]
+    #[prost(bool, tag = "20")]
     pub names: bool,
+}
+
+/// A setting of a protocol.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Setting {
+    /// Its name in the registry.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What it is set to.
+    #[prost(double, tag = "2")]
+    pub value: f64,
 }
 
 /// One filter of a tree copy.

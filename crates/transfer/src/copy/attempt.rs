@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::hooks::{ClientHooks, State, interrupted};
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
-use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request};
+use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::datapath::chunks::ChunkPool;
 use crate::datapath::keys::{Suite, has_fast_aes};
 use crate::datapath::port::Port;
@@ -321,6 +321,7 @@ impl<'a> Attempt<'a> {
             exporter: session.exporter(),
             peer: session.remote.ip(),
             protocol,
+            settings: options.settings.clone(),
             streams,
             rate: options.rate,
             rate_limit: options.rate_limit,
@@ -359,6 +360,7 @@ impl<'a> Attempt<'a> {
             rtt_nanos: terms.rtt.as_nanos(),
             streams: terms.streams,
             names: options.names >= Names::Done,
+            settings: terms.settings.iter().map(setting).collect(),
         }
     }
 
@@ -391,6 +393,10 @@ fn pattern(filter: &Filter) -> Pattern {
         Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
         Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },
     }
+}
+
+fn setting((name, value): (&'static str, f64)) -> Setting {
+    Setting { name: name.to_owned(), value }
 }
 
 fn receive_name(receive: Receive) -> &'static str {

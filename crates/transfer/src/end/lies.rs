@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry;
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, Done, Echo, Pulse, Train};
@@ -187,7 +188,7 @@ fn setup(rate: Option<Rate>) -> Setup {
         rate,
         rate_limit: None,
         grant: Bytes::mebi(2),
-        tail_copies: 2,
+        settings: Settings::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::Row;
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -28,9 +29,6 @@ pub(crate) fn chunk_pool(memory: Bytes) -> ChunkPool {
 /// sent, on any path; several are in flight.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
 
-/// A small last round goes this many times: at 1 % loss the next one is spared in 99 of 100.
-const TAIL_COPIES: u32 = 2;
-
 /// What both ends of a transfer go by.
 #[derive(Clone)]
 pub(crate) struct Terms {
@@ -44,6 +42,8 @@ pub(crate) struct Terms {
     pub(crate) peer: IpAddr,
     /// The protocol; nothing where the chunks go by stream.
     pub(crate) protocol: Option<&'static Row>,
+    /// The protocol's own settings.
+    pub(crate) settings: Settings,
     /// Streams beside the control stream that carry chunks.
     pub(crate) streams: u32,
     /// The fixed rate.
@@ -80,7 +80,7 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             grant: EARLY_GRANT,
-            tail_copies: TAIL_COPIES,
+            settings: self.settings.clone(),
         }
     }
 }

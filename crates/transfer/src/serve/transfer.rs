@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::FlowId;
-use longhaul_proto::registry;
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use super::Server;
 use super::door::Access;
 use super::register::{Question, Registered};
-use crate::control::{Direction, Message, Ping, Request};
+use crate::control::{Direction, Message, Ping, Request, Setting};
 use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
 use crate::driver::planned::named_messages;
@@ -149,6 +150,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
             error.advise("use the same release of longhaul on both sides")
         })?),
     };
+    let settings = settings(protocol, &request.settings)?;
     if !DATAGRAMS.contains(&request.datagram) {
         let what = format!("datagrams of {} bytes cannot be", request.datagram);
         return Err(Error::new(Class::Usage, what).advise("ask for 256 to 65000"));
@@ -160,12 +162,24 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         exporter: session.exporter(),
         peer: session.remote.ip(),
         protocol,
+        settings,
         streams: request.streams,
         rate: rate(request.rate_bps),
         rate_limit: rate(request.rate_limit_bps),
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
         datagram: request.datagram as u16,
         rtt: Span::from_nanos(request.rtt_nanos),
+    })
+}
+
+/// The protocol's settings; those of a copy without one say nothing.
+fn settings(protocol: Option<&'static Row>, asked: &[Setting]) -> Result<Settings, Error> {
+    let Some(row) = protocol else { return Ok(Settings::default()) };
+    asked.iter().try_fold(Settings::default(), |settings, Setting { name, value }| {
+        settings.with(row, name, *value).map_err(|error| {
+            let error = Error::new(Class::Usage, format!("the setting is refused: {error}"));
+            error.advise("use the same release of longhaul on both sides")
+        })
     })
 }
 

@@ -1,0 +1,250 @@
+//! Why anyone should care: one file over an emulated long path, by the kernel's TCP and by
+//! longhaul, one after the other, with bars that stay side by side.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, Verdict};
+use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::progress::Cancel;
+
+use super::child::{self, CONFIG_DIR, Copy, Server, Stage};
+use super::{goodput, interrupted, local, step};
+use crate::console::{self, bold};
+use crate::progress::duration;
+
+/// The file, and the path that it takes.
+const SIZE: Bytes = Bytes::new(200_000_000);
+const RATE: Rate = Rate::from_mbps(1_000);
+const RTT: Span = Span::from_millis(100);
+const LOSS: f64 = 0.001;
+/// Who is not there by then is not waited for.
+const PATIENCE: Span = Span::from_secs(20);
+const PORT: u16 = 5001;
+/// How often the bars move.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The emulated path, if this host and user may emulate.
+pub(super) type Track = Result<Emulation, EmulationError>;
+
+/// How one of them fared.
+struct Lap {
+    name: &'static str,
+    took: Span,
+    bytes: Bytes,
+    /// What spoiled the measurement.
+    invalid: Option<String>,
+}
+
+/// A command of this binary on an emulated host.
+struct OnHost<'e>(&'e Emulation, &'static str);
+
+impl Stage for OnHost<'_> {
+    fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child> {
+        let command = self.0.command(self.1, std::env::current_exe()?);
+        let command = command.map_err(io::Error::other)?.args(words).env(CONFIG_DIR, config);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    }
+}
+
+/// Lays the path. To be called before the process has a thread: without root, it moves into a
+/// user namespace of its own.
+pub(super) fn track() -> Track {
+    let loss = LossRatio::new(LOSS).expect("a share");
+    let link = LinkSpec::path(RATE, RTT).with_loss(Loss::independent(loss));
+    Emulation::start(EmulationSpec::pair(link.clone(), link))
+}
+
+/// Runs the contest below the folder `place`, the first lap on `track`, and prints its table.
+pub(super) fn run(track: Emulation, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+    step(&format!(
+        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways",
+        LOSS * 100.0
+    ));
+    let bars = Bars::new();
+    let mut laps = vec![by_tcp(track, "kernel TCP", 1, &bars, cancel)?];
+    laps.push(by_tcp(again()?, "kernel TCP, 8 streams", 8, &bars, cancel)?);
+    laps.push(by_longhaul(again()?, place, &bars, cancel)?);
+    for line in table(&laps) {
+        console::out(line);
+    }
+    Ok(())
+}
+
+/// A fresh path: each lap is judged by its own.
+fn again() -> Result<Emulation, Error> {
+    track().map_err(|error| emulating(&error))
+}
+
+fn by_tcp(
+    track: Emulation,
+    name: &'static str,
+    streams: u16,
+    bars: &Bars,
+    cancel: &Cancel,
+) -> Result<Lap, Error> {
+    let (from, to) = ("a".to_owned(), "b".to_owned());
+    let tcp = KernelTcp { from, to, port: PORT, streams, bytes: SIZE, congestion: None };
+    let bar = bars.add(name);
+    let running = track.start_tcp(&tcp).map_err(|error| emulating(&error))?;
+    while !running.is_finished() && running.elapsed() < PATIENCE {
+        bar.set_position(running.received().get());
+        // Nothing tells of single bytes: the bar looks now and then.
+        thread::sleep(LOOK_EVERY);
+        if cancel.is_cancelled() {
+            return Err(interrupted());
+        }
+    }
+    let bytes = running.received();
+    bar.set_position(bytes.get());
+    bar.abandon();
+    let took = if running.is_finished() {
+        running.wait().map_err(|error| emulating(&EmulationError::System("carry bytes", error)))?
+    } else {
+        running.elapsed()
+    };
+    Ok(Lap { name, took, bytes, invalid: invalid(&track)? })
+}
+
+fn by_longhaul(track: Emulation, place: &Path, bars: &Bars, cancel: &Cancel) -> Result<Lap, Error> {
+    let failed = |error: io::Error| local("cannot make the file of the contest", &error);
+    let (file, served) = (place.join("object"), place.join("over-there"));
+    random_file(&file).and_then(|()| fs::create_dir(&served)).map_err(failed)?;
+    let (client, there) = (place.join("client"), OnHost(&track, "b"));
+    let keys = place.join("server");
+    let server = Server::start(&there, "[::]:7717", &keys, &served, &child::id(&client)?, cancel)?;
+    let bar = bars.add("longhaul");
+    let pinned = format!("--server-id={}", server.id);
+    let words = ["cp", &pinned, &file.display().to_string(), "lh://b/"].map(str::to_owned);
+    let copy = Copy { stage: &OnHost(&track, "a"), config: &client, words: words.into() };
+    let summary = copy.to_the_end(cancel, |bytes| bar.set_position(bytes))?;
+    bar.set_position(summary.bytes);
+    bar.abandon();
+    server.end();
+    let same = same_bytes(&file, &served.join("object")).map_err(failed)?;
+    if !same || !summary.verified {
+        return Err(Error::new(Class::Verification, "the file of the contest came otherwise"));
+    }
+    let took = Span::from_secs_f64(summary.seconds);
+    Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
+}
+
+/// Bytes that no link could compress, from the kernel.
+fn random_file(path: &Path) -> io::Result<()> {
+    let mut random = File::open("/dev/urandom")?.take(SIZE.get());
+    io::copy(&mut random, &mut File::create(path)?).map(drop)
+}
+
+fn same_bytes(a: &Path, b: &Path) -> io::Result<bool> {
+    const PIECE: usize = 1 << 20;
+    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
+    if a.metadata()?.len() != b.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
+    loop {
+        let read = a.read(&mut left)?;
+        if read == 0 {
+            return Ok(true);
+        }
+        b.read_exact(&mut right[..read])?;
+        if left[..read] != right[..read] {
+            return Ok(false);
+        }
+    }
+}
+
+fn invalid(track: &Emulation) -> Result<Option<String>, Error> {
+    let statistics = track.statistics().map_err(|error| emulating(&error))?;
+    Ok(match statistics.verdict() {
+        Verdict::Valid => None,
+        Verdict::Invalid(reason) => Some(reason),
+    })
+}
+
+fn emulating(error: &EmulationError) -> Error {
+    Error::new(Class::Unfinished, format!("the emulated path failed: {error}"))
+}
+
+fn table(laps: &[Lap]) -> Vec<String> {
+    let row = |name: &str, took: &str, rate: &str| format!("  {name:<24}{took:<22}{rate}");
+    let mut lines = vec![String::new(), bold(&row("", "time", "goodput"))];
+    for Lap { name, took, bytes, invalid } in laps {
+        let whole = *bytes >= SIZE;
+        let time = match whole {
+            true => duration(*took),
+            false => format!("{} for {bytes}", duration(*took)),
+        };
+        lines.push(row(name, &time, &goodput(bytes.get(), *took).to_string()));
+        if let Some(reason) = invalid {
+            lines.push(format!("    not a fair lap, the emulator was in the way: {reason}"));
+        }
+    }
+    lines.push("  TCP: memory to memory, in the clear, by the system's congestion control.".into());
+    lines.push(
+        "  longhaul: start to exit, file to file, sealed, verified; no rate was told.".into(),
+    );
+    lines
+}
+
+/// The bars; hidden where stderr is no terminal.
+struct Bars(MultiProgress);
+
+impl Bars {
+    fn new() -> Bars {
+        let terminal = console::is_terminal();
+        let target =
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Bars(MultiProgress::with_draw_target(target))
+    }
+
+    fn add(&self, name: &'static str) -> ProgressBar {
+        let style = ProgressStyle::with_template(
+            "  {prefix:24} [{bar:30}] {bytes:>10} {elapsed:>4} {bytes_per_sec}",
+        );
+        let style = style.expect("the template is well formed").progress_chars("=> ");
+        let bar = ProgressBar::new(SIZE.get()).with_style(style).with_prefix(name);
+        self.0.add(bar)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_was_not_waited_for_and_what_was_not_fair() {
+        let lap = |bytes, invalid| Lap {
+            name: "kernel TCP",
+            took: Span::from_secs(20),
+            bytes: Bytes::new(bytes),
+            invalid,
+        };
+        let lines = table(&[lap(50_000_000, None), lap(SIZE.get(), Some("late".into()))]);
+        assert!(lines[2].contains("20.0 s for 50.00 MB") && lines[2].contains("20.00 Mbit/s"));
+        assert!(!lines[3].contains("for") && lines[4].contains("late"), "{lines:?}");
+    }
+
+    #[test]
+    fn files_are_compared_by_every_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&a, vec![7; 3_000_000]).unwrap();
+        fs::write(&b, vec![7; 3_000_000]).unwrap();
+        assert!(same_bytes(&a, &b).unwrap());
+        let mut other = vec![7; 3_000_000];
+        other[2_999_999] = 8;
+        fs::write(&b, other).unwrap();
+        assert!(!same_bytes(&a, &b).unwrap());
+        fs::write(&b, vec![7; 2_999_999]).unwrap();
+        assert!(!same_bytes(&a, &b).unwrap());
+    }
+}

@@ -1,0 +1,189 @@
+//! First blocks: what was never sent, in order, as far as the receiver grants.
+
+use core::ops::Range;
+
+use crate::endpoint::{BlockRange, Setup};
+use crate::layout::{Block, Layout};
+use crate::ranges::RangeSet;
+use crate::units::Bytes;
+
+/// A run of blocks of one segment that are sent for the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The segment.
+    pub segment: u32,
+    /// Its blocks.
+    pub blocks: Range<u32>,
+}
+
+/// The place up to which all blocks have been sent, or need not be.
+///
+/// Blocks are counted through the object, as [`Layout::number`] does.
+#[derive(Clone, Debug)]
+pub struct Frontier {
+    layout: Layout,
+    next: u64,
+    /// Blocks that are known to be at the receiver.
+    there: RangeSet,
+    /// Bytes of blocks sent for the first time and not skipped since, and how many may be.
+    first_sent: Bytes,
+    grant: Bytes,
+}
+
+impl Frontier {
+    /// The frontier at the start of a flow.
+    pub fn new(setup: &Setup) -> Frontier {
+        Frontier {
+            layout: setup.layout,
+            next: 0,
+            there: RangeSet::new(),
+            first_sent: Bytes::ZERO,
+            grant: setup.grant,
+        }
+    }
+
+    /// The first block that has not been sent and is not known to be there; all below it have
+    /// been, or are. Nothing if all have.
+    pub fn peek(&self) -> Option<u64> {
+        self.there.first_gap(self.next..self.layout.blocks()).map(|gap| gap.start)
+    }
+
+    /// How many blocks of a segment, from its first on, have been sent or need not be.
+    pub fn sent_to(&self, segment: u32) -> u32 {
+        let blocks = self.layout.blocks_in(segment);
+        let base = self.layout.number(Block { segment, index: 0 });
+        let next = self.peek().unwrap_or(u64::MAX);
+        next.saturating_sub(base).min(u64::from(blocks)) as u32
+    }
+
+    /// Blocks that are known to be at the receiver.
+    pub fn there(&self) -> &RangeSet {
+        &self.there
+    }
+
+    /// Whether the receiver is known to have every block.
+    pub fn is_complete(&self) -> bool {
+        self.there.count() == self.layout.blocks()
+    }
+
+    /// Whether the next first block needs a higher grant.
+    pub fn is_out_of_grant(&self) -> bool {
+        self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
+    }
+
+    /// The receiver grants so many bytes of first sends. A grant never shrinks.
+    pub fn raise_grant(&mut self, grant: Bytes) {
+        self.grant = self.grant.max(grant);
+    }
+
+    /// Takes the next first blocks, at most `max`, of one segment and without a gap, as far as the
+    /// grant goes.
+    pub fn take(&mut self, max: u32) -> Option<Run> {
+        let gap = self.there.first_gap(self.next..self.layout.blocks())?;
+        let first = self.layout.block(gap.start)?;
+        let rest = u64::from(self.layout.blocks_in(first.segment) - first.index);
+        let most = rest.min(gap.end - gap.start).min(u64::from(max));
+        let (mut end, mut bytes) = (gap.start, self.first_sent);
+        while end < gap.start + most && bytes + self.len(end) <= self.grant {
+            bytes += self.len(end);
+            end += 1;
+        }
+        let count = (end - gap.start) as u32;
+        if count == 0 {
+            return None;
+        }
+        (self.next, self.first_sent) = (end, bytes);
+        Some(Run { segment: first.segment, blocks: first.index..first.index + count })
+    }
+
+    /// The receiver has told that these blocks have arrived; tells how many of them are news.
+    pub fn set_there(&mut self, blocks: Range<u64>) -> u64 {
+        self.there.insert(blocks.start..blocks.end.min(self.layout.blocks()))
+    }
+
+    /// The receiver has these blocks from elsewhere: those that were sent are taken off the
+    /// grant's count, for the receiver does not drain them. Gives what the range covers of the
+    /// object, or nothing.
+    pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
+        let BlockRange { first, count } = blocks;
+        let end = first.index.saturating_add(count).min(self.layout.blocks_in(first.segment));
+        if first.index >= end {
+            return None;
+        }
+        let start = self.layout.number(first);
+        let range = start..start + u64::from(end - first.index);
+        let (mut at, mut bytes) = (range.start, 0);
+        while let Some(gap) = self.there.first_gap(at..range.end.min(self.next)) {
+            at = gap.end;
+            bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
+        }
+        self.first_sent = self.first_sent.saturating_sub(Bytes::new(bytes));
+        self.there.insert(range.clone());
+        Some(range)
+    }
+
+    fn len(&self, number: u64) -> Bytes {
+        let len = self.layout.block(number).map_or(0, |block| self.layout.extent(block).len);
+        Bytes::new(u64::from(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::time::Span;
+
+    fn frontier(grant: u64) -> Frontier {
+        let segment = Bytes::new(16_000);
+        let layout = Layout::new(Bytes::new(40_000), segment, Bytes::new(8_000), 1000).unwrap();
+        let grant = Bytes::new(grant);
+        Frontier::new(&Setup { grant, ..Setup::new(FlowId(1), layout, Span::from_millis(10)) })
+    }
+
+    fn skipped(segment: u32, index: u32, count: u32) -> BlockRange {
+        BlockRange { first: Block { segment, index }, count }
+    }
+
+    #[test]
+    fn first_blocks_go_in_order_a_segment_at_a_time_within_the_grant() {
+        let mut frontier = frontier(20_500);
+        assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 0..10 }));
+        assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..16 }));
+        assert_eq!((frontier.sent_to(0), frontier.sent_to(1)), (16, 0));
+        assert_eq!(frontier.take(10), Some(Run { segment: 1, blocks: 0..4 }));
+        assert!(frontier.is_out_of_grant());
+        assert_eq!(frontier.take(10), None);
+        frontier.raise_grant(Bytes::new(1));
+        assert!(frontier.is_out_of_grant());
+        frontier.raise_grant(Bytes::MAX);
+        assert_eq!(frontier.take(100), Some(Run { segment: 1, blocks: 4..16 }));
+        assert_eq!(frontier.take(100), Some(Run { segment: 2, blocks: 0..8 }));
+        assert_eq!((frontier.take(1), frontier.peek()), (None, None));
+        assert!(!frontier.is_out_of_grant() && !frontier.is_complete());
+    }
+
+    #[test]
+    fn what_is_there_is_left_out_and_completes_the_object() {
+        let mut frontier = frontier(u64::MAX);
+        assert_eq!(frontier.set_there(0..3), 3);
+        assert_eq!(frontier.skip(skipped(0, 5, 2)), Some(5..7));
+        assert_eq!(frontier.take(9), Some(Run { segment: 0, blocks: 3..5 }));
+        assert_eq!(frontier.take(9), Some(Run { segment: 0, blocks: 7..16 }));
+        assert_eq!(frontier.skip(skipped(7, 0, 2)), None);
+        assert_eq!(frontier.set_there(0..u64::MAX), 35);
+        assert!(frontier.is_complete());
+        assert_eq!(frontier.take(9), None);
+    }
+
+    #[test]
+    fn a_skip_gives_back_what_was_sent_in_vain_and_nothing_twice() {
+        let mut frontier = frontier(10_000);
+        frontier.take(10);
+        assert!(frontier.is_out_of_grant());
+        frontier.set_there(0..2);
+        frontier.skip(skipped(0, 0, 4));
+        frontier.skip(skipped(0, 0, 4));
+        assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..12 }));
+    }
+}

@@ -1,0 +1,201 @@
+//! What every sender keeps, whatever it decides: pacing, round-trip time, the receiver's pulses,
+//! the circuit breaker, the columns, and what waits to be said.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::frontier::{Frontier, Run};
+use crate::accounting::SenderAccounting;
+use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
+use crate::layout::{Block, Layout};
+use crate::pace::Pacer;
+use crate::rate::{Feedback, datagram};
+use crate::rtt::Rtt;
+use crate::sent::SentLog;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Control, Pulse};
+
+/// The circuit breaker of RFC 8085, section 3.1.10: silence for the longer of this and
+/// [`SILENT_RTTS`] round trips stops the flow.
+const SILENT: Span = Span::from_secs(3);
+const SILENT_RTTS: u64 = 8;
+
+/// A flow's sending end, without its protocol's decisions.
+pub struct SendingEnd {
+    /// The flow.
+    pub flow: FlowId,
+    /// How the object is cut.
+    pub layout: Layout,
+    /// What was never sent, and what is known to be there.
+    pub frontier: Frontier,
+    /// Releases datagrams; the protocol sets its rate.
+    pub pacer: Pacer,
+    /// The round-trip time, from the pulses' echoes.
+    pub rtt: Rtt,
+    /// The columns; [`SendingEnd::send`] counts what is sent.
+    pub accounting: SenderAccounting,
+    overhead: Bytes,
+    sent: SentLog,
+    /// One more than the highest packet number that was used: none higher can have come.
+    numbered: u64,
+    /// When something was last heard; nothing before the first datagram left.
+    heard: Option<Time>,
+    silent: bool,
+    finished: bool,
+    last_pulse: u64,
+    outgoing: VecDeque<Outgoing>,
+    events: VecDeque<Event>,
+}
+
+impl SendingEnd {
+    /// The end at the start of a flow that first sends at `rate`, in bits a second of UDP payload.
+    pub fn new(setup: &Setup, rate: Rate) -> SendingEnd {
+        let mut end = SendingEnd {
+            flow: setup.flow,
+            layout: setup.layout,
+            frontier: Frontier::new(setup),
+            pacer: Pacer::new(rate, datagram(setup)),
+            rtt: Rtt::new(setup.rtt),
+            accounting: SenderAccounting::default(),
+            overhead: setup.overhead,
+            sent: SentLog::default(),
+            numbered: 0,
+            heard: None,
+            silent: false,
+            finished: false,
+            last_pulse: 0,
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        if setup.layout.blocks() == 0 {
+            end.finish();
+        }
+        end
+    }
+
+    /// The receiver has said that nothing is missing. Said again, it changes nothing.
+    pub fn finish(&mut self) {
+        if !core::mem::replace(&mut self.finished, true) {
+            self.events.push_back(Event::Finished);
+        }
+    }
+
+    /// Whether the receiver has said that nothing is missing.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether nothing may be sent: it is finished, or the circuit breaker has opened.
+    pub fn is_at_rest(&self) -> bool {
+        self.finished || self.silent
+    }
+
+    /// A message of `flow` has come; tells whether it is this one's.
+    pub fn hear(&mut self, now: Time, flow: FlowId) -> bool {
+        if flow != self.flow {
+            return false;
+        }
+        if core::mem::take(&mut self.silent) && !self.finished {
+            self.events.push_back(Event::Resumed);
+        }
+        self.heard = self.heard.map(|_| now);
+        true
+    }
+
+    /// Takes a pulse in: the grant and the round-trip time. Gives what a rate controller learns
+    /// from it; nothing if it is older than the last, or cannot be.
+    pub fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
+        if pulse.highest > self.numbered {
+            self.accounting.refused += 1;
+            return None;
+        }
+        self.frontier.raise_grant(pulse.grant);
+        if pulse.sequence <= self.last_pulse {
+            return None;
+        }
+        self.last_pulse = pulse.sequence;
+        let sample = pulse.echo.and_then(|echo| self.sent.sample(now, echo));
+        if let Some(sample) = sample {
+            self.rtt.sample(sample);
+        }
+        Some(Feedback { pulse, min_rtt: self.rtt.min(), rtt: self.rtt.smoothed(), sample })
+    }
+
+    /// Sends a run of blocks: names them in `out`, counts them, and charges the pacer.
+    pub fn send(&mut self, now: Time, run: &Run, first_time: bool, out: &mut Vec<Block>) {
+        let mut bytes = 0;
+        for index in run.blocks.clone() {
+            let block = Block { segment: run.segment, index };
+            bytes += u64::from(self.layout.extent(block).len);
+            out.push(block);
+        }
+        let count = run.blocks.len() as u64;
+        self.accounting.sent += count;
+        if first_time {
+            self.accounting.first += count;
+        } else {
+            self.accounting.retransmitted += count;
+        }
+        self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
+    }
+
+    /// So many datagrams have been named in this poll, the first with number `next`: to be called
+    /// once after all of a poll's [`SendingEnd::send`].
+    pub fn sent(&mut self, now: Time, next: PacketNumber, count: u64) {
+        if count > 0 {
+            self.heard.get_or_insert(now);
+            self.numbered = next.0 + count;
+            self.sent.record(now, next, count, self.rtt.min());
+        }
+    }
+
+    /// Queues a control message.
+    pub fn say(&mut self, carrier: Carrier, control: Control) {
+        self.outgoing.push_back(Outgoing { flow: self.flow, carrier, control });
+    }
+
+    /// Queues an event.
+    pub fn tell(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// The next control message to send.
+    pub fn poll_control(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// The next event to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Opens the circuit breaker if nothing has come back for too long; tells whether it is open,
+    /// or all is done: then nothing else is due.
+    pub fn check_breaker(&mut self, now: Time) -> bool {
+        if self.is_at_rest() {
+            return true;
+        }
+        if self.breaker().is_some_and(|at| at <= now) {
+            self.silent = true;
+            let heard = self.heard.unwrap_or(now);
+            self.events.push_back(Event::Silent(now.since(heard)));
+        }
+        self.silent
+    }
+
+    fn breaker(&self) -> Option<Time> {
+        let silence = SILENT.max(self.rtt.smoothed() * SILENT_RTTS);
+        self.heard.filter(|_| !self.silent).map(|heard| heard + silence)
+    }
+
+    /// When to come back: for the pacer if there `is_work`, and for the breaker. What the
+    /// protocol itself waits for it joins by [`Wake::earlier`].
+    pub fn next_wakeup(&self, is_work: bool) -> Wake {
+        if self.is_at_rest() {
+            return Wake::OnInput;
+        }
+        let pacing = if is_work { Wake::At(self.pacer.next(), Why::Pacing) } else { Wake::OnInput };
+        pacing.earlier(self.breaker().map_or(Wake::OnInput, |at| Wake::At(at, Why::Breaker)))
+    }
+}

@@ -1,0 +1,316 @@
+//! The control messages, valid by construction.
+//!
+//! All are idempotent: any may come twice, late, early, out of order, or for a segment that is
+//! finished or not begun. What depends on an object's layout (does it have that segment?) is the
+//! receiver's to check; what does not is checked here.
+//!
+//! A message with lists or many numbers has a file of its own: [`report`],
+//! [`pulse`], [`progress`].
+
+use alloc::vec::Vec;
+
+use prost::Message;
+
+use super::messages;
+use crate::endpoint::PacketNumber;
+use crate::wire::header::Header;
+
+pub mod progress;
+pub mod pulse;
+pub mod report;
+mod runs;
+
+pub use progress::{Ack, Loss};
+pub use pulse::{Echo, Pulse, Train};
+pub use report::Report;
+
+/// Longer messages are refused unread.
+const MAX_DECODED: usize = 64 * 1024;
+
+/// A protocol's control message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Control {
+    /// Sender to receiver: a round has been sent.
+    Done(Done),
+    /// Receiver to sender: what is missing after a round.
+    Report(Report),
+    /// Receiver to sender: how the flow fares.
+    Pulse(Pulse),
+    /// Receiver to sender: how far it has got.
+    Ack(Ack),
+    /// Receiver to sender: what it lacks.
+    Loss(Loss),
+}
+
+/// A round over a segment has been sent; the receiver is asked to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The segment.
+    pub segment: u32,
+    /// The round, from 1.
+    pub round: u32,
+    /// The segment's blocks before this one have been sent at least once, or need not be.
+    pub sent_to: u32,
+    /// The highest packet number that carried a block of the round: data may come after this
+    /// message.
+    pub highest: PacketNumber,
+}
+
+/// Why bytes are no control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// Longer than any message may be.
+    TooLong,
+    /// Not protobuf, or cut off.
+    Malformed,
+    /// A message of a later version: to be ignored.
+    Unknown,
+    /// A number that makes no sense: an empty slice, a run beyond its slice, a rate of zero.
+    Range,
+}
+
+impl core::fmt::Display for WireError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            WireError::TooLong => "a control message is longer than 64 KiB",
+            WireError::Malformed => "a control message cannot be read",
+            WireError::Unknown => "a control message is of a kind that this version does not know",
+            WireError::Range => "a control message holds an impossible number",
+        })
+    }
+}
+
+impl core::error::Error for WireError {}
+
+impl Control {
+    /// Appends the message to `out`; it is never longer than [`MAX_CONTROL`](super::MAX_CONTROL).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let body = match self {
+            Control::Done(done) => messages::Body::Done(messages::Done {
+                segment: done.segment,
+                round: done.round,
+                sent_to: done.sent_to,
+                highest: done.highest.0,
+            }),
+            Control::Report(report) => messages::Body::Report(report.to_wire()),
+            Control::Pulse(pulse) => messages::Body::Pulse(pulse.to_wire()),
+            Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
+            Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
+        };
+        let envelope = messages::Envelope { body: Some(body) };
+        envelope.encode(out).expect("a vector grows as needed");
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`WireError::Unknown`] for a message of a later version, which the caller ignores; the
+    /// others for bytes that no version of ours makes.
+    pub fn decode(bytes: &[u8]) -> Result<Control, WireError> {
+        if bytes.len() > MAX_DECODED {
+            return Err(WireError::TooLong);
+        }
+        let envelope = messages::Envelope::decode(bytes).map_err(|_| WireError::Malformed)?;
+        match envelope.body.ok_or(WireError::Unknown)? {
+            messages::Body::Done(done) => {
+                if done.round == 0 || done.highest >= Header::NUMBERS {
+                    return Err(WireError::Range);
+                }
+                Ok(Control::Done(Done {
+                    segment: done.segment,
+                    round: done.round,
+                    sent_to: done.sent_to,
+                    highest: PacketNumber(done.highest),
+                }))
+            }
+            messages::Body::Report(report) => Report::from_wire(report).map(Control::Report),
+            messages::Body::Pulse(pulse) => Pulse::from_wire(&pulse).map(Control::Pulse),
+            messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
+            messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+    use crate::units::{Bytes, Rate};
+    use crate::wire::MAX_CONTROL;
+    use alloc::vec;
+    use core::ops::Range;
+    use proptest::prelude::*;
+
+    fn encoded(control: &Control) -> Vec<u8> {
+        let mut out = Vec::new();
+        control.encode(&mut out);
+        out
+    }
+
+    fn runs_of(blocks: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for block in blocks {
+            match runs.last_mut() {
+                Some(run) if run.end == block => run.end += 1,
+                _ => runs.push(block..block + 1),
+            }
+        }
+        runs
+    }
+
+    fn pulse() -> Pulse {
+        Pulse {
+            sequence: 7,
+            clock: Span::from_millis(300),
+            highest: 100,
+            received: 90,
+            distinct: 80,
+            grant: Bytes::new(1 << 29),
+            drain: Some(Rate::from_mbps(900)),
+            echo: Some(Echo { number: PacketNumber(99), age: Span::from_micros(5) }),
+            train: Some(Train {
+                first: PacketNumber(0),
+                bytes: Bytes::new(45_000),
+                span: Span::from_micros(360),
+                steps: 31,
+            }),
+            socket_lost: 3,
+        }
+    }
+
+    #[test]
+    fn done_has_the_bytes_that_were_once_recorded() {
+        let highest = PacketNumber(300);
+        let done = Control::Done(Done { segment: 1, round: 2, sent_to: 3, highest });
+        let golden = [0x0a, 9, 0x08, 1, 0x10, 2, 0x18, 3, 0x20, 0xac, 0x02];
+        assert_eq!(encoded(&done), golden);
+        assert_eq!(Control::decode(&golden), Ok(done));
+    }
+
+    #[test]
+    fn a_sparse_report_has_the_bytes_that_were_once_recorded() {
+        let report = Report::fill(1, 2, 0..1000, [5..6, 300..310].into_iter());
+        let golden = [0x12, 16, 0x08, 1, 0x10, 2, 0x20, 0xe8, 7, 0x2a, 5, 5, 1, 0xa6, 2, 10];
+        let bytes = encoded(&Control::Report(report.clone()));
+        assert_eq!(bytes[2..], golden[2..]);
+        assert_eq!(Control::decode(&bytes), Ok(Control::Report(report)));
+    }
+
+    #[test]
+    fn a_pulse_survives_the_wire_and_fits_a_datagram() {
+        for pulse in [pulse(), Pulse::default()] {
+            let bytes = encoded(&Control::Pulse(pulse));
+            assert!(bytes.len() < 120);
+            assert_eq!(Control::decode(&bytes), Ok(Control::Pulse(pulse)));
+        }
+    }
+
+    #[test]
+    fn how_far_it_is_and_what_is_lacking_survive_the_wire() {
+        let ack = Control::Ack(Ack { sequence: 3, next: 70, received: 90 });
+        assert_eq!(Control::decode(&encoded(&ack)), Ok(ack));
+        let impossible = Control::Ack(Ack { sequence: 3, next: 91, received: 90 });
+        assert_eq!(Control::decode(&encoded(&impossible)), Err(WireError::Range));
+        let all: Vec<_> =
+            (0..4000u64).map(|n| n * 1000 + (1 << 40)..n * 1000 + (1 << 40) + 7).collect();
+        let (mut rest, mut heard) = (all.iter().cloned().peekable(), Vec::new());
+        for sequence in 0.. {
+            if rest.peek().is_none() {
+                break;
+            }
+            let loss = Control::Loss(Loss::fill(sequence, &mut rest));
+            let bytes = encoded(&loss);
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(loss.clone()));
+            let Control::Loss(loss) = loss else { unreachable!("it is a list") };
+            heard.extend_from_slice(loss.lost());
+        }
+        assert_eq!(heard, all);
+        let empty = Control::Loss(Loss::fill(1, &mut core::iter::empty().peekable()));
+        assert_eq!(Control::decode(&encoded(&empty)), Err(WireError::Range));
+    }
+
+    #[test]
+    fn no_truncation_is_taken_for_the_whole() {
+        for control in [
+            Control::Pulse(pulse()),
+            Control::Report(Report::fill(1, 2, 0..64, runs_of((0..64).step_by(2)).into_iter())),
+        ] {
+            let bytes = encoded(&control);
+            for len in 0..bytes.len() {
+                assert_ne!(Control::decode(&bytes[..len]), Ok(control.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_later_version_is_unknown_not_malformed() {
+        assert_eq!(Control::decode(&[0xfa, 0x01, 1, 0]), Err(WireError::Unknown));
+        assert_eq!(Control::decode(&vec![0; MAX_DECODED + 1]), Err(WireError::TooLong));
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        let report = |first, count, runs: &[u8], bitmap: &[u8]| {
+            let (runs, bitmap) = (runs.to_vec(), bitmap.to_vec());
+            let report = messages::Report { segment: 0, round: 1, first, count, runs, bitmap };
+            Report::from_wire(report).unwrap_err()
+        };
+        let cases = [
+            report(0, 0, &[], &[]),
+            report(u32::MAX, 2, &[], &[]),
+            report(0, 10, &[5, 6], &[]),
+            report(0, 10, &[5], &[]),
+            report(0, 10, &[0xff, 0xff, 0xff, 0xff, 0x7f, 1], &[]),
+            report(0, 10, &[1, 0], &[]),
+            report(0, 10, &[1, 1, 0, 1], &[]),
+            report(0, 10, &[1, 1], &[1, 0]),
+            report(0, 10, &[], &[1, 0, 0]),
+            report(0, 10, &[], &[1, 0x80]),
+        ];
+        assert_eq!(cases, [WireError::Range; 10]);
+        let too_many = Pulse { received: 200, ..pulse() };
+        let bytes = encoded(&Control::Pulse(too_many));
+        assert_eq!(Control::decode(&bytes), Err(WireError::Range));
+    }
+
+    proptest! {
+        #[test]
+        fn slices_of_a_report_fit_and_say_exactly_what_is_missing(
+            seed: u64, count in 1u32..60_000, one_in in 1u64..2_000,
+        ) {
+            // A small generator of its own: a set of this size is slow to shrink otherwise.
+            let mut state = seed | 1;
+            let missing = runs_of((0..count).filter(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state.is_multiple_of(one_in)
+            }));
+            let mut heard = Vec::new();
+            let mut at = 0;
+            while at < count {
+                let rest = missing.iter().filter(|run| run.end > at);
+                let rest = rest.map(|run| run.start.max(at)..run.end);
+                let report = Report::fill(3, 1, at..count, rest);
+                prop_assert_eq!(report.slice().start, at);
+                prop_assert!(report.slice().end > at);
+                at = report.slice().end;
+                let bytes = encoded(&Control::Report(report.clone()));
+                prop_assert!(bytes.len() <= MAX_CONTROL);
+                prop_assert_eq!(Control::decode(&bytes), Ok(Control::Report(report.clone())));
+                heard.extend(report.missing().iter().cloned().flatten());
+            }
+            prop_assert_eq!(heard, missing.into_iter().flatten().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            if let Ok(control) = Control::decode(&bytes) {
+                prop_assert_eq!(Control::decode(&encoded(&control)), Ok(control));
+            }
+        }
+    }
+}

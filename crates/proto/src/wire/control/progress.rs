@@ -1,0 +1,87 @@
+//! What the protocols that count through the whole object say: how far the receiver has got, and
+//! what it lacks. Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{WireError, runs};
+use crate::wire::header::Header;
+use crate::wire::messages;
+
+/// How far the receiver has got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Counts the acknowledgements: an older one that comes late says nothing new.
+    pub sequence: u64,
+    /// The first block that has not come; all below it have.
+    pub next: u64,
+    /// Blocks that have come in all.
+    pub received: u64,
+}
+
+/// Blocks that the receiver lacks and wants again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    sequence: u64,
+    lost: Vec<Range<u64>>,
+}
+
+impl Ack {
+    pub(super) fn to_wire(self) -> messages::Ack {
+        messages::Ack { sequence: self.sequence, next: self.next, received: self.received }
+    }
+
+    pub(super) fn from_wire(wire: &messages::Ack) -> Result<Ack, WireError> {
+        // All blocks below the next one have come.
+        if wire.next > wire.received || wire.received > Header::BLOCKS {
+            return Err(WireError::Range);
+        }
+        Ok(Ack { sequence: wire.sequence, next: wire.next, received: wire.received })
+    }
+}
+
+impl Loss {
+    /// A list with as many runs of `lost` as fit one message; the runs are in order and disjoint.
+    /// What does not fit stays in the iterator.
+    pub fn fill(
+        sequence: u64,
+        lost: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,
+    ) -> Loss {
+        let mut loss = Loss { sequence, lost: Vec::new() };
+        let (mut size, mut at) = (0, 0);
+        while let Some(run) = lost.next_if(|run| size + runs::len(at, run) <= runs::MAX_MISSING) {
+            size += runs::len(at, &run);
+            at = run.end;
+            loss.lost.push(run);
+        }
+        loss
+    }
+
+    /// Counts the lists.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The blocks, in order, in disjoint runs.
+    pub fn lost(&self) -> &[Range<u64>] {
+        &self.lost
+    }
+
+    /// How many blocks.
+    pub fn count(&self) -> u64 {
+        self.lost.iter().map(|run| run.end - run.start).sum()
+    }
+
+    pub(super) fn to_wire(&self) -> messages::Loss {
+        let lost = runs::write(0, self.lost.iter().cloned());
+        messages::Loss { sequence: self.sequence, lost }
+    }
+
+    pub(super) fn from_wire(wire: &messages::Loss) -> Result<Loss, WireError> {
+        let lost = runs::read(&wire.lost, 0..Header::BLOCKS)?;
+        if lost.is_empty() {
+            return Err(WireError::Range);
+        }
+        Ok(Loss { sequence: wire.sequence, lost })
+    }
+}

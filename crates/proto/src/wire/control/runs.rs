@@ -1,0 +1,70 @@
+//! Runs of numbers on the wire: gap and length in turn, each a varint; a gap counts from the end of
+//! the run before.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::WireError;
+
+/// Room in a message for a list of runs.
+pub(super) const MAX_MISSING: usize = 1100;
+
+/// Bytes that `run` takes behind a run that ends at `at`.
+pub(super) fn len(at: u64, run: &Range<u64>) -> usize {
+    varint_len(run.start - at) + varint_len(run.end - run.start)
+}
+
+/// The runs, which are in order and disjoint, counted from `first`.
+pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::new(), first);
+    for run in runs {
+        push_varint(&mut out, run.start - at);
+        push_varint(&mut out, run.end - run.start);
+        at = run.end;
+    }
+    out
+}
+
+/// Reads what [`write()`] wrote; all within `bounds`, whose start is what the runs count from.
+pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
+    // A run takes two bytes or more, so the message's length bounds the list's.
+    let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);
+    let mut at = bounds.start;
+    while !bytes.is_empty() {
+        let (gap, len) = (read_varint(&mut bytes)?, read_varint(&mut bytes)?);
+        let start = at.checked_add(gap).ok_or(WireError::Range)?;
+        let stop = start.checked_add(len).ok_or(WireError::Range)?;
+        // Runs that touch would be one: a gap of zero is for the first alone.
+        if len == 0 || stop > bounds.end || (gap == 0 && !runs.is_empty()) {
+            return Err(WireError::Range);
+        }
+        runs.push(start..stop);
+        at = stop;
+    }
+    Ok(runs)
+}
+
+fn varint_len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn read_varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
+    let mut value = 0u128;
+    for shift in (0..70).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(WireError::Range)?;
+        *bytes = rest;
+        value |= u128::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return u64::try_from(value).map_err(|_| WireError::Range);
+        }
+    }
+    Err(WireError::Range)
+}

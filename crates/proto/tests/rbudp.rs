@@ -1,0 +1,69 @@
+//! What RBUDP promises beyond every other: a path kept full at any loss, next to no waste, and
+//! few rounds (the model's number of rounds is a mean; the bound is held here).
+
+use longhaul_proto::rbudp::ROW;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::rig::{Channel, Host, Rig, setup, tail_copies};
+
+const RTT: Span = Span::from_millis(40);
+const RATE: Rate = Rate::from_mbps(50);
+
+/// How long one flow of `blocks` blocks took, and the share that it sent in vain.
+fn run(seed: u64, blocks: u64, loss: f64) -> (Span, f64) {
+    let mut rig = Rig::new(&ROW, seed, Channel { loss, ..Channel::perfect(RTT / 2) });
+    let mut setup = setup(1, blocks, 1_000, Some(RATE), RTT);
+    setup.settings = tail_copies(2);
+    rig.add_flow(setup, Host::Fast);
+    rig.run(Span::from_secs(60));
+    let flow = &rig.flows[0];
+    let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
+    (took, flow.sender.accounting().waste(blocks))
+}
+
+#[test]
+fn a_perfect_path_costs_the_sending_and_one_round_trip() {
+    for blocks in [500, 1_003] {
+        let best = Bytes::new(blocks * 1032) / RATE + RTT;
+        let (took, _) = run(1, blocks, 0.0);
+        assert!(took < best + RTT / 8, "{took}, at best {best}");
+    }
+}
+
+#[test]
+fn a_lossy_path_is_kept_full_and_little_is_wasted() {
+    for (seed, loss) in [(1, 0.001), (2, 0.01), (3, 0.05), (4, 0.12)] {
+        let (took, waste) = run(seed, 10_000, loss);
+        let best = Bytes::new(10_000 * 1032) / RATE;
+        let bound = best.as_secs_f64() / (1.0 - loss) * 1.03 + 5.0 * RTT.as_secs_f64();
+        assert!(took.as_secs_f64() <= bound, "loss {loss}: {took} of {bound}");
+        assert!(waste <= loss / (1.0 - loss) + 0.01, "loss {loss}: waste {waste}");
+    }
+}
+
+#[test]
+fn runs_with_more_than_k_rounds_are_no_more_than_the_bound() {
+    const RUNS: u32 = 1_000;
+    const BLOCKS: u64 = 64;
+    const LOSS: f64 = 0.12;
+    let mut rounds = Vec::new();
+    for seed in 0..u64::from(RUNS) {
+        let channel = Channel { loss: LOSS, ..Channel::perfect(Span::from_millis(5)) };
+        let mut rig = Rig::new(&ROW, seed, channel);
+        let rate = Some(Rate::from_mbps(100));
+        rig.add_flow(setup(1, BLOCKS, 0, rate, Span::from_millis(10)), Host::Fast);
+        rig.run(Span::from_secs(30));
+        rounds.push(rig.flows[0].sender.accounting().rounds);
+    }
+    for k in 1..8 {
+        let bound = (BLOCKS as f64 * LOSS.powi(k)).min(1.0);
+        let more = rounds.iter().filter(|rounds| **rounds > k as u32).count() as f64;
+        let share = more / f64::from(RUNS);
+        // Three standard deviations of a share, and one run for the rarest.
+        let deviation = (bound * (1.0 - bound) / f64::from(RUNS)).sqrt();
+        assert!(share <= bound + 3.0 * deviation + 1.0 / f64::from(RUNS), "k {k}: {share} {bound}");
+    }
+    // The bound is not met by never losing anything.
+    assert!(rounds.iter().filter(|rounds| **rounds > 1).count() > 900);
+}
