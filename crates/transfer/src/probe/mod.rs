@@ -13,6 +13,8 @@ mod echo;
 mod reach;
 pub(crate) mod server;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
