@@ -30,7 +30,8 @@ fn main() -> std::io::Result<()> {
     write("sender", runs(&[1, 4, 6, 4]))?;
     write("receiver", runs(&[5, 6, 4, 0]))?;
     write("hello", hellos())?;
-    write("frame_header", frame_headers())
+    write("frame_header", frame_headers())?;
+    write("scenario", scenarios()?)
 }
 
 fn write(target: &str, seeds: Vec<Vec<u8>>) -> std::io::Result<()> {
@@ -246,4 +247,16 @@ fn frame_headers() -> Vec<Vec<u8>> {
     let limit = frame::MAX_FRAME as u32;
     let words = [0, 5, limit, limit + 1, 1 << 31, (1 << 31) | limit, u32::MAX];
     words.iter().map(|word: &u32| word.to_be_bytes().to_vec()).collect()
+}
+
+/// The examples for users, and a file with every key.
+fn scenarios() -> std::io::Result<Vec<Vec<u8>>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let files = [
+        "crates/testbed/src/scenario/file/everything.toml",
+        "scenarios/transatlantic.toml",
+        "scenarios/dumbbell.toml",
+        "scenarios/gtp-table4.toml",
+    ];
+    files.iter().map(|file| fs::read(root.join(file))).collect()
 }

@@ -14,6 +14,7 @@ mod input;
 pub mod journal;
 pub mod manifest;
 pub mod receiver;
+pub mod scenario;
 pub mod sender;
 pub mod transfer_frame;
 
@@ -21,7 +22,7 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and what it runs.
-pub const TARGETS: [(&str, Run); 9] = [
+pub const TARGETS: [(&str, Run); 10] = [
     ("control_message", control_message::run),
     ("data_header", data_header::run),
     ("frame_header", frame_header::run),
@@ -29,6 +30,7 @@ pub const TARGETS: [(&str, Run); 9] = [
     ("journal", journal::run),
     ("manifest", manifest::run),
     ("receiver", receiver::run),
+    ("scenario", scenario::run),
     ("sender", sender::run),
     ("transfer_frame", transfer_frame::run),
 ];

@@ -7,7 +7,9 @@ use longhaul_transfer::error::Error;
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
-use crate::{completions, config, cp, demo, doctor, exit, id, man, model, probe, serve};
+use crate::{
+    completions, config, cp, demo, doctor, exit, id, man, model, probe, reproduce, serve, sim,
+};
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
 #[derive(Parser)]
@@ -28,6 +30,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
+    Sim(sim::SimArgs),
+    Reproduce(reproduce::ReproduceArgs),
     #[cfg(target_os = "linux")]
     Emulate(emulate::EmulateArgs),
     Completions(completions::CompletionsArgs),
@@ -59,6 +63,8 @@ pub(crate) fn run() -> u8 {
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         #[cfg(target_os = "linux")]
         Command::Emulate(args) => emulate::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -24,9 +24,11 @@ mod progress;
 mod protocol_settings;
 mod quantity;
 mod report;
+mod reproduce;
 mod screen;
 mod serve;
 mod signals;
+mod sim;
 mod trust;
 mod words;
 

@@ -1,24 +1,7 @@
-//! Quantities as people write them: `950M`, `12MB/s`, `512Mi`, `100ms`, `0.1%`.
-//!
-//! Rates are decimal bits a second unless written `B/s`; sizes are bytes; k, M, G and T are powers
-//! of 1000, Ki, Mi, Gi and Ti powers of 1024. Sums are exact, never floating.
+//! What flags take beside the quantities that the core reads.
 
-use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio, Rate};
-
-/// Reads a rate: `950M`, `950Mbit/s`, `12.5MB/s`, `1Gi`; a bare number is bits a second.
-pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
-    let expected = "expected a rate such as 950M (bit/s) or 12MB/s";
-    let (number, unit) = split(text, expected)?;
-    let (factor, rest) = prefix(unit);
-    let bits = match rest {
-        "" | "bit" | "bit/s" | "bps" | "b/s" => 1,
-        "B/s" => 8,
-        "B" => return Err(format!("'{text}' is a size, not a rate; {expected}")),
-        _ => return Err(format!("unknown unit '{unit}'; {expected}")),
-    };
-    number.times(factor * bits, text).map(Rate::from_bps)
-}
+pub(crate) use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
+use longhaul_proto::units::Rate;
 
 /// Reads a rate that names its unit: other tools disagree on what a bare number means.
 pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
@@ -33,51 +16,6 @@ pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// Reads a size: `300MB`, `64Mi`, `1.5GiB`; a bare number is bytes.
-pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    let expected = "expected a size such as 300MB or 64Mi";
-    let (number, unit) = split(text, expected)?;
-    let (factor, rest) = prefix(unit);
-    match rest {
-        "" | "B" => number.times(factor, text).map(Bytes::new),
-        "B/s" | "bit" | "bit/s" | "bps" | "b/s" => {
-            Err(format!("'{text}' counts no bytes; {expected}"))
-        }
-        _ => Err(format!("unknown unit '{unit}'; {expected}")),
-    }
-}
-
-/// Reads a span of time: `100ms`, `60s`, `5m`; only zero needs no unit.
-pub(crate) fn parse_span(text: &str) -> Result<Span, String> {
-    let expected = "expected a time such as 100ms, 60s or 5m";
-    let (number, unit) = split(text, expected)?;
-    let nanos = match unit {
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" | "sec" => 1_000_000_000,
-        "m" | "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "" if number.digits == 0 => 1,
-        "" => return Err(format!("'{text}' names no unit; {expected}")),
-        _ => return Err(format!("unknown unit '{unit}'; {expected}")),
-    };
-    number.times(nanos, text).map(Span::from_nanos)
-}
-
-/// Reads a loss ratio: `0.1%` and `0.001` are the same.
-pub(crate) fn parse_loss(text: &str) -> Result<LossRatio, String> {
-    let expected = "expected a loss such as 0.1% or 0.001";
-    let (number, unit) = split(text, expected)?;
-    let value = match unit {
-        "" => number.as_f64(),
-        "%" => number.as_f64() / 100.0,
-        _ => return Err(format!("unknown unit '{unit}'; {expected}")),
-    };
-    LossRatio::new(value)
-        .ok_or_else(|| format!("'{text}' is more than everything (1, or 100%); {expected}"))
-}
-
 /// Reads a range of UDP ports: `50000-50009`.
 pub(crate) fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let ends = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
@@ -86,104 +24,9 @@ pub(crate) fn parse_ports(text: &str) -> Result<(u16, u16), String> {
         .ok_or_else(|| "expected a range of at least two ports such as 50000-50009".into())
 }
 
-/// A decimal number, exact: `digits` / 10^`scale`.
-struct Number {
-    digits: u128,
-    scale: u32,
-}
-
-impl Number {
-    /// This number times `factor`, rounded down.
-    fn times(&self, factor: u64, text: &str) -> Result<u64, String> {
-        let product = self.digits.checked_mul(u128::from(factor));
-        let value = product.map(|p| p / 10u128.pow(self.scale));
-        let value = value.and_then(|v| u64::try_from(v).ok());
-        value.ok_or_else(|| format!("'{text}' is too large"))
-    }
-
-    fn as_f64(&self) -> f64 {
-        self.digits as f64 / 10f64.powi(self.scale as i32)
-    }
-}
-
-/// The number at the start of `text`, and the unit behind it.
-fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = format!("{whole}{fraction}");
-    // 25 digits times any factor below 2⁴⁴ stay within 128 bits.
-    if digits.is_empty() || digits.len() > 25 || fraction.contains('.') {
-        return Err(format!("'{text}' starts with no number; {expected}"));
-    }
-    let digits = digits.parse().map_err(|_| format!("'{text}' is no number; {expected}"))?;
-    Ok((Number { digits, scale: fraction.len() as u32 }, unit.trim_start()))
-}
-
-/// The factor of the prefix at the start of `unit`, and what follows it.
-fn prefix(unit: &str) -> (u64, &str) {
-    const PREFIXES: [(char, u32); 5] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4)];
-    let Some((_, power)) = PREFIXES.iter().find(|(letter, _)| unit.starts_with(*letter)) else {
-        return (1, unit);
-    };
-    match unit[1..].strip_prefix('i') {
-        Some(rest) => (1024u64.pow(*power), rest),
-        None => (1000u64.pow(*power), &unit[1..]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bps(text: &str) -> u64 {
-        parse_rate(text).unwrap().as_bps()
-    }
-
-    fn bytes(text: &str) -> u64 {
-        parse_bytes(text).unwrap().get()
-    }
-
-    #[test]
-    fn rates_are_decimal_bits_unless_written_bytes() {
-        assert_eq!(bps("950M"), 950_000_000);
-        assert_eq!(bps("950Mbit/s"), 950_000_000);
-        assert_eq!(bps("1.5 Gbps"), 1_500_000_000);
-        assert_eq!(bps("12MB/s"), 96_000_000);
-        assert_eq!(bps("1KiB/s"), 8_192);
-        assert_eq!(bps("10k"), 10_000);
-        assert_eq!(bps("7"), 7);
-        assert_eq!(bps("0.0000001G"), 100);
-    }
-
-    #[test]
-    fn sizes_are_bytes_decimal_or_binary() {
-        assert_eq!(bytes("450MB"), 450_000_000);
-        assert_eq!(bytes("64Mi"), 64 << 20);
-        assert_eq!(bytes("64MiB"), 64 << 20);
-        assert_eq!(bytes("1.5T"), 1_500_000_000_000);
-        assert_eq!(bytes("0"), 0);
-    }
-
-    #[test]
-    fn spans_need_a_unit() {
-        assert_eq!(parse_span("100ms"), Ok(Span::from_millis(100)));
-        assert_eq!(parse_span("1.5s"), Ok(Span::from_millis(1_500)));
-        assert_eq!(parse_span("5m"), Ok(Span::from_secs(300)));
-        assert_eq!(parse_span("2 h"), Ok(Span::from_secs(7_200)));
-        assert_eq!(parse_span("250us"), Ok(Span::from_micros(250)));
-        assert_eq!(parse_span("250µs"), Ok(Span::from_micros(250)));
-        assert_eq!(parse_span("0"), Ok(Span::ZERO));
-        assert!(parse_span("60").unwrap_err().contains("60s"));
-    }
-
-    #[test]
-    fn percent_and_ratio_are_the_same_loss() {
-        assert_eq!(parse_loss("0.1%").unwrap().get(), parse_loss("0.001").unwrap().get());
-        assert_eq!(parse_loss("12 %").unwrap().get(), 0.12);
-        assert!(parse_loss("12").unwrap_err().contains("more than everything"));
-    }
 
     #[test]
     fn a_bare_bwlimit_is_refused_with_what_to_write() {
@@ -192,29 +35,10 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_shows_an_example() {
-        for text in ["", "fast", "-3M", "1.2.3M", "10X", "10Mx", ".", "10MB"] {
-            let error = parse_rate(text).unwrap_err();
-            assert!(error.contains("950M"), "{text}: {error}");
-        }
-        for text in ["", "10M/s", "10Mbit", "x"] {
-            assert!(parse_bytes(text).unwrap_err().contains("300MB"), "{text}");
-        }
-        assert!(parse_loss("lossy").unwrap_err().contains("0.1%"));
-        assert!(parse_span("5 weeks").unwrap_err().contains("100ms"));
-    }
-
-    #[test]
     fn a_range_holds_at_least_two_ports() {
         assert_eq!(parse_ports("50000-50001"), Ok((50_000, 50_001)));
         for text in ["50000", "2-1", "7-7", "0-9", "a-b", "1-70000"] {
             assert!(parse_ports(text).unwrap_err().contains("50000-50009"), "{text}");
         }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_too_large() {
-        assert!(parse_bytes("99999999999T").unwrap_err().contains("too large"));
-        assert!(parse_rate("9999999999999999999999999Ti").unwrap_err().contains("too large"));
     }
 }

@@ -5,5 +5,6 @@ mod emulate;
 mod files;
 mod net;
 mod rig;
+mod sim;
 mod tidy;
 mod usage;

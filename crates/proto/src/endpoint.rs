@@ -126,6 +126,8 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
+    /// The network is in another state, to which this rate belongs.
+    Rate(Rate),
     /// Nothing of the object is missing.
     Finished,
     /// Nothing came back for this long; the sender has stopped (RFC 8085, section 3.1.10).
@@ -145,7 +147,8 @@ pub struct Setup {
     pub overhead: Bytes,
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
-    /// The rate that the user fixed, in bits a second of UDP payload. It never reacts to loss.
+    /// The rate that the user fixed, in bits a second of UDP payload. It is never exceeded, and it
+    /// never reacts to loss, unless that is what the protocol is about (its page says so).
     /// Without it the protocol finds its rate by itself.
     pub rate: Option<Rate>,
     /// The most that a protocol which finds its rate by itself may send; also in bits a second of

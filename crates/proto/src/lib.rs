@@ -5,7 +5,8 @@
 //! the simulator, the emulator and production.
 //!
 //! In reading order:
-//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios.
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how people
+//!   write them.
 //! - [`layout`]: an object's cut into segments, chunks and blocks.
 //! - [`endpoint`]: the verbs by which every protocol is driven. [`accounting`]: what both ends
 //!   count. [`wire`]: header and control messages.
@@ -13,7 +14,7 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`].
+//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -65,18 +66,23 @@ extern crate std;
 pub mod accounting;
 pub mod endpoint;
 pub mod ends;
+pub mod fobs;
+pub mod gtp;
 pub mod layout;
 pub mod model;
 pub mod pace;
 pub mod pulse;
+pub mod quantity;
 pub mod ranges;
 pub mod rate;
 pub mod rbudp;
 pub mod registry;
 pub mod rtt;
+pub mod sabul;
 pub mod sent;
 pub mod settings;
 pub mod tally;
 pub mod time;
+pub mod tsunami;
 pub mod units;
 pub mod wire;

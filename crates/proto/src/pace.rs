@@ -25,6 +25,8 @@ pub struct Pacer {
     rate: Rate,
     datagram: Bytes,
     burst: u64,
+    /// The burst that was asked for, whatever the rate.
+    fixed: Option<u64>,
     /// When the bucket of the mean rate is full again, in picoseconds.
     long: u128,
     /// The same for the bucket of the catch-up rate.
@@ -35,7 +37,7 @@ impl Pacer {
     /// A pacer for datagrams of at most `datagram` bytes of UDP payload at `rate`.
     pub fn new(rate: Rate, datagram: Bytes) -> Pacer {
         let burst = burst_of(rate, datagram);
-        Pacer { rate, datagram, burst, long: 0, short: 0 }
+        Pacer { rate, datagram, burst, fixed: None, long: 0, short: 0 }
     }
 
     /// The rate.
@@ -59,7 +61,13 @@ impl Pacer {
         self.long = self.long.min(now + before);
         self.short = self.short.min(now + before);
         self.rate = rate;
-        self.burst = burst_of(rate, self.datagram);
+        self.burst = self.fixed.unwrap_or_else(|| burst_of(rate, self.datagram));
+    }
+
+    /// From now on bursts are of so many datagrams, at least 1, at any rate.
+    pub fn fix_burst(&mut self, datagrams: u64) {
+        self.burst = datagrams.max(1);
+        self.fixed = Some(self.burst);
     }
 
     /// How many datagrams of full size may leave now.
@@ -93,12 +101,13 @@ impl Pacer {
     }
 
     /// When at least half a burst may leave; a driver that comes then has the other half to be
-    /// late by.
+    /// late by. A fixed burst leaves whole.
     pub fn next(&self) -> Time {
         if self.rate == Rate::ZERO {
             return Time::NEVER;
         }
-        let spare = self.cost(self.burst - (self.burst / 2).max(1));
+        let half = self.fixed.unwrap_or_else(|| (self.burst / 2).max(1));
+        let spare = self.cost(self.burst - half);
         let long = self.long.saturating_sub(spare);
         let short = self.short.saturating_sub(spare * 100 / u128::from(CATCH_UP));
         let nanos = long.max(short).div_ceil(1000);
@@ -185,6 +194,17 @@ mod tests {
     fn bursts_are_bounded_by_time_and_by_count() {
         let burst = |mbps| Pacer::new(Rate::from_mbps(mbps), DATAGRAM).burst();
         assert_eq!((burst(10), burst(1_000), burst(10_000)), (1, 21, 44));
+    }
+
+    #[test]
+    fn a_fixed_burst_stays_and_the_mean_rate_with_it() {
+        let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
+        pacer.fix_burst(25);
+        pacer.set_rate(Time::ZERO, Rate::from_mbps(10));
+        assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (25, 25));
+        pacer.spend(Time::ZERO, Bytes::new(25 * DATAGRAM.get()));
+        let whole = Bytes::new(25 * DATAGRAM.get()) / Rate::from_mbps(10);
+        assert_eq!((pacer.allowance(Time::ZERO + whole), pacer.next()), (25, Time::ZERO + whole));
     }
 
     #[test]

@@ -91,6 +91,11 @@ impl Pulses {
         self.socket_lost = self.socket_lost.max(lost);
     }
 
+    /// The newest packet train that has been timed.
+    pub fn train(&self) -> Option<Train> {
+        self.meter.ended
+    }
+
     /// When the next pulse is due.
     pub fn due(&self) -> Time {
         match self.last {

@@ -39,6 +39,39 @@ impl RangeSet {
         self.count - before
     }
 
+    /// Takes `range` out; tells how many of its numbers were in the set.
+    pub fn remove(&mut self, range: Range<u64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let before = self.count;
+        // From the last run that starts before the end, backwards while they overlap.
+        while let Some((&start, &end)) = self.runs.range(..range.end).next_back() {
+            if end <= range.start {
+                break;
+            }
+            self.runs.remove(&start);
+            self.count -= end - start;
+            for (start, end) in [(start, range.start.min(end)), (range.end.max(start), end)] {
+                if start < end {
+                    self.runs.insert(start, end);
+                    self.count += end - start;
+                }
+            }
+            if start < range.start {
+                break;
+            }
+        }
+        before - self.count
+    }
+
+    /// Takes the first run out.
+    pub fn pop_first(&mut self) -> Option<Range<u64>> {
+        let (start, end) = self.runs.pop_first()?;
+        self.count -= end - start;
+        Some(start..end)
+    }
+
     /// Whether `number` is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.run_at(number).is_some()
@@ -63,6 +96,16 @@ impl RangeSet {
         }
         let next = self.runs.range(start..).next().map_or(range.end, |(&next, _)| next);
         Some(start..next.min(range.end))
+    }
+
+    /// What of `range` is not in the set, in order.
+    pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut at = range.start;
+        core::iter::from_fn(move || {
+            let gap = self.first_gap(at..range.end)?;
+            at = gap.end;
+            Some(gap)
+        })
     }
 
     /// What of `range` is in the set, in order.
@@ -99,14 +142,19 @@ mod tests {
     proptest! {
         #[test]
         fn a_range_set_answers_as_a_plain_set_does(
-            ranges in prop::collection::vec((0u64..200, 0u64..20), 0..40),
+            steps in prop::collection::vec((0u8..4, 0u64..200, 0u64..20), 0..40),
             from in 0u64..220, len in 0u64..60,
         ) {
             let (mut set, mut model) = (RangeSet::new(), BTreeSet::new());
-            for (start, len) in ranges {
-                let before = model.len();
-                model.extend(start..start + len);
-                prop_assert_eq!(set.insert(start..start + len), (model.len() - before) as u64);
+            for (kind, start, len) in steps {
+                let (before, range) = (model.len(), start..start + len);
+                if kind > 0 {
+                    model.extend(range.clone());
+                    prop_assert_eq!(set.insert(range), (model.len() - before) as u64);
+                } else {
+                    model.retain(|n| !range.contains(n));
+                    prop_assert_eq!(set.remove(range), (before - model.len()) as u64);
+                }
             }
             prop_assert_eq!(set.count(), model.len() as u64);
             prop_assert_eq!(set.is_empty(), model.is_empty());
@@ -122,9 +170,14 @@ mod tests {
                 let end = (start..window.end).find(|n| model.contains(n)).unwrap_or(window.end);
                 start..end
             });
-            prop_assert_eq!(set.first_gap(window), gap);
+            prop_assert_eq!(set.first_gap(window.clone()), gap);
+            let outside: Vec<u64> = set.gaps(window.clone()).flatten().collect();
+            let expected: Vec<u64> = window.filter(|n| !model.contains(n)).collect();
+            prop_assert_eq!(outside, expected);
             let runs: Vec<_> = set.iter().collect();
             prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+            let popped: Vec<_> = core::iter::from_fn(|| set.pop_first()).collect();
+            prop_assert_eq!((popped, set.count()), (runs, 0));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A row lives in its protocol's folder. A new protocol is one folder, and one line here.
 
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
-use crate::rbudp;
+use crate::{fobs, gtp, rbudp, sabul, tsunami};
 
 /// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,8 @@ pub struct ProtocolOption {
     pub default: f64,
 }
 
-const ROWS: &[Row] = &[rbudp::ROW];
+const ROWS: &[Row] =
+    &[rbudp::ROW, fobs::ROW, fobs::TABLE_ROW, sabul::ROW, sabul::ORNL_ROW, tsunami::ROW, gtp::ROW];
 
 /// Every protocol; the first is the default.
 pub fn all() -> &'static [Row] {

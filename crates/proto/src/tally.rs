@@ -112,7 +112,7 @@ impl Iterator for Missing<'_> {
 }
 
 /// The words that `range` touches, each with the mask of its bits that are in the range.
-fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+pub(crate) fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (start, end) = (range.start, range.end);
     let indices = if start < end { start / 64..(end - 1) / 64 + 1 } else { 0..0 };
     indices.map(move |index| {

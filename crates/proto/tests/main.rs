@@ -3,6 +3,8 @@
 mod canary;
 mod conformance;
 mod corpus;
+mod fobs;
 mod properties;
 mod rbudp;
 mod rig;
+mod tsunami;

@@ -99,6 +99,10 @@ pub(crate) enum Host {
     Fast,
     /// It writes at this rate and buffers so much.
     Slow(Rate, Bytes),
+    /// It writes at once, but whole chunks only, and buffers so much: holes keep their chunk.
+    Chunked(Bytes),
+    /// It writes at this rate for half of each period, then stands still, and buffers so much.
+    Stalling(Rate, Span, Bytes),
 }
 
 #[derive(Clone, Debug)]
@@ -119,6 +123,8 @@ pub(crate) struct Flow {
     pub(crate) received_events: Vec<Event>,
     pub(crate) finished_at: Option<Time>,
     pub(crate) sends: BTreeMap<Block, u32>,
+    /// After the last poll it waited for nothing but a grant.
+    pub(crate) blocked: bool,
     host: Host,
     next: u64,
     seen: BTreeSet<PacketNumber>,
@@ -137,7 +143,8 @@ pub(crate) struct Rig {
     row: Row,
     seed: u64,
     chance: Chance,
-    channel: Channel,
+    /// The channel; a test may change it under way.
+    pub(crate) channel: Channel,
     under_way: std::collections::BinaryHeap<Reverse<(Time, u64, usize)>>,
     items: BTreeMap<u64, Item>,
     serial: u64,
@@ -198,7 +205,7 @@ impl Rig {
     }
 
     pub(crate) fn add_flow(&mut self, mut setup: Setup, host: Host) {
-        if let Host::Slow(_, budget) = host {
+        if let Host::Slow(_, budget) | Host::Chunked(budget) | Host::Stalling(.., budget) = host {
             setup.grant = budget;
             self.push(self.now, self.flows.len(), Item::Grant);
         }
@@ -210,6 +217,7 @@ impl Rig {
             received_events: Vec::new(),
             finished_at: None,
             sends: BTreeMap::new(),
+            blocked: false,
             host,
             next: 0,
             seen: BTreeSet::new(),
@@ -293,6 +301,7 @@ impl Rig {
                 self.send_control(index, outgoing, 0);
             }
             let flow = &mut self.flows[index];
+            flow.blocked = flow.sender.is_blocked_by_grant();
             while let Some(event) = flow.sender.poll_event() {
                 flow.events.push(event);
             }
@@ -434,11 +443,31 @@ impl Rig {
 
     fn grant(&mut self, index: usize) {
         let flow = &self.flows[index];
-        let Host::Slow(rate, budget) = flow.host else { return };
-        let there: u64 =
-            flow.there.iter().map(|b| u64::from(flow.setup.layout.extent(*b).len)).sum();
-        let written = Bytes::new(there).min(rate.over(self.now.since(Time::ZERO)));
-        self.receiver.set_grant(self.now, flow.setup.flow, written + budget, Some(rate));
+        let layout = flow.setup.layout;
+        let len = |block: Block| u64::from(layout.extent(block).len);
+        let there = || Bytes::new(flow.there.iter().map(|block| len(*block)).sum());
+        let ran = self.now.since(Time::ZERO);
+        let (written, budget, drain) = match flow.host {
+            Host::Fast => return,
+            Host::Slow(rate, budget) => (there().min(rate.over(ran)), budget, Some(rate)),
+            Host::Stalling(rate, period, budget) => {
+                let periods = ran.as_nanos() / period.as_nanos();
+                let rest = ran - period * periods;
+                let wrote = period / 2 * periods + rest.min(period / 2);
+                (there().min(rate.over(wrote)), budget, None)
+            }
+            Host::Chunked(budget) => {
+                let chunk = |a: &&Block, b: &&Block| layout.chunk_of(**a) == layout.chunk_of(**b);
+                let blocks: Vec<&Block> = flow.there.iter().collect();
+                let is_whole = |run: &&[&Block]| {
+                    let (_, count) = layout.blocks_of_chunk(layout.chunk_of(*run[0]));
+                    run.len() as u32 == count
+                };
+                let whole = blocks.chunk_by(chunk).filter(is_whole).flatten();
+                (Bytes::new(whole.map(|block| len(**block)).sum()), budget, None)
+            }
+        };
+        self.receiver.set_grant(self.now, flow.setup.flow, written + budget, drain);
         if flow.finished_at.is_none() {
             self.push(self.now + Span::from_millis(5), index, Item::Grant);
         }

@@ -4,9 +4,14 @@
 //!   time and size in, arrival or drop out; no clock, no socket, one seed.
 //! - [`emu`]: hosts in network namespaces with the same link code between them in real time, so
 //!   that any program that speaks IP runs across the path unchanged (Linux only).
-//! - [`random`]: the small seeded generator under both.
+//! - [`scenario`]: hosts, network and flows as one value, which all of them run.
+//! - [`sim`]: a scenario in virtual time. [`tcp`]: the TCP in it, as a model.
+//! - [`random`]: the small seeded generator under all.
 
 #[cfg(target_os = "linux")]
 pub mod emu;
 pub mod link;
 pub mod random;
+pub mod scenario;
+pub mod sim;
+pub mod tcp;

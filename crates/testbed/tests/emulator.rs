@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::emu::{
-    Emulation, EmulationError, EmulationSpec, KernelTcp, LinkBetween, available,
-};
+use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, available};
 use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::scenario::LinkBetween;
 
 const PORT: u16 = 7_000;
 

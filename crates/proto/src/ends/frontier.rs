@@ -28,6 +28,7 @@ pub struct Frontier {
     /// Bytes of blocks sent for the first time and not skipped since, and how many may be.
     first_sent: Bytes,
     grant: Bytes,
+    unacknowledged: u64,
 }
 
 impl Frontier {
@@ -39,6 +40,7 @@ impl Frontier {
             there: RangeSet::new(),
             first_sent: Bytes::ZERO,
             grant: setup.grant,
+            unacknowledged: 0,
         }
     }
 
@@ -59,6 +61,16 @@ impl Frontier {
     /// Blocks that are known to be at the receiver.
     pub fn there(&self) -> &RangeSet {
         &self.there
+    }
+
+    /// The blocks below have been sent or are known to be there; no other has been sent.
+    pub fn passed(&self) -> u64 {
+        self.next
+    }
+
+    /// How many blocks have been sent and are not known to be there.
+    pub fn unacknowledged(&self) -> u64 {
+        self.unacknowledged
     }
 
     /// Whether the receiver is known to have every block.
@@ -93,12 +105,30 @@ impl Frontier {
             return None;
         }
         (self.next, self.first_sent) = (end, bytes);
+        self.unacknowledged += u64::from(count);
         Some(Run { segment: first.segment, blocks: first.index..first.index + count })
+    }
+
+    /// All blocks before `end` have been sent, or need not be, whatever the grant says: for a
+    /// sender that is told which to send.
+    pub fn pass(&mut self, end: u64) {
+        let end = end.min(self.layout.blocks());
+        let (mut at, mut bytes) = (self.next, 0);
+        while let Some(gap) = self.there.first_gap(at..end) {
+            at = gap.end;
+            self.unacknowledged += gap.end - gap.start;
+            bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
+        }
+        self.first_sent += Bytes::new(bytes);
+        self.next = self.next.max(end);
     }
 
     /// The receiver has told that these blocks have arrived; tells how many of them are news.
     pub fn set_there(&mut self, blocks: Range<u64>) -> u64 {
-        self.there.insert(blocks.start..blocks.end.min(self.layout.blocks()))
+        let end = blocks.end.min(self.layout.blocks());
+        let sent = self.there.insert(blocks.start..end.min(self.next));
+        self.unacknowledged -= sent;
+        sent + self.there.insert(blocks.start.max(self.next)..end)
     }
 
     /// The receiver has these blocks from elsewhere: those that were sent are taken off the
@@ -115,6 +145,7 @@ impl Frontier {
         let (mut at, mut bytes) = (range.start, 0);
         while let Some(gap) = self.there.first_gap(at..range.end.min(self.next)) {
             at = gap.end;
+            self.unacknowledged -= gap.end - gap.start;
             bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
         }
         self.first_sent = self.first_sent.saturating_sub(Bytes::new(bytes));
@@ -177,6 +208,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_as_told_counts_against_the_grant() {
+        let mut frontier = frontier(20_000);
+        frontier.set_there(3..5);
+        frontier.pass(12);
+        frontier.pass(10);
+        assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(12), false));
+        frontier.pass(23);
+        assert_eq!((frontier.peek(), frontier.is_out_of_grant()), (Some(23), true));
+        frontier.pass(u64::MAX);
+        assert_eq!(frontier.peek(), None);
+    }
+
+    #[test]
     fn a_skip_gives_back_what_was_sent_in_vain_and_nothing_twice() {
         let mut frontier = frontier(10_000);
         frontier.take(10);
@@ -185,5 +229,20 @@ mod tests {
         frontier.skip(skipped(0, 0, 4));
         frontier.skip(skipped(0, 0, 4));
         assert_eq!(frontier.take(10), Some(Run { segment: 0, blocks: 10..12 }));
+    }
+
+    #[test]
+    fn what_is_in_flight_is_what_was_sent_and_is_not_there() {
+        let mut frontier = frontier(u64::MAX);
+        frontier.skip(skipped(0, 2, 2));
+        frontier.take(10);
+        frontier.take(10);
+        assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 12));
+        // Known to be there before they were ever sent: they were never in flight.
+        frontier.set_there(0..15);
+        assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 0));
+        frontier.take(10);
+        frontier.skip(skipped(0, 0, 15));
+        assert_eq!((frontier.passed(), frontier.unacknowledged()), (16, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! What every receiver keeps of a flow, and many flows behind one receiver.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
@@ -87,6 +87,11 @@ impl ReceivingEnd {
         self.events.push_back(event);
     }
 
+    /// The next event to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// The pulse, if one is due.
     pub fn poll_pulse(&mut self, now: Time) -> Option<(Carrier, Control)> {
         let due = self.pulses.due() <= now;
@@ -125,83 +130,169 @@ pub trait ReceivingFlow: Send {
 }
 
 /// A receiver of any number of flows that know nothing of each other.
+///
+/// What a verb costs does not grow with the flows: only those that something befell are polled,
+/// and the others' wake-ups stand in order.
 pub struct Flows<F> {
-    flows: BTreeMap<FlowId, F>,
+    flows: BTreeMap<FlowId, Member<F>>,
+    /// Those that have not been polled to the end since something befell them.
+    stirred: BTreeSet<FlowId>,
+    /// When each of the others wants to be woken.
+    wakes: BTreeMap<(Time, FlowId), Why>,
+    /// Those that may have events.
+    telling: BTreeSet<FlowId>,
+}
+
+struct Member<F> {
+    flow: F,
+    /// Its place among the wake-ups.
+    wake: Option<Time>,
 }
 
 impl<F> Default for Flows<F> {
     fn default() -> Flows<F> {
-        Flows { flows: BTreeMap::new() }
+        Flows {
+            flows: BTreeMap::new(),
+            stirred: BTreeSet::new(),
+            wakes: BTreeMap::new(),
+            telling: BTreeSet::new(),
+        }
+    }
+}
+
+impl<F: ReceivingFlow> Member<F> {
+    fn next_wakeup(&self) -> Wake {
+        self.flow.next_report().earlier(self.flow.end().next_wakeup())
+    }
+}
+
+impl<F: ReceivingFlow> Flows<F> {
+    /// A flow that something befalls.
+    fn stir(&mut self, id: FlowId) -> Option<&mut F> {
+        let member = self.flows.get_mut(&id)?;
+        if let Some(at) = member.wake.take() {
+            self.wakes.remove(&(at, id));
+        }
+        self.stirred.insert(id);
+        self.telling.insert(id);
+        Some(&mut member.flow)
+    }
+
+    /// The next flow whose time has come.
+    fn next_due(&self, now: Time) -> Option<FlowId> {
+        let (&(at, id), _) = self.wakes.first_key_value()?;
+        (at <= now).then_some(id)
+    }
+
+    /// A flow has nothing to say: it waits for its time.
+    fn settle(&mut self, id: FlowId) {
+        self.stirred.remove(&id);
+        let Some(member) = self.flows.get_mut(&id) else { return };
+        let (at, why) = match member.next_wakeup() {
+            Wake::OnInput => return,
+            Wake::Now => (Time::ZERO, Why::Report),
+            Wake::At(at, why) => (at, why),
+        };
+        member.wake = Some(at);
+        self.wakes.insert((at, id), why);
     }
 }
 
 impl<F: ReceivingFlow> Receiver for Flows<F> {
     fn on_datagrams(&mut self, now: Time, flow: FlowId, arrivals: &[Arrival]) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        if let Some(flow) = self.stir(flow) {
             flow.on_datagrams(now, arrivals);
         }
     }
 
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        if let Some(flow) = self.stir(flow) {
             flow.on_control(now, control);
         }
     }
 
     fn on_timeout(&mut self, now: Time) {
-        self.flows.values_mut().for_each(|flow| flow.on_timeout(now));
+        while let Some(id) = self.next_due(now) {
+            self.stir(id);
+        }
+        for id in &self.stirred {
+            if let Some(member) = self.flows.get_mut(id) {
+                member.flow.on_timeout(now);
+            }
+        }
     }
 
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        if let Some(flow) = self.stir(flow) {
             flow.skip(now, blocks);
         }
     }
 
     fn set_grant(&mut self, _: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        if let Some(flow) = self.stir(flow) {
             flow.end_mut().pulses.set_grant(grant, drain);
         }
     }
 
     fn set_socket_lost(&mut self, _: Time, flow: FlowId, lost: u64) {
-        if let Some(flow) = self.flows.get_mut(&flow) {
+        if let Some(flow) = self.stir(flow) {
             flow.end_mut().pulses.set_socket_lost(lost);
         }
     }
 
     fn poll_control(&mut self, now: Time) -> Option<Outgoing> {
-        self.flows.iter_mut().find_map(|(&id, flow)| {
-            let said = flow.poll_report(now).or_else(|| flow.end_mut().poll_pulse(now));
-            let (carrier, control) = said?;
-            Some(Outgoing { flow: id, carrier, control })
-        })
+        while let Some(id) = self.next_due(now) {
+            self.stir(id);
+        }
+        while let Some(&id) = self.stirred.first() {
+            self.telling.insert(id);
+            let flow = self.flows.get_mut(&id).map(|member| &mut member.flow);
+            let said = flow
+                .and_then(|flow| flow.poll_report(now).or_else(|| flow.end_mut().poll_pulse(now)));
+            if let Some((carrier, control)) = said {
+                return Some(Outgoing { flow: id, carrier, control });
+            }
+            self.settle(id);
+        }
+        None
     }
 
     fn poll_event(&mut self) -> Option<(FlowId, Event)> {
-        let mut flows = self.flows.iter_mut();
-        flows.find_map(|(&id, flow)| Some((id, flow.end_mut().events.pop_front()?)))
+        while let Some(&id) = self.telling.first() {
+            let member = self.flows.get_mut(&id);
+            if let Some(event) = member.and_then(|m| m.flow.end_mut().poll_event()) {
+                return Some((id, event));
+            }
+            self.telling.remove(&id);
+        }
+        None
     }
 
     fn next_wakeup(&self) -> Wake {
-        let wakes = self.flows.values();
-        let wakes = wakes.map(|flow| flow.next_report().earlier(flow.end().next_wakeup()));
-        wakes.fold(Wake::OnInput, Wake::earlier)
+        let first = self.wakes.first_key_value();
+        let first = first.map_or(Wake::OnInput, |(&(at, _), &why)| Wake::At(at, why));
+        let stirred = self.stirred.iter().filter_map(|id| self.flows.get(id));
+        stirred.map(Member::next_wakeup).fold(first, Wake::earlier)
     }
 
     fn is_finished(&self, flow: FlowId) -> bool {
-        self.flows.get(&flow).is_some_and(|flow| flow.end().is_finished())
+        self.flows.get(&flow).is_some_and(|member| member.flow.end().is_finished())
     }
 
     fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting> {
-        self.flows.get(&flow).map(|flow| &flow.end().accounting)
+        self.flows.get(&flow).map(|member| &member.flow.end().accounting)
     }
 
     fn add_flow(&mut self, now: Time, setup: &Setup) {
-        self.flows.entry(setup.flow).or_insert_with(|| F::new(now, setup));
+        let new = || Member { flow: F::new(now, setup), wake: None };
+        self.flows.entry(setup.flow).or_insert_with(new);
+        self.stir(setup.flow);
     }
 
     fn remove_flow(&mut self, flow: FlowId) {
+        self.stir(flow);
         self.flows.remove(&flow);
+        self.stirred.remove(&flow);
+        self.telling.remove(&flow);
     }
 }

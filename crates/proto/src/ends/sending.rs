@@ -45,7 +45,7 @@ pub struct SendingEnd {
     finished: bool,
     last_pulse: u64,
     outgoing: VecDeque<Outgoing>,
-    events: VecDeque<Event>,
+    pub(super) events: VecDeque<Event>,
 }
 
 impl SendingEnd {
@@ -148,6 +148,11 @@ impl SendingEnd {
             self.numbered = next.0 + count;
             self.sent.record(now, next, count, self.rtt.min());
         }
+    }
+
+    /// One more than the highest packet number that was used.
+    pub fn numbered(&self) -> u64 {
+        self.numbered
     }
 
     /// Queues a control message.

@@ -20,9 +20,10 @@ use crate::endpoint::PacketNumber;
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
+use crate::wire::Pulse;
 
 /// The rate after the first train, and how many datagrams that may be before it slows down more.
-const TRICKLE: Rate = Rate::from_mbps(8);
+pub const TRICKLE: Rate = Rate::from_mbps(8);
 const TRICKLE_LEN: u64 = 128;
 /// A train that came in one instant was faster than this can tell.
 const INSTANT: Span = Span::from_micros(500);
@@ -75,6 +76,16 @@ enum Mode {
     Up,
     /// The rate was lowered: does the loss fall with it?
     Check(Measure),
+}
+
+/// The rate to begin with, by a flow's first train: below what it showed, or what is too fast to be
+/// timed. Nothing as long as the train's report has not come.
+pub fn first_rate(datagram: Bytes, pulse: &Pulse) -> Option<Rate> {
+    match pulse.train.filter(|train| train.first.0 == 0) {
+        Some(train) => Some((train.bytes / train.span).scale(0.9)),
+        None if pulse.highest > TRAIN_LEN => Some(Bytes::new(datagram.get() * TRAIN_LEN) / INSTANT),
+        None => None,
+    }
 }
 
 /// Datagrams sent at one rate.
@@ -138,27 +149,21 @@ impl Trains {
         self.epoch = Epoch { from: self.sent, start: None };
     }
 
-    /// What the last train showed, if it is new, and whether that is to be believed.
-    fn note_train(&mut self, feedback: &Feedback<'_>) -> Option<f64> {
-        let train = feedback.pulse.train.filter(|train| Some(train.first.0) == self.train)?;
-        let rate = (train.bytes / train.span).as_bps() as f64;
-        if train.steps >= MIN_STEPS {
-            self.shown = Some(rate);
+    /// Remembers what the last train showed, if it is new, and to be believed.
+    fn note_train(&mut self, feedback: &Feedback<'_>) {
+        let train = feedback.pulse.train.filter(|train| Some(train.first.0) == self.train);
+        if let Some(train) = train.filter(|train| train.steps >= MIN_STEPS) {
+            self.shown = Some((train.bytes / train.span).as_bps() as f64);
             self.blind = false;
         }
-        Some(rate)
     }
 
     /// The first report: the train's, or that it came too fast to be timed.
-    fn start(&mut self, feedback: &Feedback<'_>, shown: Option<f64>) {
-        let instant = Bytes::new(self.datagram.get() * TRAIN_LEN) / INSTANT;
-        let rate = match shown {
-            Some(shown) => shown * 0.9,
-            None if feedback.pulse.highest > TRAIN_LEN => instant.as_bps() as f64,
-            None => return,
-        };
-        self.mode = Mode::Up;
-        self.set_rate(rate);
+    fn start(&mut self, feedback: &Feedback<'_>) {
+        if let Some(rate) = first_rate(self.datagram, feedback.pulse) {
+            self.mode = Mode::Up;
+            self.set_rate(rate.as_bps() as f64);
+        }
     }
 
     /// What the epoch shows, once it is long enough.
@@ -325,9 +330,9 @@ impl RateController for Trains {
     fn on_feedback(&mut self, _: Time, feedback: &Feedback<'_>) {
         // A drain that was measured on what we sent must not hold us there.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
-        let shown = self.note_train(feedback);
+        self.note_train(feedback);
         if self.mode == Mode::Start {
-            self.start(feedback, shown);
+            self.start(feedback);
             return;
         }
         let Some((measure, queued)) = self.measure(feedback) else { return };

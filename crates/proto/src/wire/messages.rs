@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// One control message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Envelope {
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 10, 15, 16")]
     pub(super) body: Option<Body>,
 }
 
@@ -23,6 +23,16 @@ pub(super) enum Body {
     Ack(Ack),
     #[prost(message, tag = "5")]
     Loss(Loss),
+    #[prost(message, tag = "6")]
+    Sync(Sync),
+    #[prost(message, tag = "7")]
+    ErrorRate(ErrorRate),
+    #[prost(message, tag = "10")]
+    Selective(Selective),
+    #[prost(message, tag = "15")]
+    Request(Request),
+    #[prost(message, tag = "16")]
+    Offer(Offer),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -105,4 +115,62 @@ pub(super) struct Loss {
     /// Gap and length in turn, each a varint; gaps from the end of the run before.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) lost: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Selective {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) report: Option<Report>,
+    /// There in an acknowledgement's last message alone.
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) highest: Option<u64>,
+    #[prost(uint64, tag = "4")]
+    pub(super) fresh: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Sync {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Request {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) rate: u64,
+    #[prost(bool, tag = "3")]
+    pub(super) anew: bool,
+    /// Gap and length in turn, each a varint; gaps from the end of the run before.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) blocks: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Offer {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) rtt: u64,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) limit: Option<u64>,
+    #[prost(uint64, tag = "4")]
+    pub(super) answered: u64,
+    /// One more than the highest packet number used.
+    #[prost(uint64, tag = "5")]
+    pub(super) highest: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ErrorRate {
+    #[prost(uint64, tag = "1")]
+    pub(super) sequence: u64,
+    /// Thousandths of a percent.
+    #[prost(uint32, tag = "2")]
+    pub(super) rate: u32,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) restart: Option<u64>,
 }

@@ -7,7 +7,10 @@ pub mod control;
 pub mod header;
 mod messages;
 
-pub use control::{Ack, Control, Done, Echo, Loss, Pulse, Report, Train, WireError};
+pub use control::{
+    Ack, Closing, Control, Done, Echo, ErrorRate, Loss, Offer, Pulse, Report, Request, Selective,
+    Sync, Train, WireError,
+};
 pub use header::{Header, Kind};
 
 /// The longest control message that is ever made, in bytes: it fits one sealed datagram on any

@@ -21,11 +21,11 @@ use rustix::time::ClockId;
 
 use super::host::Port;
 use super::slab::{Slab, Slot};
-use super::spec::LinkBetween;
 use super::statistics::Lateness;
 use super::superpacket::{MOST_HEADERS, Shape, destination, payload_start};
 use super::{EmulationError, sys};
 use crate::link::{Fate, Link, LinkSpec, LinkTally, Passage};
+use crate::scenario::LinkBetween;
 
 /// Segments due within this of each other may be written as one packet.
 const CLUMP: Span = Span::from_micros(50);

@@ -42,5 +42,5 @@ pub use emulation::Emulation;
 pub use error::EmulationError;
 pub use host::available;
 pub use kernel_tcp::{KernelTcp, Running};
-pub use spec::{EmulationSpec, HostAddresses, LinkBetween, MAX_HOSTS};
+pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
 pub use statistics::{LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict};

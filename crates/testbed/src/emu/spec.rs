@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::EmulationError;
 use crate::link::LinkSpec;
+use crate::scenario::LinkBetween;
 
 /// The most hosts: each has a last byte of an address.
 pub const MAX_HOSTS: usize = 200;
@@ -19,17 +20,6 @@ pub struct EmulationSpec {
     pub mtu: u16,
     /// Determines every random fate, as far as the programs' own timing does not.
     pub seed: u64,
-}
-
-/// A one-way link from one host to another, by their places in [`EmulationSpec::hosts`].
-#[derive(Clone, Debug)]
-pub struct LinkBetween {
-    /// Where packets come from.
-    pub from: usize,
-    /// Where they go.
-    pub to: usize,
-    /// What happens to them.
-    pub link: LinkSpec,
 }
 
 /// Where a host can be reached.

@@ -100,6 +100,7 @@ impl fmt::Display for Statistics {
                 t.offered, t.offered_bytes, t.arrives, t.arrives_bytes, t.lost, t.queue_full
             )?;
             let seldom = [
+                (t.managed, "by CoDel"),
                 (t.down, "by an outage"),
                 (t.too_large, "as too large"),
                 (t.duplicates, "doubled"),

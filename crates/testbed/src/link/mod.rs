@@ -2,18 +2,25 @@
 //!
 //! A packet is offered to a [`Link`] with the time and its size as an IP packet; back comes its
 //! [`Fate`]. In this order: a link that is down or that the packet is too large for swallows it;
-//! the queue takes it if it has room (drop-tail, in bytes on the wire); the rate serialises it;
+//! the queue takes it if it has room (in bytes on the wire), and CoDel, if it is
+//! told to, drops it for having waited; the rate serialises it;
 //! loss takes it *after* that, so that a lost packet has used its share of the rate, as on a
 //! real line; delay, jitter and reordering decide when it arrives.
 //!
 //! The link has no clock and no memory of packets, only of when it is free again; so it works the
 //! same in virtual and in real time, and one seed determines every fate.
 
+mod codel;
 mod loss;
 mod passage;
+mod schedule;
 mod serialiser;
 mod spec;
+mod trace;
 
+pub use codel::CoDel;
 pub use loss::{GilbertElliott, Loss};
 pub use passage::{Fate, Link, LinkTally, Passage};
-pub use spec::{Change, ETHERNET_FRAMING, Jitter, LinkSpec, Reorder, SpecError, Step};
+pub use spec::{
+    Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step,
+};

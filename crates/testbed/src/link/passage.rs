@@ -1,11 +1,13 @@
 //! One direction of a path at work: each packet's fate.
 
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Bytes;
+use longhaul_proto::units::{Bytes, Rate};
 
+use super::codel::CoDelState;
 use super::loss::LossState;
+use super::schedule::Schedule;
 use super::serialiser::Serialiser;
-use super::{Change, LinkSpec};
+use super::{LinkSpec, QueueControl};
 use crate::random::Random;
 
 /// What becomes of a packet.
@@ -17,6 +19,8 @@ pub enum Fate {
     Lost,
     /// The queue had no room.
     QueueFull,
+    /// CoDel dropped it: those before it had waited too long for too long.
+    Managed,
     /// The link was down.
     Down,
     /// It was larger than what the link lets through.
@@ -36,7 +40,7 @@ pub struct Passage {
 
 /// What a link did with the packets offered to it.
 ///
-/// `offered = arrives + lost + queue_full + down + too_large`; duplicates come on top.
+/// `offered = arrives + lost + queue_full + managed + down + too_large`; duplicates come on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTally {
     /// Packets offered.
@@ -51,6 +55,8 @@ pub struct LinkTally {
     pub lost: u64,
     /// Packets that the queue had no room for.
     pub queue_full: u64,
+    /// Packets that CoDel dropped.
+    pub managed: u64,
     /// Packets offered while the link was down.
     pub down: u64,
     /// Packets too large for the link.
@@ -67,10 +73,11 @@ pub struct LinkTally {
 #[derive(Clone, Debug)]
 pub struct Link {
     spec: LinkSpec,
-    next_step: usize,
+    schedule: Schedule,
     random: Random,
     loss: LossState,
     serialiser: Serialiser,
+    codel: CoDelState,
     latest_arrival: Time,
     tally: LinkTally,
 }
@@ -82,10 +89,11 @@ impl Link {
         let loss = LossState::new(&spec.loss, &mut random);
         Link {
             spec,
-            next_step: 0,
+            schedule: Schedule::default(),
             random,
             loss,
             serialiser: Serialiser::default(),
+            codel: CoDelState::default(),
             latest_arrival: Time::ZERO,
             tally: LinkTally::default(),
         }
@@ -100,7 +108,7 @@ impl Link {
     pub fn update(&mut self, spec: LinkSpec) {
         self.loss = LossState::new(&spec.loss, &mut self.random);
         self.spec = spec;
-        self.next_step = 0;
+        self.schedule = Schedule::default();
     }
 
     /// What it did so far.
@@ -115,7 +123,9 @@ impl Link {
 
     /// The fate of an IP packet of `packet_bytes` that comes at `now`. Times must not go back.
     pub fn offer(&mut self, now: Time, packet_bytes: u32) -> Fate {
-        self.follow_schedule(now);
+        if self.schedule.follow(&mut self.spec, now) {
+            self.loss = LossState::new(&self.spec.loss, &mut self.random);
+        }
         self.tally.offered += 1;
         self.tally.offered_bytes += Bytes::new(packet_bytes.into());
         let fate = self.judge(now, packet_bytes);
@@ -128,6 +138,7 @@ impl Link {
             }
             Fate::Lost => self.tally.lost += 1,
             Fate::QueueFull => self.tally.queue_full += 1,
+            Fate::Managed => self.tally.managed += 1,
             Fate::Down => self.tally.down += 1,
             Fate::TooLarge => self.tally.too_large += 1,
         }
@@ -143,10 +154,12 @@ impl Link {
         }
         let wire = u64::from(packet_bytes) + u64::from(self.spec.framing);
         let sent = match self.spec.rate {
-            None => Some(now),
-            Some(rate) => self.serialiser.accept(now, Bytes::new(wire), rate, self.spec.queue),
+            None => now,
+            Some(rate) => match self.queued(now, Bytes::new(wire), rate) {
+                Ok(sent) => sent,
+                Err(fate) => return fate,
+            },
         };
-        let Some(sent) = sent else { return Fate::QueueFull };
         if self.loss.takes(wire, &mut self.random) {
             return Fate::Lost;
         }
@@ -155,6 +168,20 @@ impl Link {
         let corrupted = self.random.chance(self.spec.corrupt);
         let turned_bit = corrupted.then(|| (self.random.bits() >> 32) as u32);
         Fate::Arrives(Passage { at, twice, turned_bit })
+    }
+
+    /// When a packet of `wire` bytes that comes at `now` has left, or what the queue does instead.
+    fn queued(&mut self, now: Time, wire: Bytes, rate: Rate) -> Result<Time, Fate> {
+        let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);
+        if let QueueControl::CoDel(codel) = &self.spec.control {
+            let ahead = serialiser.backlog(now, rate);
+            let turn = serialiser.turn(now);
+            let room = ahead + wire <= queue;
+            if room && self.codel.drops(codel, now, turn, wire, ahead) {
+                return Err(Fate::Managed);
+            }
+        }
+        serialiser.accept(now, wire, rate, queue).ok_or(Fate::QueueFull)
     }
 
     /// When a packet that left the near end at `sent` arrives.
@@ -174,30 +201,15 @@ impl Link {
         }
         at
     }
-
-    fn follow_schedule(&mut self, now: Time) {
-        while let Some(step) = self.spec.schedule.get(self.next_step).filter(|s| s.at <= now) {
-            self.next_step += 1;
-            match step.change.clone() {
-                Change::Rate(rate) => self.spec.rate = rate,
-                Change::Delay(delay) => self.spec.delay = delay,
-                Change::Up(up) => self.spec.up = up,
-                Change::Loss(loss) => {
-                    self.loss = LossState::new(&loss, &mut self.random);
-                    self.spec.loss = loss;
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_proto::units::{LossRatio, Rate};
+    use longhaul_proto::units::LossRatio;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::link::{Jitter, Loss, Reorder, Step};
+    use crate::link::{Change, CoDel, Jitter, Loss, Reorder, Step};
 
     /// The link's own tally after `n` packets offered at `every`, and their fates.
     fn offered(spec: LinkSpec, n: u64, every: Span, packet: u32) -> (LinkTally, Vec<Fate>) {
@@ -331,6 +343,7 @@ mod tests {
             sizes in prop::collection::vec((20u32..1_500, 0u64..200_000), 1..300),
         ) {
             let delay = Span::from_millis(5);
+            let codel = CoDel { target: Span::from_micros(50), interval: Span::from_millis(1) };
             let spec = LinkSpec {
                 queue: Bytes::new(queue),
                 delay,
@@ -338,6 +351,7 @@ mod tests {
                 duplicate: 0.1,
                 jitter: Jitter { spread: Span::from_micros(50), overtakes: seed % 2 == 0 },
                 swallow_above: Some(1_400),
+                control: if seed % 3 == 0 { QueueControl::CoDel(codel) } else { QueueControl::DropTail },
                 ..LinkSpec::path(Rate::from_mbps(mbps), Span::ZERO)
             };
             let spec = spec.with_loss(Loss::independent(LossRatio::new(loss).unwrap()));
@@ -351,7 +365,7 @@ mod tests {
                 prop_assert!(link.backlog(now) <= Bytes::new(queue));
             }
             let t = link.tally();
-            let dropped = t.lost + t.queue_full + t.down + t.too_large;
+            let dropped = t.lost + t.queue_full + t.managed + t.down + t.too_large;
             prop_assert_eq!(t.offered, t.arrives + dropped);
             prop_assert!(t.duplicates <= t.arrives && t.corrupted <= t.arrives);
         }

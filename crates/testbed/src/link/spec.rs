@@ -5,7 +5,7 @@ use core::fmt;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-use super::Loss;
+use super::{CoDel, Loss};
 
 /// What Ethernet puts around an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble
 /// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
@@ -20,8 +20,11 @@ pub struct LinkSpec {
     pub delay: Span,
     /// What is added to the delay at random.
     pub jitter: Jitter,
-    /// The drop-tail queue before the rate, in bytes on the wire, the packet being sent included.
+    /// The queue before the rate, in bytes on the wire, the packet being sent included; what finds
+    /// no room is dropped.
     pub queue: Bytes,
+    /// What is dropped although there is room.
+    pub control: QueueControl,
     /// Which packets vanish after they were sent.
     pub loss: Loss,
     /// The share of packets that arrive twice, from 0 to 1.
@@ -38,6 +41,16 @@ pub struct LinkSpec {
     pub up: bool,
     /// What changes later, in the order of its times.
     pub schedule: Vec<Step>,
+}
+
+/// What a queue drops although there is room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueControl {
+    /// Nothing.
+    #[default]
+    DropTail,
+    /// What CoDel says.
+    CoDel(CoDel),
 }
 
 /// Delay that varies from packet to packet, evenly between nothing and `spread`.
@@ -74,6 +87,20 @@ pub enum Change {
     Rate(Option<Rate>),
     /// The delay from now on.
     Delay(Span),
+    /// The rate goes evenly to another from now on.
+    RateRamp {
+        /// Which it has in the end.
+        to: Rate,
+        /// How long it takes.
+        over: Span,
+    },
+    /// The delay goes evenly to another from now on.
+    DelayRamp {
+        /// Which it has in the end.
+        to: Span,
+        /// How long it takes.
+        over: Span,
+    },
     /// The loss from now on.
     Loss(Loss),
     /// Whether the link works from now on: `false` begins an outage, `true` ends it.
@@ -106,6 +133,7 @@ impl Default for LinkSpec {
             delay: Span::ZERO,
             jitter: Jitter::default(),
             queue: Bytes::MAX,
+            control: QueueControl::DropTail,
             loss: Loss::None,
             duplicate: 0.0,
             reorder: Reorder::default(),
@@ -157,6 +185,7 @@ impl LinkSpec {
         }
         let rates = self.schedule.iter().filter_map(|step| match step.change {
             Change::Rate(rate) => rate,
+            Change::RateRamp { to, .. } => Some(to),
             _ => None,
         });
         if self.rate.into_iter().chain(rates).any(|rate| rate == Rate::ZERO) {

@@ -249,7 +249,7 @@ proptest! {
                 core.on_timeout(now);
                 while core.poll_control(now).is_some() {}
                 if fixed {
-                    prop_assert_eq!(core.rate(), Rate::from_mbps(100));
+                    prop_assert!(core.rate() <= Rate::from_mbps(100), "{}", row.name);
                 }
                 now += Span::from_millis(7);
             }

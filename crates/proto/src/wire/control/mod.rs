@@ -5,7 +5,7 @@
 //! receiver's to check; what does not is checked here.
 //!
 //! A message with lists or many numbers has a file of its own: [`report`],
-//! [`pulse`], [`progress`].
+//! [`pulse`], [`progress`], [`error_rate`], [`selective`], [`request`].
 
 use alloc::vec::Vec;
 
@@ -15,14 +15,20 @@ use super::messages;
 use crate::endpoint::PacketNumber;
 use crate::wire::header::Header;
 
+pub mod error_rate;
 pub mod progress;
 pub mod pulse;
 pub mod report;
+pub mod request;
 mod runs;
+pub mod selective;
 
+pub use error_rate::ErrorRate;
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
+pub use request::{Offer, Request};
+pub use selective::{Closing, Selective};
 
 /// Longer messages are refused unread.
 const MAX_DECODED: usize = 64 * 1024;
@@ -40,6 +46,23 @@ pub enum Control {
     Ack(Ack),
     /// Receiver to sender: what it lacks.
     Loss(Loss),
+    /// Receiver to sender: what to send, and how fast.
+    Request(Request),
+    /// Sender to receiver: what it can, and how far it is.
+    Offer(Offer),
+    /// Receiver to sender: which blocks have come.
+    Selective(Selective),
+    /// Receiver to sender: the rate is to be looked at.
+    Sync(Sync),
+    /// Receiver to sender: how much of what was sent is missing.
+    ErrorRate(ErrorRate),
+}
+
+/// A synchronization interval is over at the receiver; the sender looks at its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// Counts the intervals.
+    pub sequence: u64,
 }
 
 /// A round over a segment has been sent; the receiver is asked to report.
@@ -96,6 +119,11 @@ impl Control {
             Control::Pulse(pulse) => messages::Body::Pulse(pulse.to_wire()),
             Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
+            Control::Selective(told) => messages::Body::Selective(told.to_wire()),
+            Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
+            Control::Request(request) => messages::Body::Request(request.to_wire()),
+            Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
+            Control::ErrorRate(rate) => messages::Body::ErrorRate(rate.to_wire()),
         };
         let envelope = messages::Envelope { body: Some(body) };
         envelope.encode(out).expect("a vector grows as needed");
@@ -127,6 +155,11 @@ impl Control {
             messages::Body::Pulse(pulse) => Pulse::from_wire(&pulse).map(Control::Pulse),
             messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
+            messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
+            messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
+            messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
+            messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
+            messages::Body::ErrorRate(rate) => ErrorRate::from_wire(&rate).map(Control::ErrorRate),
         }
     }
 }
@@ -206,6 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn signals_and_error_rates_survive_the_wire() {
+        let rate = ErrorRate { sequence: 4, rate: 7_900, restart: None };
+        let restart = ErrorRate { restart: Some(0), ..rate };
+        let sync = Control::Sync(Sync { sequence: 9 });
+        for control in [sync, Control::ErrorRate(rate), Control::ErrorRate(restart)] {
+            assert_eq!(Control::decode(&encoded(&control)), Ok(control));
+        }
+        for lie in [
+            ErrorRate { rate: ErrorRate::ALL + 1, ..rate },
+            ErrorRate { restart: Some(u64::MAX), ..rate },
+        ] {
+            let bytes = encoded(&Control::ErrorRate(lie));
+            assert_eq!(Control::decode(&bytes), Err(WireError::Range));
+        }
+    }
+
+    #[test]
     fn how_far_it_is_and_what_is_lacking_survive_the_wire() {
         let ack = Control::Ack(Ack { sequence: 3, next: 70, received: 90 });
         assert_eq!(Control::decode(&encoded(&ack)), Ok(ack));
@@ -228,6 +278,29 @@ mod tests {
         assert_eq!(heard, all);
         let empty = Control::Loss(Loss::fill(1, &mut core::iter::empty().peekable()));
         assert_eq!(Control::decode(&encoded(&empty)), Err(WireError::Range));
+    }
+
+    #[test]
+    fn a_selective_acknowledgement_survives_the_wire_and_lies_do_not() {
+        let closing = Some(Closing { highest: 1 << 39, fresh: 1 << 30 });
+        for closing in [None, closing, Some(Closing { highest: 0, fresh: 0 })] {
+            // The largest list that there is.
+            let report = Report::fill(9, 0, 0..60_000, runs_of((0..60_000).step_by(2)).into_iter());
+            let told = Control::Selective(Selective { sequence: u64::MAX, report, closing });
+            let bytes = encoded(&told);
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(told));
+        }
+        let report = Report::fill(9, 0, 0..10, core::iter::empty());
+        let wire = Selective { sequence: 1, report, closing: None }.to_wire();
+        let far = Some(Header::NUMBERS + 1);
+        let lies = [
+            messages::Selective { report: None, ..wire.clone() },
+            messages::Selective { highest: far, ..wire.clone() },
+            messages::Selective { highest: Some(4), fresh: 5, ..wire.clone() },
+            messages::Selective { fresh: 5, ..wire },
+        ];
+        assert_eq!(lies.map(|lie| Selective::from_wire(lie).unwrap_err()), [WireError::Range; 4]);
     }
 
     #[test]

@@ -1,0 +1,257 @@
+//! `longhaul reproduce`: the papers' tables and figures, made again and held against the pages
+//! that are committed.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::ValueEnum;
+use longhaul_experiments::experiment::{Experiment, Ways};
+use longhaul_experiments::page::{self, File, Page};
+use longhaul_experiments::{catalogue, results, simulate};
+use longhaul_transfer::error::{Class, Error};
+
+use crate::{console, exit};
+
+/// A page differs from the committed one.
+const EXIT_DIFFERS: u8 = 1;
+
+/// Make the papers' tables and figures again
+///
+/// Runs the experiments (all, or those that are named; `list` lists them), prints their pages, and
+/// compares them with those in the folder of results. Simulated values are the same on every
+/// machine: exit status 1 says that one differs, and stderr which.
+#[derive(clap::Args)]
+pub(crate) struct ReproduceArgs {
+    /// Which experiments, or `list`
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// By simulation alone, or also over the emulator with real sockets
+    #[arg(long, value_name = "WAY", default_value = "sim")]
+    how: How,
+    /// Write pages and figures to the folder of results
+    #[arg(long)]
+    update: bool,
+    /// The folder of results [default: that of the repository around this folder]
+    #[arg(long, value_name = "FOLDER")]
+    results: Option<PathBuf>,
+}
+
+/// How experiments are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// In virtual time
+    Sim,
+    /// Also in real time, with this binary over the emulator (Linux only)
+    Emulate,
+}
+
+/// Runs the experiments; the exit status.
+pub(crate) fn run(args: &ReproduceArgs) -> u8 {
+    let done = match args.ids.as_slice() {
+        [id] if id == "list" => {
+            list();
+            Ok(true)
+        }
+        ids => chosen(ids).and_then(|chosen| reproduce(&chosen, args)),
+    };
+    match done {
+        Ok(true) => exit::DONE,
+        Ok(false) => EXIT_DIFFERS,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn list() {
+    for experiment in catalogue::all() {
+        let emulated = (experiment.cases)().iter().any(|case| case.ways == Ways::Both);
+        let ways = if emulated { "sim, emulate" } else { "sim" };
+        console::out(format_args!("{:<24} {ways:<14} {}", experiment.id, experiment.title));
+    }
+}
+
+fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
+    if ids.is_empty() {
+        return Ok(catalogue::all());
+    }
+    let find = |id: &String| {
+        catalogue::find(id).ok_or_else(|| {
+            let error = Error::new(Class::Usage, format!("no experiment is called '{id}'"));
+            error.advise("longhaul reproduce list shows them")
+        })
+    };
+    ids.iter().map(find).collect()
+}
+
+/// Whether all pages are as committed, or now are.
+fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Result<bool, Error> {
+    let folder = match &args.results {
+        Some(folder) => Some(folder.clone()),
+        None => std::env::current_dir().ok().and_then(|here| results::find(&here)),
+    };
+    if folder.is_none() && args.update {
+        let what = "there is no folder of results here or above";
+        return Err(Error::new(Class::Usage, what).advise("name it with --results"));
+    }
+    let mut same = true;
+    for experiment in experiments {
+        same &= one(experiment, args, folder.as_deref())?;
+    }
+    if let Some(folder) = folder.filter(|_| args.update) {
+        results::write_index(&folder, &catalogue::all()).map_err(|e| file_trouble(&e))?;
+    }
+    Ok(same)
+}
+
+fn one(
+    experiment: &'static Experiment,
+    args: &ReproduceArgs,
+    folder: Option<&Path>,
+) -> Result<bool, Error> {
+    console::note(format_args!("reproduce {}", experiment.id));
+    let committed = match folder {
+        Some(folder) => results::read(folder, &experiment.file()).map_err(|e| file_trouble(&e))?,
+        None => None,
+    };
+    let cases = (experiment.cases)();
+    let simulated = simulate::run(&cases)
+        .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
+    let mut page = Page::new(experiment, &simulated, committed.as_deref());
+    let as_committed = page.files(&simulated).map_err(failed)?;
+    if args.how == How::Emulate {
+        emulate(experiment, &mut page)?;
+    }
+    let files = page.files(&simulated).map_err(failed)?;
+    console::out(&files[0].text);
+    match folder {
+        Some(folder) if args.update => {
+            let changed = results::write(folder, &files).map_err(|e| file_trouble(&e))?;
+            console::note(format_args!("  {changed} of {} files are new", files.len()));
+            Ok(true)
+        }
+        // Emulated values differ from day to day.
+        Some(folder) => compare(folder, &as_committed),
+        None => Ok(true),
+    }
+}
+
+/// Whether the committed files are the same; says what is not.
+fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
+    let mut same = true;
+    for File { name, text } in files {
+        let committed = results::read(folder, name).map_err(|error| file_trouble(&error))?;
+        let found = match committed {
+            None => vec!["is not there".to_owned()],
+            Some(committed) if name.ends_with(".md") => page::differences(text, &committed),
+            Some(committed) if committed == *text => Vec::new(),
+            Some(_) => vec!["differs".to_owned()],
+        };
+        for line in &found {
+            console::warn(format_args!("{}: {line}", folder.join(name).display()));
+        }
+        same &= found.is_empty();
+    }
+    Ok(same)
+}
+
+#[cfg(target_os = "linux")]
+fn emulate(experiment: &Experiment, page: &mut Page) -> Result<(), Error> {
+    use longhaul_experiments::emulate::Emulator;
+
+    let binary = std::env::current_exe().map_err(|error| file_trouble(&error))?;
+    let cases = (experiment.cases)();
+    let outcomes = Emulator { binary }.run(&cases, |case, outcome| match outcome {
+        Ok(outcome) => {
+            let goodput = outcome.first().goodput();
+            console::note(format_args!("  emulated {case}: {goodput:.1} Mbit/s"));
+        }
+        Err(error) => console::warn(format_args!("{case}: {error}; its value stays as it was")),
+    });
+    if !outcomes.is_empty() {
+        page.emulated(&outcomes, provenance());
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn emulate(_: &Experiment, _: &mut Page) -> Result<(), Error> {
+    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
+}
+
+/// When, where and of which commit emulated values are.
+fn provenance() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let tcp = read("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let commit = commit.ok().filter(|output| output.status.success());
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    format!(
+        "{}, {cores} cores of {}, Linux {} (TCP: {}), commit {}.",
+        date(seconds / 86_400),
+        std::env::consts::ARCH,
+        kernel.trim(),
+        tcp.trim(),
+        commit.as_deref().unwrap_or("unknown"),
+    )
+}
+
+/// The date `days` after 1 January 1970, in the Gregorian calendar.
+fn date(days: u64) -> String {
+    let (mut year, mut left) = (1970, days);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", left + 1)
+}
+
+fn failed(what: impl Display) -> Error {
+    Error::new(Class::Unfinished, what.to_string())
+}
+
+fn file_trouble(error: &std::io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("the folder of results: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_its_date() {
+        for (days, expected) in [
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_778, "2026-11-21"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(date(days), expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_refused_with_where_to_look() {
+        let error = chosen(&["quanta-fig99".into()]).expect_err("there is none").to_string();
+        assert!(error.contains("quanta-fig99") && error.contains("reproduce list"), "{error}");
+        assert_eq!(chosen(&[]).map(|all| all.len()).ok(), Some(catalogue::all().len()));
+    }
+}

@@ -1,0 +1,147 @@
+//! `longhaul sim`: a scenario in virtual time, once or over a range of its settings.
+
+mod print;
+mod sweep;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use clap::Args;
+use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::sim::{self, Outcome, SimError};
+use longhaul_transfer::error::{Class, Error};
+
+use crate::{console, exit};
+use sweep::{Setting, Sweep};
+
+/// Run a scenario in virtual time: every protocol's own code over simulated links
+///
+/// A scenario is a TOML file of hosts, links and flows. One seed determines all chance: the same
+/// scenario and seed give the same output, byte for byte, on every machine.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  longhaul sim wan.toml
+  longhaul sim wan.toml --seed 7 --json
+  longhaul sim wan.toml --sweep topology.link.loss=0,0.1%,1% --sweep flow.0.rate=500M,900M --csv")]
+pub(crate) struct SimArgs {
+    /// Scenario file
+    #[arg(value_name = "SCENARIO")]
+    scenario: PathBuf,
+    /// Seed of everything random, in place of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run once for each of these values of a key, with dots between its words (link.0.rate,
+    /// flow.NAME.size, flow.*.rate); several sweeps: once for each combination
+    #[arg(long, value_name = "KEY=A,B,C", value_parser = sweep::parse)]
+    sweep: Vec<Sweep>,
+    /// Print one JSON object a run
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print one line of comma-separated values a flow, below a line of names
+    #[arg(long)]
+    csv: bool,
+}
+
+/// One run: what it was told beside the file, and what came of it.
+struct Run {
+    settings: Vec<Setting>,
+    outcome: Outcome,
+}
+
+/// Runs the scenario and prints what came of it; the exit status.
+pub(crate) fn run(args: &SimArgs) -> u8 {
+    match simulate(args) {
+        Ok(runs) => {
+            print(args, &runs);
+            exit::DONE
+        }
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn print(args: &SimArgs, runs: &[Run]) {
+    if args.json {
+        runs.iter().for_each(|run| console::out(print::json(run)));
+    } else if args.csv {
+        print::csv(runs).iter().for_each(console::out);
+    } else {
+        runs.iter().flat_map(print::table).for_each(console::out);
+    }
+    for run in runs.iter().filter(|run| run.outcome.timed_out) {
+        let of = print::title(run);
+        console::warn(format_args!(
+            "{of}: the time limit ended it before its flows; raise time-limit"
+        ));
+    }
+}
+
+fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {
+    let path = &args.scenario;
+    let text = fs::read_to_string(path).map_err(|error| {
+        Error::new(Class::LocalFile, format!("{} cannot be read: {error}", path.display()))
+    })?;
+    let mut cases = Vec::new();
+    for settings in sweep::combinations(&args.sweep)? {
+        let scenario = read(args, &text, &settings)?;
+        cases.push((settings, scenario));
+    }
+    let outcomes = on_all_cores(&cases);
+    cases
+        .into_iter()
+        .zip(outcomes)
+        .map(|((settings, _), outcome)| {
+            let outcome = outcome.map_err(|error| failed(args, &settings, &error))?;
+            Ok(Run { settings, outcome })
+        })
+        .collect()
+}
+
+fn read(args: &SimArgs, text: &str, settings: &[Setting]) -> Result<Scenario, Error> {
+    let path = &args.scenario;
+    let name =
+        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let trace = |file: &str| {
+        fs::read_to_string(folder.join(file)).map_err(|error| format!("{file}: {error}"))
+    };
+    let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
+    let settings: Vec<(String, String)> = settings.iter().cloned().chain(seed).collect();
+    let reading = Reading { settings: &settings, trace: &trace };
+    Scenario::parse(&name, text, &reading)
+        .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
+}
+
+/// What a failed run says, and with which settings it can be repeated.
+fn failed(args: &SimArgs, settings: &[Setting], error: &SimError) -> Error {
+    let path = args.scenario.display();
+    let class = match error {
+        SimError::Scenario(_) => Class::Usage,
+        SimError::Broken { .. } => Class::Verification,
+    };
+    let of: String = settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
+    Error::new(class, format!("{path}{of}: {error}"))
+}
+
+/// Simulates each case; the results are in the order of the cases, whichever ends first.
+fn on_all_cores(cases: &[(Vec<Setting>, Scenario)]) -> Vec<Result<Outcome, SimError>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((_, scenario)) = cases.get(index) else { return done };
+            done.push((index, sim::run(scenario)));
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+    let mut done: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined.flat_map(|done| done.expect("a simulation does not panic")).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}

@@ -1,0 +1,80 @@
+//! `--sweep KEY=A,B,C`: which values a key takes, and all combinations.
+
+use longhaul_transfer::error::{Class, Error};
+
+/// A key and one of its values.
+pub(super) type Setting = (String, String);
+
+/// More runs than this are a mistake.
+const MOST: usize = 10_000;
+
+/// A key and the values that it takes in turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sweep {
+    key: String,
+    values: Vec<String>,
+}
+
+/// Reads `KEY=A,B,C`.
+pub(super) fn parse(text: &str) -> Result<Sweep, String> {
+    let expected = "expected a key and values such as topology.link.loss=0,0.1%,1%";
+    let (key, values) = text.split_once('=').ok_or(expected)?;
+    let key = key.trim().to_owned();
+    let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+    if key.is_empty() || values.iter().any(String::is_empty) {
+        return Err(expected.into());
+    }
+    Ok(Sweep { key, values })
+}
+
+/// The settings of each run: the last sweep's values change fastest. Without a sweep, one run.
+pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error> {
+    let runs = sweeps.iter().try_fold(1usize, |n, sweep| n.checked_mul(sweep.values.len()));
+    if runs.is_none_or(|runs| runs > MOST) {
+        let what = format!("the sweeps together make more than {MOST} runs");
+        return Err(Error::new(Class::Usage, what).advise("give fewer values"));
+    }
+    let mut all = vec![Vec::new()];
+    for sweep in sweeps {
+        let longer = |settings: &Vec<Setting>| {
+            let settings = settings.clone();
+            sweep
+                .values
+                .iter()
+                .map(move |value| [&settings[..], &[(sweep.key.clone(), value.clone())]].concat())
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_a_key_and_values() {
+        let sweep = parse("link.0.loss=0, 1%").unwrap();
+        assert_eq!(
+            (sweep.key.as_str(), &sweep.values[..]),
+            ("link.0.loss", &["0".into(), "1%".into()][..])
+        );
+        for text in ["loss", "=1", "loss=", "loss=1,,2"] {
+            assert!(parse(text).unwrap_err().contains("topology.link.loss="), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_combination_comes_once_the_last_fastest() {
+        let sweeps = ["a=1,2", "b=x,y,z"].map(|text| parse(text).unwrap());
+        let combinations = combinations(&sweeps).unwrap();
+        let words =
+            |settings: &Vec<Setting>| settings.iter().map(|(_, v)| &**v).collect::<String>();
+        let all: Vec<String> = combinations.iter().map(words).collect();
+        assert_eq!(all, ["1x", "1y", "1z", "2x", "2y", "2z"]);
+        assert_eq!(super::combinations(&[]).unwrap(), [[]]);
+        let many = format!("a={}", vec!["1"; 101].join(","));
+        let many = [parse(&many).unwrap(), parse(&many).unwrap()];
+        assert!(super::combinations(&many).unwrap_err().to_string().contains("10000"));
+    }
+}

@@ -1,0 +1,136 @@
+//! `longhaul sim` as its user meets it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::usage::{Run, longhaul};
+
+/// A scenario with every kind of flow, and faults on the path.
+const MIXED: &str = r#"
+record-every = "100ms"
+[topology]
+kind = "pair"
+link = { rate = "100M", delay = "20ms", loss = "0.5%", reorder = "1%", reorder-by = "1ms" }
+[[flow]]
+name = "copy"
+from = "a"
+to = "b"
+protocol = "rbudp"
+size = "3MB"
+rate = "60M"
+[[flow]]
+from = "a"
+to = "b"
+tcp = "cubic"
+size = "2MB"
+[[flow]]
+from = "a"
+to = "b"
+mice = 5
+size = "20KB"
+arrivals = "in-turn"
+"#;
+
+struct Case {
+    folder: TempDir,
+}
+
+impl Case {
+    fn new(text: &str) -> Case {
+        let folder = tempfile::tempdir().expect("a folder for the scenario");
+        fs::write(folder.path().join("wan.toml"), text).expect("room for it");
+        Case { folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("wan.toml")
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let path = self.path();
+        let path = path.to_str().expect("a folder's name is UTF-8");
+        longhaul(&[&["sim", path], args].concat())
+    }
+}
+
+fn json(line: &str) -> serde_json::Value {
+    serde_json::from_str(line).expect("a line is an object")
+}
+
+#[test]
+fn two_runs_of_a_seed_give_the_same_bytes_in_every_format() {
+    let case = Case::new(MIXED);
+    for format in [&["--json"][..], &["--csv"], &[]] {
+        let first = case.run(format);
+        assert_eq!((first.status, first.stderr.as_str()), (0, ""));
+        assert_eq!(first.stdout, case.run(format).stdout);
+        let other = case.run(&[format, &["--seed", "2"]].concat()).stdout;
+        assert_ne!(first.stdout.replace("seed 1", "seed 2"), other);
+    }
+}
+
+#[test]
+fn the_bytes_of_a_small_scenario_are_those_of_every_other_machine() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sim/golden.json");
+    let found = Case::new(MIXED).run(&["--json"]).stdout;
+    let expected = fs::read_to_string(golden).expect("it is there");
+    assert_eq!(
+        found, expected,
+        "the simulator's results have changed; if they should, replace {golden}"
+    );
+}
+
+#[test]
+fn a_sweep_runs_every_combination_in_order() {
+    let case = Case::new(MIXED);
+    let sweeps = ["--sweep", "topology.link.loss=0,1%", "--sweep", "flow.copy.rate=20M,60M,30M"];
+    let run = case.run(&[&sweeps[..], &["--json"]].concat());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let runs: Vec<_> = run.stdout.lines().map(json).collect();
+    let settings = |run: &serde_json::Value| {
+        let of = |key: &str| run["settings"][key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", of("topology.link.loss"), of("flow.copy.rate"))
+    };
+    let order: Vec<String> = runs.iter().map(settings).collect();
+    assert_eq!(order, ["0 20M", "0 60M", "0 30M", "1% 20M", "1% 60M", "1% 30M"]);
+    let goodput = |run: &serde_json::Value| run["flows"][0]["goodput_bps"].as_u64().unwrap_or(0);
+    assert!(goodput(&runs[0]) < goodput(&runs[2]) && goodput(&runs[2]) < goodput(&runs[1]));
+    let csv = case.run(&[&sweeps[..], &["--csv"]].concat()).stdout;
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + 6 * 3);
+    assert!(lines[0].starts_with("seed,topology.link.loss,flow.copy.rate,flow,by,"));
+    let columns = lines[0].split(',').count();
+    assert!(lines[1].split(',').count() == columns && lines[1].starts_with("1,0,20M,copy,rbudp,"));
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_what_to_do() {
+    let refused = |case: &Case, args: &[&str], status, words: &[&str]| {
+        let run = case.run(args);
+        assert_eq!((run.status, run.stdout.as_str()), (status, ""), "{}", run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "no '{word}' in: {}", run.stderr);
+        }
+    };
+    let case = Case::new(MIXED);
+    refused(&case, &["--sweep", "loss"], 2, &["topology.link.loss="]);
+    refused(&case, &["--sweep", "flow.no.rate=1M"], 2, &["no 'flow.no.rate' to set"]);
+    refused(&case, &["--sweep", "flow.0.rate=fast"], 2, &["fast", "950M"]);
+    refused(&case, &["--json", "--csv"], 2, &["--csv"]);
+    let wrong = MIXED.replace("\nrate = \"60M\"", "\nrates = \"60M\"");
+    refused(&Case::new(&wrong), &[], 2, &["wan.toml", "line 12", "rate"]);
+    let unknown = MIXED.replace("rbudp", "rbupd");
+    refused(&Case::new(&unknown), &[], 2, &["rbupd", "rbudp"]);
+    fs::remove_file(case.path()).expect("it was there");
+    refused(&case, &[], 4, &["wan.toml", "cannot be read"]);
+}
+
+#[test]
+fn a_run_that_the_time_limit_ends_says_so() {
+    let case = Case::new(&format!("time-limit = \"100ms\"\n{MIXED}"));
+    let run = case.run(&[]);
+    assert_eq!(run.status, 0);
+    assert!(run.stderr.contains("raise time-limit"), "{}", run.stderr);
+}

@@ -1,0 +1,85 @@
+//! An experiment: the cases to run, and the tables and figures that they give.
+
+use longhaul_testbed::scenario::Scenario;
+
+use crate::outcome::Outcomes;
+use crate::page::Page;
+use crate::plot::Plot;
+use crate::table::Table;
+
+/// A table or figure of a paper, made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// What `reproduce` calls it; its page is `results/ID.md`.
+    pub id: &'static str,
+    /// What it shows, in a line.
+    pub title: &'static str,
+    /// The paper and the place in it.
+    pub source: &'static str,
+    /// What is run: path, hosts, settings, and what stands in for what the paper had.
+    pub setup: &'static str,
+    /// The cases.
+    pub cases: fn() -> Vec<Case>,
+    /// The tables that the outcomes give. Which rows there are must not depend on the outcomes:
+    /// what was not run is a row without our value.
+    pub tables: fn(&Outcomes) -> Vec<Table>,
+    /// The figures; `Page` has the rows, with emulated values.
+    pub figures: fn(&Outcomes, &Page) -> Vec<Figure>,
+    /// What differs from the paper, and why.
+    pub differs: &'static str,
+    /// What we learn.
+    pub learned: &'static str,
+    /// Whether all its simulations together take less than some seconds in a debug build.
+    pub quick: bool,
+}
+
+/// A scenario to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Its name within the experiment.
+    pub name: String,
+    /// What is run.
+    pub scenario: Scenario,
+    /// Where it can be run.
+    pub ways: Ways,
+}
+
+/// Where a case can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// By simulation only: it has hosts that no emulation has, or takes too long in real time.
+    Simulated,
+    /// Also by emulation with real sockets.
+    Both,
+}
+
+/// A figure of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What is added to the experiment's id to name its file; empty for the only one.
+    pub name: &'static str,
+    /// What is drawn.
+    pub plot: Plot,
+}
+
+impl Experiment {
+    /// Without figures.
+    pub const NO_FIGURES: fn(&Outcomes, &Page) -> Vec<Figure> = |_, _| Vec::new();
+
+    /// The name of its page in the folder of results.
+    pub fn file(&self) -> String {
+        format!("{}.md", self.id)
+    }
+}
+
+impl Case {
+    /// A case that is only simulated.
+    pub fn simulated(name: impl Into<String>, scenario: Scenario) -> Case {
+        Case { name: name.into(), scenario, ways: Ways::Simulated }
+    }
+
+    /// A case that can be run both ways.
+    pub fn both(name: impl Into<String>, scenario: Scenario) -> Case {
+        Case { name: name.into(), scenario, ways: Ways::Both }
+    }
+}

@@ -1,0 +1,103 @@
+//! Simulation against emulation: the same RBUDP over the same paths, in virtual and in real time.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_testbed::scenario::{Amount, Scenario, Traffic, Transfer};
+
+use crate::experiment::{Case, Experiment, Figure};
+use crate::outcome::FlowOutcome;
+use crate::paths::{flow, lossy_pair, payload_ceiling};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::GOODPUT;
+use crate::table::{Row, Table};
+
+/// The experiments of our own.
+pub const ALL: [&Experiment; 1] = [&GRID];
+
+/// A link, and an object that takes some seconds on it.
+const LINKS: [(&str, Rate, Bytes); 2] = [
+    ("100 Mbit/s", Rate::from_mbps(100), Bytes::new(40_000_000)),
+    ("1 Gbit/s", Rate::from_mbps(1_000), Bytes::new(300_000_000)),
+];
+const RTTS: [u64; 2] = [10, 100];
+/// In per mille.
+const LOSSES: [u64; 4] = [0, 1, 10, 50];
+/// Of what the link carries, what is sent: room for control and for the emulator's clock.
+const SHARE: f64 = 0.95;
+
+fn case_name(link: &str, rtt: u64, loss: u64) -> String {
+    format!("{link}, {rtt} ms, loss {} %", loss as f64 / 10.0)
+}
+
+fn scenario(name: &str, link: Rate, size: Bytes, rtt: u64, loss: u64) -> Scenario {
+    let transfer = Transfer {
+        protocol: "rbudp".into(),
+        rate: Some(payload_ceiling(link).scale(SHARE)),
+        ..Transfer::default()
+    };
+    let flow = flow(Amount::Size(size), Traffic::Protocol(transfer));
+    lossy_pair(name, link, Span::from_millis(rtt), LossRatio::of(loss, 1_000), vec![flow])
+}
+
+fn all<T>(make: impl Fn(String, Rate, Bytes, u64, u64) -> T) -> Vec<T> {
+    let mut made = Vec::new();
+    for (name, link, size) in LINKS {
+        for rtt in RTTS {
+            for loss in LOSSES {
+                made.push(make(case_name(name, rtt, loss), link, size, rtt, loss));
+            }
+        }
+    }
+    made
+}
+
+/// The grid.
+pub static GRID: Experiment = Experiment {
+    id: "sim-vs-emulator",
+    title: "RBUDP by simulation and over real sockets: the same paths, the same goodput",
+    source: "No paper: a check of the simulator and the emulator against each other",
+    setup: "RBUDP as a user has it (default segments, tails twice) at 95 % of the UDP payload that \
+            the link carries: 40 MB over 100 Mbit/s, 300 MB over 1 Gbit/s; loss towards the \
+            receiver, each packet for itself. Simulated: the core alone, in virtual time. \
+            Emulated: the same core in the real binary, with its session, files, hashes and \
+            sealed datagrams, over the emulator; timed from the first datagram to the end of the \
+            command. `longhaul reproduce sim-vs-emulator --how emulate --update` on a machine \
+            that does nothing else makes the emulated column.",
+    cases: || {
+        all(|name, link, size, rtt, loss| {
+            let scenario = scenario(&name, link, size, rtt, loss);
+            Case::both(name, scenario)
+        })
+    },
+    tables: |outcomes| {
+        let rows = all(|name, _, _, _, _| {
+            let goodput = outcomes.first(&name, FlowOutcome::goodput);
+            Row::new(name, GOODPUT, goodput)
+        });
+        vec![Table::new("", rows)]
+    },
+    figures: |outcomes, page| {
+        let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
+            let values =
+                all(|name, link, _, _, _| Some(value(&name)? * 1e8 / link.as_bps() as f64));
+            let numbered = values.into_iter().enumerate();
+            numbered.filter_map(|(x, y)| Some((x as f64, y?))).collect()
+        };
+        let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
+        let real = points(&|case| page.emulated_value(case, GOODPUT));
+        let mut series = vec![Series::new("simulated", Origin::Simulated, ours)];
+        if !real.is_empty() {
+            series.push(Series::new("emulated", Origin::Emulated, real));
+        }
+        let x = Axis::linear("row of the table");
+        let y = Axis::linear("goodput, % of the link's rate");
+        let title = "Simulated and emulated goodput".into();
+        vec![Figure { name: "", plot: Plot { title, x, y, series } }]
+    },
+    differs: "Nothing was published. What the emulated copy does and the simulated one does not: \
+              it reads and hashes the file, seals each datagram, compares digests, and says \
+              goodbye; after the last block that costs about a round trip.",
+    learned: "The column `from simulated` is what a simulated value of these pages is worth on \
+              real sockets.",
+    quick: false,
+};

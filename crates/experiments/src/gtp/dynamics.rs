@@ -1,0 +1,365 @@
+//! Figures 7 to 12: rates over time as flows join, meet TCP, and share one receiver.
+
+use longhaul_proto::registry;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+use longhaul_testbed::scenario::{Amount, Flow, Pace, Scenario, Traffic, Transfer};
+
+use super::{LINK, reno};
+use crate::experiment::{Case, Experiment, Figure};
+use crate::outcome::{Outcome, Outcomes, fairness};
+use crate::page::Page;
+use crate::paths::{flow, placed, recorded, star, tcp};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, Quantity, Unit};
+use crate::table::{Published, Row, Table};
+
+/// How far apart the points of the curves are.
+const INTERVAL: Span = Span::from_millis(100);
+/// The setting of GTP that bounds its share of the access link, as a share of 1.
+const SHARE: &str = "receive-share";
+/// What joined last has found its share after this many seconds.
+const SETTLES: f64 = 1.0;
+
+/// A GTP flow that goes on for `seconds`; nothing where the registry does not have it.
+fn gtp(seconds: u64, share: Option<f64>) -> Option<Flow> {
+    let row = registry::find("gtp")?;
+    if share.is_some() && !row.options.iter().any(|option| option.name == SHARE) {
+        return None;
+    }
+    let settings = share.map(|share| (SHARE.to_owned(), share)).into_iter().collect();
+    let transfer = Transfer { protocol: "gtp".into(), settings, ..Transfer::default() };
+    Some(flow(Amount::Lasts(Span::from_secs(seconds)), Traffic::Protocol(transfer)))
+}
+
+/// The flows' names, by their numbers.
+fn flow_name(number: usize) -> String {
+    format!("flow {}", number + 1)
+}
+
+/// A flow for each round-trip time, all to the receiver, each until `seconds`.
+fn group(
+    name: &str,
+    rtts: &[u64],
+    starts: &[u64],
+    seconds: u64,
+    make: impl Fn(u64) -> Option<Flow>,
+) -> Option<Scenario> {
+    let receiver = rtts.len();
+    let flows = starts.iter().enumerate().map(|(number, start)| {
+        let flow = make(seconds - start)?;
+        let from = number % rtts.len();
+        Some(placed(flow, &flow_name(number), from, receiver, Span::from_secs(*start)))
+    });
+    let rtts: Vec<Span> = rtts.iter().map(|millis| Span::from_millis(*millis)).collect();
+    let scenario = star(name, LINK, &rtts, flows.collect::<Option<Vec<Flow>>>()?);
+    Some(recorded(scenario, INTERVAL))
+}
+
+/// Mean goodput of the first `count` flows between two times.
+fn means(outcome: &Outcome, count: usize, from: f64, to: f64) -> Vec<f64> {
+    let flows = (0..count).filter_map(|number| outcome.flow(&flow_name(number)));
+    flows.map(|flow| flow.goodput_between(from, to)).collect()
+}
+
+/// A row for each flow's mean goodput in a phase, one for their sum, one for their fairness.
+fn phase_rows(
+    outcomes: &Outcomes,
+    case: &str,
+    count: usize,
+    (from, to): (f64, f64),
+    published: Option<f64>,
+) -> Vec<Row> {
+    let mean = |number: usize| outcomes.of(case, |o| means(o, count, from, to)[number]);
+    let name = |what: &str| format!("{case}, {from} to {to} s{what}");
+    let mut rows: Vec<Row> = (0..count)
+        .map(|number| Row::new(name(&format!(", {}", flow_name(number))), GOODPUT, mean(number)))
+        .collect();
+    let sum = outcomes.of(case, |o| means(o, count, from, to).iter().sum());
+    let even = outcomes.of(case, |o| fairness(&means(o, count, from, to)));
+    rows.push(Row::new(name(""), AGGREGATE, sum));
+    let published = published.map(Published::Exact);
+    rows.push(Row { published, ..Row::new(name(""), FAIRNESS, even) });
+    rows
+}
+
+/// A case's flows over time.
+fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> Figure {
+    let flows = outcomes.case(case).map(|outcome| &*outcome.flows).unwrap_or_default();
+    let series = flows.iter().map(|flow| {
+        let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
+        Series::new(format!("simulated: {}", flow.name), Origin::Simulated, points)
+    });
+    let (x, y) = (Axis::linear("time, s"), Axis::linear("goodput, Mbit/s"));
+    Figure { name, plot: Plot { title: title.into(), x, y, series: series.collect() } }
+}
+
+fn simulated(name: &str, scenario: Option<Scenario>) -> Vec<Case> {
+    scenario.map(|scenario| Case::simulated(name, scenario)).into_iter().collect()
+}
+
+/// Figures 7 and 8: "with different RTT's (20, 40, 60, and 80ms)".
+const FOUR_RTTS: [u64; 4] = [20, 40, 60, 80];
+const FOUR_ENDS: u64 = 10;
+const GTP: &str = "GTP";
+const TCP: &str = "TCP";
+
+/// Figure 7.
+pub(super) static FIG7: Experiment = Experiment {
+    id: "gtp-fig7",
+    title: "Four GTP flows of different round trips join one receiver",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
+             5.1.1, Fig. 7",
+    setup: "GTP from four senders at 20, 40, 60 and 80 ms, starting at 0, 2, 3 and 4 s, each with \
+            1 Gbit/s of its own to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
+            framing included) and a drop-tail queue of 512 kB. Rates are means over the time given; \
+            each phase begins a second after the last join.",
+    cases: || simulated(GTP, group(GTP, &FOUR_RTTS, &[0, 2, 3, 4], FOUR_ENDS, |s| gtp(s, None))),
+    tables: |outcomes| {
+        // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)
+        // fairness index is 1".
+        let phases = [(1, (1.0, 2.0)), (4, (4.0 + SETTLES, 10.0))];
+        let rows = phases.into_iter().flat_map(|(count, phase)| {
+            phase_rows(outcomes, GTP, count, phase, (count == 4).then_some(1.0))
+        });
+        let loss = Row::new(GTP, LOSS, outcomes.of(GTP, Outcome::loss));
+        vec![Table::new("", rows.chain([loss]).collect())]
+    },
+    figures: |outcomes, _| vec![curves(outcomes, GTP, "Four GTP flows join", "")],
+    differs: "The paper's ns-2 gives rates of packets; ours are of object: 936 Mbit/s is what \
+              1 Gbit/s leaves of it.",
+    learned: "One receiver that says who sends how much makes round-trip times irrelevant for \
+              shares: each join costs every flow the same, at once.",
+    quick: false,
+};
+
+/// Figure 8.
+pub(super) static FIG8: Experiment = Experiment {
+    id: "gtp-fig8",
+    title: "Four TCP flows of different round trips into one receiver",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
+             5.1.1, Fig. 8",
+    setup: "As [gtp-fig7](gtp-fig7.md), by TCP (NewReno with selective acknowledgements, windows \
+            that congestion alone limits), all starting at 0 s, for 30 s.",
+    cases: || {
+        let endless = |seconds| Some(tcp(Amount::Lasts(Span::from_secs(seconds)), reno(None)));
+        simulated(TCP, group(TCP, &FOUR_RTTS, &[0; 4], 30, endless))
+    },
+    tables: |outcomes| {
+        // "The fairness index of TCP flows in Figure 8 is only 0.67".
+        vec![Table::new("", phase_rows(outcomes, TCP, 4, (0.0, 30.0), Some(0.67)))]
+    },
+    figures: |outcomes, _| vec![curves(outcomes, TCP, "Four TCP flows", "")],
+    differs: "The paper does not give its queue, nor how long it measured; with a drop-tail queue \
+              TCP's shares hang on both.",
+    learned: "TCP's shares follow the round trips: who is near gets more.",
+    quick: false,
+};
+
+/// Figure 9: the text says 200 Mbit/s, the caption 300.
+const CAPS: [u64; 2] = [200, 300];
+
+fn capped_case(cap: u64) -> String {
+    format!("flow 2 at most {cap} Mbit/s")
+}
+
+fn capped(cap: u64) -> Option<Scenario> {
+    let name = capped_case(cap);
+    let mut scenario = group(&name, &[20, 20], &[0, 2], 8, |seconds| gtp(seconds, None))?;
+    scenario.hosts[1].sends = Pace { packets: None, rate: Some(Rate::from_mbps(cap)) };
+    Some(scenario)
+}
+
+/// Figure 9.
+pub(super) static FIG9: Experiment = Experiment {
+    id: "gtp-fig9",
+    title: "A GTP sender that cannot take its share leaves the rest to the other",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
+             5.1.1, Fig. 9",
+    setup: "Two GTP flows at 20 ms as in [gtp-fig7](gtp-fig7.md), the second starting at 2 s from \
+            a host that gets out 200 Mbit/s (the paper's text) or 300 Mbit/s (its caption) of UDP \
+            payload. Means from 4 to 8 s.",
+    cases: || CAPS.into_iter().flat_map(|cap| simulated(&capped_case(cap), capped(cap))).collect(),
+    tables: |outcomes| {
+        let rows = CAPS.into_iter().flat_map(|cap| {
+            let case = capped_case(cap);
+            let mean = |number: usize| outcomes.of(&case, |o| means(o, 2, 4.0, 8.0)[number]);
+            // "Flow 1 increases quickly and reaches 700Mbps, which is the remaining bandwidth."
+            let published = (cap == 300).then_some(Published::Exact(700.0));
+            [
+                Row { published, ..Row::new(format!("{case}: flow 1"), GOODPUT, mean(0)) },
+                Row::new(format!("{case}: flow 2"), GOODPUT, mean(1)).published(cap as f64),
+            ]
+        });
+        vec![Table::new("", rows.collect())]
+    },
+    figures: |outcomes, _| {
+        let figure = |cap, name| {
+            curves(outcomes, &capped_case(cap), &format!("A sender capped at {cap} Mbit/s"), name)
+        };
+        vec![figure(200, "200"), figure(300, "300")]
+    },
+    differs: "The paper contradicts itself on the cap (its text says 200, its caption 300, and \
+              the 700 that the other flow reaches fit the caption), so both are here.",
+    learned: "The share that one sender cannot use goes to the other within some control \
+              intervals: max-min fairness is not equal shares.",
+    quick: false,
+};
+
+/// Figure 10: GTP's capacity, as a share of the access link.
+const CAPACITIES: [(&str, f64); 2] = [("all of the link", 1.0), ("85 % of the link", 0.85)];
+const TCP_FLOWS: usize = 3;
+const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };
+
+fn beside_tcp(name: &str, share: f64) -> Option<Scenario> {
+    let own = gtp(9, (share < 1.0).then_some(share))?;
+    let mut flows: Vec<Flow> = (0..TCP_FLOWS)
+        .map(|number| {
+            let tcp = tcp(Amount::Lasts(Span::from_secs(10)), reno(None));
+            placed(tcp, &flow_name(number), number, 4, Span::ZERO)
+        })
+        .collect();
+    flows.push(placed(own, GTP, 3, 4, Span::from_secs(1)));
+    let rtts = [Span::from_millis(1); 4];
+    Some(recorded(star(name, LINK, &rtts, flows), INTERVAL))
+}
+
+/// Figure 10.
+pub(super) static FIG10: Experiment = Experiment {
+    id: "gtp-fig10",
+    title: "GTP beside three TCP flows, with all of the access link and with 85 % of it",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
+             5.1.2, Fig. 10",
+    setup: "Three TCP flows at 1 ms from 0 s, a GTP flow at 1 ms from 1 s, all into one receiver \
+            as in [gtp-fig7](gtp-fig7.md); GTP may use all of the link, or 85 % of it. Means from \
+            3 to 10 s.",
+    cases: || {
+        let cases = CAPACITIES.into_iter();
+        cases.flat_map(|(name, share)| simulated(name, beside_tcp(name, share))).collect()
+    },
+    tables: |outcomes| {
+        let rows = CAPACITIES.iter().flat_map(|(case, share)| {
+            let own = outcomes.case(case).and_then(|outcome| outcome.flow(GTP));
+            let own = own.map(|flow| flow.goodput_between(3.0, 10.0));
+            let others = outcomes.of(case, |o| means(o, TCP_FLOWS, 3.0, 10.0).iter().sum());
+            // "GTP flow capacity is set to 850Mbps, where TCP traffic could make use of the
+            // remaining bandwidth."
+            let told = *share < 1.0;
+            [
+                Row {
+                    published: told.then_some(Published::About(850.0)),
+                    ..Row::new(format!("GTP with {case}"), GOODPUT, own)
+                },
+                Row {
+                    published: told.then_some(Published::About(150.0)),
+                    ..Row::new(format!("beside GTP with {case}"), TCP_SHARE, others)
+                },
+            ]
+        });
+        vec![Table::new("", rows.collect())]
+    },
+    figures: |outcomes, _| {
+        vec![
+            curves(outcomes, CAPACITIES[0].0, "GTP with all of the link", "100"),
+            curves(outcomes, CAPACITIES[1].0, "GTP with 85 % of the link", "85"),
+        ]
+    },
+    differs: "The paper's curves are not in its text, only their sense: at 100 % GTP \"does not \
+              let most of the TCP traffic through\", at 85 % TCP has the rest.",
+    learned: "A protocol that counts its own flows only must be told what to leave for others.",
+    quick: false,
+};
+
+/// Figure 11: from the join to the end, "(from 10s to 33s)".
+const TWO_RTTS: [u64; 2] = [25, 50];
+const TWO_PHASE: (f64, f64) = (10.0, 33.0);
+
+/// Figure 11.
+pub(super) static FIG11: Experiment = Experiment {
+    id: "gtp-fig11",
+    title: "Two flows at 25 and 50 ms, the second joining at 10 s: GTP and TCP",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
+             Fig. 11",
+    setup: "Two flows into one receiver as in [gtp-fig7](gtp-fig7.md): at 25 ms from 0 s, at 50 ms from 10 s, both until 33 s; by GTP, and by TCP (NewReno \
+            with selective acknowledgements, windows that congestion alone limits).",
+    cases: || {
+        let tcp_flow = |seconds| Some(tcp(Amount::Lasts(Span::from_secs(seconds)), reno(None)));
+        let mut cases = simulated(GTP, group(GTP, &TWO_RTTS, &[0, 10], 33, |s| gtp(s, None)));
+        cases.extend(simulated(TCP, group(TCP, &TWO_RTTS, &[0, 10], 33, tcp_flow)));
+        cases
+    },
+    tables: |outcomes| {
+        let cases = [(GTP, 0.99), (TCP, 0.77)];
+        let rows = cases
+            .into_iter()
+            .flat_map(|(case, index)| phase_rows(outcomes, case, 2, TWO_PHASE, Some(index)));
+        vec![Table::new("", rows.collect())]
+    },
+    figures: |outcomes, _| {
+        vec![
+            curves(outcomes, GTP, "Two GTP flows", "gtp"),
+            curves(outcomes, TCP, "Two TCP flows", "tcp"),
+        ]
+    },
+    differs: "The paper's path is a Dummynet router that lost 0.3 % of a full link's packets by \
+              itself; ours loses what its queue has no room for.",
+    learned: "What joins late is not left behind by GTP; TCP's late flow climbs by a segment a \
+              round trip.",
+    quick: false,
+};
+
+/// Figure 12: "the number of GTP flows from 1 to 8 (distributed across four senders)", "The RTT
+/// between sender and receiver is around 25ms", loss "bounded by 3%".
+const MOST_FLOWS: usize = 8;
+
+fn parallel_case(count: usize) -> String {
+    format!("{count} flows")
+}
+
+/// Figure 12.
+pub(super) static FIG12: Experiment = Experiment {
+    id: "gtp-fig12",
+    title: "One to eight GTP flows from four senders: aggregate and loss",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
+             Fig. 12",
+    setup: "1 to 8 GTP flows for 5 s from four senders at 25 ms into one receiver as in \
+            [gtp-fig7](gtp-fig7.md), all starting at 0 s.",
+    cases: || {
+        let cases = 1..=MOST_FLOWS;
+        let make = |count: usize| {
+            let name = parallel_case(count);
+            simulated(&name, group(&name, &[25; 4], &vec![0; count], 5, |s| gtp(s, None)))
+        };
+        cases.flat_map(make).collect()
+    },
+    tables: |outcomes| {
+        let rows = (1..=MOST_FLOWS).flat_map(|count| {
+            let case = parallel_case(count);
+            let even = |outcome: &Outcome| fairness(&means(outcome, count, 1.0, 5.0));
+            [
+                Row::new(&*case, AGGREGATE, outcomes.of(&case, Outcome::aggregate)),
+                Row::new(&*case, LOSS, outcomes.of(&case, Outcome::loss))
+                    .says(Published::Below(3.0)),
+                Row::new(&*case, FAIRNESS, outcomes.of(&case, even)),
+            ]
+        });
+        vec![Table::new("", rows.collect())]
+    },
+    figures: parallel_figures,
+    differs: "The text has no value but the bound on loss. The paper's router and hosts lost \
+              packets of themselves.",
+    learned: "More flows are not more loss: the receiver's sum stays the same.",
+    quick: false,
+};
+
+fn parallel_figures(outcomes: &Outcomes, _: &Page) -> Vec<Figure> {
+    let figure = |name, quantity: Quantity, of: fn(&Outcome) -> f64| {
+        let points = (1..=MOST_FLOWS)
+            .filter_map(|count| Some((count as f64, outcomes.of(&parallel_case(count), of)?)));
+        let series = vec![Series::new("simulated", Origin::Simulated, points)];
+        let (x, y) = (Axis::linear("flows"), Axis::linear(&quantity.heading()));
+        let title = format!("GTP from four senders: {}", quantity.name);
+        Figure { name, plot: Plot { title, x, y, series } }
+    };
+    vec![figure("aggregate", AGGREGATE, Outcome::aggregate), figure("loss", LOSS, Outcome::loss)]
+}

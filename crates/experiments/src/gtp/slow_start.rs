@@ -1,0 +1,85 @@
+//! Figure 1: what slow start costs TCP.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio};
+use longhaul_testbed::scenario::Amount;
+
+use super::{LINK, UNTUNED, reno};
+use crate::experiment::{Case, Experiment, Figure};
+use crate::outcome::FlowOutcome;
+use crate::paths::{lossy_pair, tcp};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::GOODPUT;
+use crate::table::{Row, Table};
+
+/// Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to 60ms".
+const FIG1_SIZE: Bytes = Bytes::new(100_000_000);
+const FIG1_RTTS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0];
+const FIG1_WINDOWS: [(&str, Option<Bytes>); 2] =
+    [("no limit of the window", None), ("window 64 kB", Some(UNTUNED))];
+
+fn fig1_case(window: &str, millis: f64) -> String {
+    format!("RTT {millis} ms, {window}")
+}
+
+/// Figure 1.
+pub(super) static FIG1: Experiment = Experiment {
+    id: "gtp-fig1",
+    title: "TCP: 100 MB over 1 Gbit/s, throughput against round-trip time",
+    source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 1, \
+             Fig. 1",
+    setup: "100 MB by one TCP connection (NewReno with selective acknowledgements, first window \
+            10 segments) over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
+            least 100 packets), without other loss; once with nothing but congestion to limit the \
+            window, once with the 64 kB of a host that nobody tuned. Emulated: the kernel's TCP, \
+            with its own window, of the kind that the line below the table names first.",
+    cases: || {
+        let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
+        cases
+            .map(|((name, window), millis)| {
+                let case = fig1_case(name, millis);
+                let flow = tcp(Amount::Size(FIG1_SIZE), reno(*window));
+                let rtt = Span::from_secs_f64(millis / 1e3);
+                let scenario = lossy_pair(&case, LINK, rtt, LossRatio::NONE, vec![flow]);
+                Case::both(case, scenario)
+            })
+            .collect()
+    },
+    tables: |outcomes| {
+        let table = |(name, _): (&str, Option<Bytes>)| {
+            let rows = FIG1_RTTS.iter().map(|millis| {
+                let case = fig1_case(name, *millis);
+                let ours = outcomes.first(&case, FlowOutcome::goodput);
+                Row::new(case, GOODPUT, ours)
+            });
+            Table::new(name, rows.collect())
+        };
+        FIG1_WINDOWS.map(table).into()
+    },
+    figures: |outcomes, page| {
+        let mut series = Vec::new();
+        for (name, _) in FIG1_WINDOWS {
+            let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
+                let rtts = FIG1_RTTS.iter();
+                rtts.filter_map(|rtt| Some((*rtt, value(&fig1_case(name, *rtt))?))).collect()
+            };
+            let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
+            let real = points(&|case| page.emulated_value(case, GOODPUT));
+            series.push(Series::new(format!("simulated: {name}"), Origin::Simulated, ours));
+            if !real.is_empty() {
+                series.push(Series::new(format!("emulated: {name}"), Origin::Emulated, real));
+            }
+        }
+        let (x, y) = (Axis::log("round-trip time, ms"), Axis::linear("goodput, Mbit/s"));
+        let title = "TCP's goodput for 100 MB".into();
+        vec![Figure { name: "", plot: Plot { title, x, y, series } }]
+    },
+    differs: "The text gives none of the figure's values, only that TCP takes long to reach the \
+              full rate where the round-trip time is large. The paper does not say how large its \
+              windows were; both ends of the possible are here.",
+    learned: "With a window that congestion alone limits, TCP loses to slow start: at long round \
+              trips a large part of 100 MB is gone before the rate is reached, and what slow start \
+              overshoots must be sent again. With an untuned window it is over from a millisecond \
+              on: window over round-trip time is all that there can be.",
+    quick: false,
+};

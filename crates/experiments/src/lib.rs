@@ -1,0 +1,35 @@
+//! The papers' tables and figures, made again: what was published beside what our code does.
+//!
+//! An experiment is a list of scenarios and a function from their outcomes to rows. The scenarios
+//! run in virtual time (the same numbers on every machine) and, where it makes sense, over the
+//! emulator with the real binary. Nothing is tuned to match: what differs is said on the page.
+//!
+//! In reading order:
+//! - [`experiment`]: what an experiment is. [`outcome`]: what running a case gives.
+//! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written on and read from.
+//! - [`plot`][]: figures.
+//! - [`paths`]: the papers' paths and flows as scenarios.
+//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`], [`sabul`],
+//!   [`gtp`]; [`grid`]: simulator against emulator.
+//! - [`simulate`]: cases run in virtual time.
+//! - `emulate`: cases run over the emulator, with the real binary (Linux only).
+//! - [`results`]: the folder with the committed pages.
+
+pub mod catalogue;
+#[cfg(target_os = "linux")]
+pub mod emulate;
+pub mod experiment;
+pub mod fobs;
+pub mod grid;
+pub mod gtp;
+pub mod ornl;
+pub mod outcome;
+pub mod page;
+pub mod paths;
+pub mod plot;
+pub mod quanta;
+pub mod quantity;
+pub mod results;
+pub mod sabul;
+pub mod simulate;
+pub mod table;

@@ -1,0 +1,102 @@
+//! Section 6: "That would seem to indicate that packets may not be received in strict order but
+//! more study needs to be done on this problem."
+
+use longhaul_proto::time::Span;
+use longhaul_testbed::link::Reorder;
+use longhaul_testbed::scenario::Scenario;
+
+use super::emulated::{LINK, RATE, path};
+use super::{Carrier, FOBS, MEMORY_SIZE, RBUDP, SABUL, TSUNAMI};
+use crate::experiment::{Case, Experiment, Figure};
+use crate::outcome::FlowOutcome;
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{DUPLICATES, GOODPUT, LOST};
+use crate::table::{Row, Table};
+
+const CONTENDERS: [(&str, Carrier); 5] = [
+    ("RBUDP", RBUDP),
+    ("FOBS", FOBS),
+    ("SABUL of the study", SABUL),
+    ("SABUL", Carrier::Protocol { name: "sabul", told: false }),
+    ("Tsunami", TSUNAMI),
+];
+/// Shares of packets that are held back, in per cent.
+const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
+/// For how long, in ms.
+const BY: [f64; 3] = [0.1, 1.0, 5.0];
+
+fn case_name(contender: &str, share: f64, by: f64) -> String {
+    match share > 0.0 {
+        true => format!("{contender}, {share} % by {by} ms"),
+        false => format!("{contender}, none"),
+    }
+}
+
+/// Every degree of reordering once.
+fn degrees() -> impl Iterator<Item = (f64, f64)> {
+    let some = SHARES.into_iter().filter(|share| *share > 0.0);
+    let some = some.flat_map(|share| BY.into_iter().map(move |by| (share, by)));
+    [(0.0, 0.0)].into_iter().chain(some)
+}
+
+fn scenario(name: &str, share: f64, by: f64, carrier: Carrier) -> Option<Scenario> {
+    let mut scenario = path(name, 0.0, carrier.flow(MEMORY_SIZE, RATE)?);
+    let reorder = Reorder { share: share / 100.0, by: Span::from_secs_f64(by / 1e3) };
+    for between in &mut scenario.network.links {
+        between.link.reorder = reorder;
+    }
+    Some(scenario)
+}
+
+/// The sweep that the study asks for.
+pub(super) static REORDERING: Experiment = Experiment {
+    id: "ornl-reordering",
+    title: "Does reordering make SABUL and Tsunami report losses that are none?",
+    source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
+             section 6: a question that it leaves open",
+    setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss; 0, 0.1, 1 or 5 % of \
+            the packets of either direction are held back for 0.1, 1 or 5 ms, so that later ones \
+            overtake them. At 100 Mbit/s a packet follows the next after 0.12 ms.",
+    cases: || {
+        let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
+        runs.filter_map(|((name, carrier), (share, by))| {
+            let name = case_name(name, share, by);
+            Some(Case::simulated(&*name, scenario(&name, share, by, *carrier)?))
+        })
+        .collect()
+    },
+    tables: |outcomes| {
+        let table = |(contender, _): &(&'static str, Carrier)| {
+            let rows = degrees().flat_map(|(share, by)| {
+                let case = case_name(contender, share, by);
+                let of = |number: fn(&FlowOutcome) -> f64| outcomes.first(&case, number);
+                [
+                    Row::new(&*case, GOODPUT, of(FlowOutcome::goodput)),
+                    Row::new(&*case, LOST, of(|flow| flow.reported_lost as f64)),
+                    Row::new(&*case, DUPLICATES, of(|flow| flow.duplicates as f64)),
+                ]
+            });
+            Table::new(*contender, rows.collect())
+        };
+        CONTENDERS.iter().map(table).collect()
+    },
+    figures: |outcomes, _| {
+        let by = 1.0;
+        let series = CONTENDERS.iter().map(|(name, _)| {
+            let points = SHARES.iter().filter_map(|share| {
+                let case = case_name(name, *share, by);
+                Some((*share, outcomes.first(&case, |flow| flow.reported_lost as f64)?))
+            });
+            Series::new(*name, Origin::Simulated, points)
+        });
+        let series = series.filter(|series| !series.points.is_empty()).collect();
+        let x = Axis::linear("packets held back for 1 ms, %");
+        let y = Axis::linear("losses reported");
+        let title = format!("Losses reported where none is, {LINK}");
+        vec![Figure { name: "", plot: Plot { title, x, y, series } }]
+    },
+    differs: "The study could not reorder: this is the experiment that it wished for.",
+    learned: "A protocol that reports a gap as soon as it sees one takes reordering for loss. One \
+              that waits for the end of a round, or cross-checks before it asks, does not.",
+    quick: false,
+};

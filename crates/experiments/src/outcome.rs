@@ -1,0 +1,199 @@
+//! What running a case gives, in virtual or in real time alike.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+
+/// What all flows of a case came to, in the scenario's order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The flows.
+    pub flows: Vec<FlowOutcome>,
+}
+
+/// What a flow came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowOutcome {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Bytes of object that were delivered.
+    pub bytes: Bytes,
+    /// When it started.
+    pub started: Time,
+    /// From its start until all was delivered, or the run ended.
+    pub elapsed: Span,
+    /// Whether it delivered all that it was to.
+    pub finished: bool,
+    /// Data datagrams (of TCP: segments) sent.
+    pub sent: u64,
+    /// Those that were sent again.
+    pub retransmitted: u64,
+    /// Losses as reported, the same one perhaps several times.
+    pub reported_lost: u64,
+    /// Datagrams that reached the receiving program.
+    pub received: u64,
+    /// Those whose block was there already.
+    pub duplicates: u64,
+    /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
+    pub lost: u64,
+    /// Blocks in the object.
+    pub blocks: u64,
+    /// Rounds over the segment that needed most.
+    pub rounds: u32,
+    /// What happened in each interval of the time series.
+    pub series: Vec<Sample>,
+}
+
+/// A point of a flow's time series: what happened in the interval that ends at `at`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Seconds since the scenario's start.
+    pub at: f64,
+    /// Mbit/s of object delivered.
+    pub goodput: f64,
+    /// Losses reported.
+    pub reported_lost: f64,
+    /// Duplicates received.
+    pub duplicates: f64,
+}
+
+impl FlowOutcome {
+    /// Object bits delivered a second, in Mbit/s.
+    pub fn goodput(&self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { self.bytes.bits() / seconds / 1e6 } else { 0.0 }
+    }
+
+    /// What was sent beyond the object's blocks, in per cent of them.
+    pub fn waste(&self) -> f64 {
+        percent(self.sent.saturating_sub(self.blocks), self.blocks)
+    }
+
+    /// What was lost on the way, in per cent of what was sent.
+    pub fn loss(&self) -> f64 {
+        percent(self.lost, self.sent)
+    }
+
+    /// Mean goodput between two times of the time series, in seconds and Mbit/s.
+    pub fn goodput_between(&self, from: f64, to: f64) -> f64 {
+        let inside = self.series.iter().filter(|sample| sample.at > from && sample.at <= to);
+        let (sum, count) = inside.fold((0.0, 0u32), |(sum, n), s| (sum + s.goodput, n + 1));
+        if count == 0 { 0.0 } else { sum / f64::from(count) }
+    }
+}
+
+impl Outcome {
+    /// The first flow: of a case with one, that one.
+    pub fn first(&self) -> &FlowOutcome {
+        self.flows.first().expect("a case has a flow")
+    }
+
+    /// The flow called `name`.
+    pub fn flow(&self, name: &str) -> Option<&FlowOutcome> {
+        self.flows.iter().find(|flow| flow.name == name)
+    }
+
+    /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
+    /// start to the first end.
+    pub fn sustained(&self) -> Vec<f64> {
+        let start = |flow: &FlowOutcome| flow.started.since(Time::ZERO).as_secs_f64();
+        let end = |flow: &FlowOutcome| start(flow) + flow.elapsed.as_secs_f64();
+        let from = self.flows.iter().map(start).fold(0.0, f64::max);
+        let to = self.flows.iter().map(end).fold(f64::INFINITY, f64::min);
+        self.flows.iter().map(|flow| flow.goodput_between(from, to)).collect()
+    }
+
+    /// Goodput of all flows together while all of them ran, in Mbit/s.
+    pub fn aggregate(&self) -> f64 {
+        self.sustained().iter().sum()
+    }
+
+    /// What all flows lost on the way, in per cent of what they sent.
+    pub fn loss(&self) -> f64 {
+        let sum = |of: fn(&FlowOutcome) -> u64| self.flows.iter().map(of).sum::<u64>();
+        percent(sum(|flow| flow.lost), sum(|flow| flow.sent))
+    }
+}
+
+/// Jain's fairness index, (Σx)² / (n·Σx²): 1 where all are equal, 1/n where one has all.
+pub fn fairness(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// The outcomes of an experiment's cases, by the cases' names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcomes(BTreeMap<String, Outcome>);
+
+impl Outcomes {
+    /// Adds the outcome of the case `name`.
+    pub fn insert(&mut self, name: impl Into<String>, outcome: Outcome) {
+        self.0.insert(name.into(), outcome);
+    }
+
+    /// The outcome of the case `name`, if it was run.
+    pub fn case(&self, name: &str) -> Option<&Outcome> {
+        self.0.get(name)
+    }
+
+    /// A number of the case `name`.
+    pub fn of(&self, name: &str, number: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        self.case(name).map(number)
+    }
+
+    /// A number of the first flow of the case `name`.
+    pub fn first(&self, name: &str, number: impl Fn(&FlowOutcome) -> f64) -> Option<f64> {
+        self.case(name).map(|outcome| number(outcome.first()))
+    }
+
+    /// Whether no case was run.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_flows_at_six_to_two_to_two_to_one_are_as_unfair_as_gtp_says() {
+        // GTP, section 5.1.1: throughput ratio 6:2:2:1, index 0.67.
+        assert!((fairness(&[6.0, 2.0, 2.0, 1.0]) - 0.67).abs() < 0.02);
+        assert_eq!((fairness(&[1.0; 4]), fairness(&[])), (1.0, 1.0));
+    }
+
+    #[test]
+    fn shares_are_of_what_was_needed_and_of_what_was_sent() {
+        let flow = FlowOutcome {
+            bytes: Bytes::new(125_000_000),
+            elapsed: Span::from_secs(2),
+            sent: 112,
+            blocks: 100,
+            lost: 7,
+            ..FlowOutcome::default()
+        };
+        assert_eq!((flow.goodput(), flow.waste(), flow.loss()), (500.0, 12.0, 6.25));
+        let outcome = Outcome { flows: vec![flow.clone(), flow] };
+        assert_eq!(outcome.loss(), 6.25);
+        assert_eq!(FlowOutcome::default().goodput(), 0.0);
+    }
+
+    #[test]
+    fn a_mean_over_time_takes_the_intervals_that_end_in_it() {
+        let sample = |at, goodput| Sample { at, goodput, ..Sample::default() };
+        let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
+        let flow = FlowOutcome { series, ..FlowOutcome::default() };
+        assert_eq!(flow.goodput_between(1.0, 3.0), 30.0);
+        let lasts = |secs| FlowOutcome { elapsed: Span::from_secs(secs), ..flow.clone() };
+        let late = FlowOutcome { started: Time::ZERO + Span::from_secs(1), ..lasts(9) };
+        let outcome = Outcome { flows: vec![lasts(2), late] };
+        assert_eq!((outcome.sustained(), outcome.aggregate()), (vec![20.0; 2], 40.0));
+        assert_eq!(flow.goodput_between(5.0, 6.0), 0.0);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a row measures: its name, its unit, how it is written and compared.
+
+/// A measured quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// Its name in a table.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+}
+
+/// A unit; it decides how many digits are written and what a difference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Mbit/s, differing by per cent of the published value.
+    Rate,
+    /// Per cent, differing by points.
+    Share,
+    /// A number of things, differing by a number of things.
+    Count,
+    /// Seconds, differing by per cent.
+    Seconds,
+    /// Megabytes, differing by per cent.
+    Size,
+    /// A number without a unit, such as Jain's index, differing by itself.
+    Index,
+}
+
+const fn quantity(name: &'static str, unit: Unit) -> Quantity {
+    Quantity { name, unit }
+}
+
+/// Object bits delivered a second, from the start to the end of a transfer.
+pub const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
+/// Goodput of all flows together.
+pub const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
+/// From the start to the end of a transfer.
+pub const TIME: Quantity = quantity("time", Unit::Seconds);
+/// Goodput as a share of the link's rate.
+pub const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
+/// Datagrams sent beyond the object's blocks, as a share of them.
+pub const WASTE: Quantity = quantity("waste", Unit::Share);
+/// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
+pub const LOSS: Quantity = quantity("loss", Unit::Share);
+/// Losses as reported, the same one perhaps several times: the ORNL study's column.
+pub const LOST: Quantity = quantity("lost, as reported", Unit::Count);
+/// Blocks sent again.
+pub const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
+/// Data datagrams sent.
+pub const SENT: Quantity = quantity("sent", Unit::Count);
+/// Data datagrams that reached the receiving program.
+pub const RECEIVED: Quantity = quantity("received", Unit::Count);
+/// Datagrams whose block was there already.
+pub const DUPLICATES: Quantity = quantity("duplicates", Unit::Count);
+/// Rounds over the object, the first one included.
+pub const ROUNDS: Quantity = quantity("rounds", Unit::Count);
+/// Jain's fairness index of the flows' rates: 1 is fair.
+pub const FAIRNESS: Quantity = quantity("fairness index", Unit::Index);
+
+impl Quantity {
+    /// How a table names it.
+    pub fn heading(&self) -> String {
+        match self.unit.symbol() {
+            "" => self.name.to_owned(),
+            symbol => format!("{}, {symbol}", self.name),
+        }
+    }
+}
+
+impl Unit {
+    /// The unit's symbol; nothing for plain numbers.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::Rate => "Mbit/s",
+            Unit::Share => "%",
+            Unit::Seconds => "s",
+            Unit::Size => "MB",
+            Unit::Count | Unit::Index => "",
+        }
+    }
+
+    /// A value as a table writes it, without the unit.
+    pub fn write(self, value: f64) -> String {
+        let digits = match self {
+            Unit::Count => 0,
+            Unit::Rate if value.abs() >= 100.0 => 1,
+            Unit::Rate | Unit::Share | Unit::Size => 2,
+            Unit::Seconds | Unit::Index => 3,
+        };
+        let text = format!("{value:.digits$}");
+        if is_nothing(&text) { text.replace('-', "") } else { text }
+    }
+
+    /// How far `value` is from `reference`, with a sign.
+    pub fn difference(self, value: f64, reference: f64) -> String {
+        let text = match self {
+            Unit::Share => format!("{:+.2} points", value - reference),
+            Unit::Index => format!("{:+.3}", value - reference),
+            Unit::Count => format!("{:+.0}", value - reference),
+            Unit::Rate | Unit::Seconds | Unit::Size if reference == 0.0 => String::new(),
+            Unit::Rate | Unit::Seconds | Unit::Size => {
+                format!("{:+.1} %", (value / reference - 1.0) * 100.0)
+            }
+        };
+        let number = text.split(' ').next().unwrap_or_default();
+        if is_nothing(number) { text.replace(['+', '-'], "") } else { text }
+    }
+}
+
+/// Whether a number says zero: then it needs no sign.
+fn is_nothing(number: &str) -> bool {
+    number.trim_start_matches(['-', '+', '0', '.']).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_writes_the_digits_that_it_has() {
+        assert_eq!(Unit::Rate.write(643.04), "643.0");
+        assert_eq!(Unit::Rate.write(4.876), "4.88");
+        assert_eq!(Unit::Count.write(137_742.0), "137742");
+        assert_eq!(Unit::Index.write(0.67), "0.670");
+        assert_eq!(Unit::Share.write(-0.001), "0.00");
+        assert_eq!((GOODPUT.heading(), SENT.heading()), ("goodput, Mbit/s".into(), "sent".into()));
+    }
+
+    #[test]
+    fn a_difference_is_of_the_kind_of_its_unit() {
+        assert_eq!(Unit::Rate.difference(90.0, 100.0), "-10.0 %");
+        assert_eq!(Unit::Share.difference(12.5, 12.0), "+0.50 points");
+        assert_eq!(Unit::Count.difference(142.0, 0.0), "+142");
+        assert_eq!(Unit::Rate.difference(1.0, 0.0), "");
+        assert_eq!(Unit::Rate.difference(99.99, 100.0), "0.0 %");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_written_the_same() {
+        let units = [Unit::Rate, Unit::Share, Unit::Count, Unit::Seconds, Unit::Size, Unit::Index];
+        for unit in units {
+            for value in [0.0, 0.004_999, 99.996, 643.25, 1e9 / 3.0] {
+                let text = unit.write(value);
+                assert_eq!(unit.write(text.parse().unwrap()), text, "{unit:?}");
+            }
+        }
+    }
+}

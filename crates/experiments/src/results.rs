@@ -1,0 +1,114 @@
+//! The folder with the committed pages, and its index.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::experiment::Experiment;
+use crate::page::File;
+
+/// The index's own page within the folder.
+const INDEX: &str = "README.md";
+const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->";
+const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
+
+/// The folder of results of the repository that `from` lies in: the first `results` upwards that
+/// stands beside an `ARCHITECTURE.md`.
+pub fn find(from: &Path) -> Option<PathBuf> {
+    let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
+    upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
+}
+
+/// A file of the folder; nothing if it is not there.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
+    match fs::read_to_string(folder.join(name)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes files that differ from those that are there; how many did.
+///
+/// # Errors
+/// Where one cannot be read or written.
+pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
+    let mut changed = 0;
+    for File { name, text } in files {
+        if read(folder, name)?.as_deref() != Some(text) {
+            fs::write(folder.join(name), text)?;
+            changed += 1;
+        }
+    }
+    Ok(changed)
+}
+
+/// The folder's index with a line for each experiment; nothing if `page` has no place for them.
+pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    let lines: String = experiments.iter().map(|experiment| line(experiment)).collect();
+    Some(format!("{before}{BEGIN}\n\n{lines}\n{END}{after}"))
+}
+
+fn line(Experiment { id, title, .. }: &Experiment) -> String {
+    format!("- [{id}]({id}.md): {title}\n")
+}
+
+/// Brings the index up to date.
+///
+/// # Errors
+/// Where it cannot be read or written, or has no place for the experiments.
+pub fn write_index(folder: &Path, experiments: &[&Experiment]) -> io::Result<usize> {
+    let page = read(folder, INDEX)?.unwrap_or_default();
+    let text = index(&page, experiments).ok_or_else(|| {
+        let what = format!("{INDEX} has no lines {BEGIN} and {END}");
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    })?;
+    write(folder, &[File { name: INDEX.into(), text }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+
+    fn committed() -> PathBuf {
+        find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("the crate lies in the repository")
+    }
+
+    #[test]
+    fn the_index_lists_every_experiment() {
+        let page = read(&committed(), INDEX).unwrap().unwrap();
+        let expected = index(&page, &catalogue::all());
+        assert!(
+            expected.as_ref() == Some(&page),
+            "results/{INDEX} is out of date; run longhaul reproduce --update"
+        );
+    }
+
+    #[test]
+    fn an_index_keeps_the_words_around_its_lines() {
+        let page = format!("# Results\n\n{BEGIN}\nold\n{END}\n\nMore.\n");
+        let text = index(&page, &catalogue::all()[..1]).unwrap();
+        assert!(text.starts_with("# Results\n\n<!--") && text.ends_with("-->\n\nMore.\n"));
+        assert!(!text.contains("old") && text.contains("- [quanta-fig5](quanta-fig5.md): "));
+        assert_eq!(index(&text, &catalogue::all()[..1]), Some(text));
+        assert_eq!(index("# No place", &catalogue::all()), None);
+    }
+
+    #[test]
+    fn only_files_that_differ_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |text: &str| [File { name: "a.md".into(), text: text.into() }];
+        assert_eq!(write(folder.path(), &file("one")).unwrap(), 1);
+        assert_eq!(write(folder.path(), &file("one")).unwrap(), 0);
+        assert_eq!(write(folder.path(), &file("two")).unwrap(), 1);
+        assert_eq!(read(folder.path(), "a.md").unwrap().as_deref(), Some("two"));
+        assert_eq!(read(folder.path(), "b.md").unwrap(), None);
+        assert_eq!(find(folder.path()), None);
+    }
+}

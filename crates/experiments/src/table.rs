@@ -1,0 +1,292 @@
+//! Rows with published value, model, simulated, emulated; as Markdown, and read back from it.
+
+use std::collections::BTreeMap;
+
+use crate::quantity::Quantity;
+
+/// A table of an experiment's page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows; the heading above it.
+    pub title: String,
+    /// Its rows; no two of a page have the same case and quantity.
+    pub rows: Vec<Row>,
+}
+
+/// A row: one quantity of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The case: protocol, path, settings.
+    pub case: String,
+    /// What is measured.
+    pub quantity: Quantity,
+    /// What the paper says, if it says anything.
+    pub published: Option<Published>,
+    /// What an equation of the paper predicts for just this case.
+    pub model: Option<f64>,
+    /// What we measured by simulation; nothing where the case cannot be simulated.
+    pub simulated: Option<f64>,
+    /// What we measured with real sockets, if we did.
+    pub emulated: Option<f64>,
+}
+
+/// A published value, as exact as the paper gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Published {
+    /// A number.
+    Exact(f64),
+    /// A number that the text calls about so, or that stands for "almost" or "the same as".
+    About(f64),
+    /// From, to.
+    Between(f64, f64),
+    /// Less than this.
+    Below(f64),
+}
+
+impl Published {
+    fn write(self, quantity: Quantity) -> String {
+        // The paper's own digits, not ours.
+        let plain = |value: f64| {
+            let text = quantity.unit.write(value);
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        };
+        match self {
+            Published::Exact(value) => plain(value),
+            Published::About(value) => format!("≈ {}", plain(value)),
+            Published::Between(low, high) => format!("{} to {}", plain(low), plain(high)),
+            Published::Below(value) => format!("< {}", plain(value)),
+        }
+    }
+
+    fn difference(self, value: f64, quantity: Quantity) -> String {
+        let from = |reference: f64| quantity.unit.difference(value, reference);
+        match self {
+            Published::Exact(reference) | Published::About(reference) => from(reference),
+            Published::Between(low, high) if value < low => from(low.min(high)),
+            Published::Between(_, high) if value > high => from(high),
+            Published::Below(bound) if value >= bound => from(bound),
+            Published::Between(..) | Published::Below(_) => "within".into(),
+        }
+    }
+}
+
+/// By which a row is found: its case and its quantity's heading.
+pub type Key = (String, String);
+
+impl Row {
+    /// A row of which the paper says nothing.
+    pub fn new(case: impl Into<String>, quantity: Quantity, ours: Option<f64>) -> Row {
+        Row {
+            case: case.into(),
+            quantity,
+            published: None,
+            model: None,
+            simulated: ours,
+            emulated: None,
+        }
+    }
+
+    /// The same row with a published number.
+    pub fn published(self, value: f64) -> Row {
+        Row { published: Some(Published::Exact(value)), ..self }
+    }
+
+    /// The same row with what the paper says.
+    pub fn says(self, published: Published) -> Row {
+        Row { published: Some(published), ..self }
+    }
+
+    /// The same row with what an equation predicts.
+    pub fn model(self, value: f64) -> Row {
+        Row { model: Some(value), ..self }
+    }
+
+    /// By what it is found.
+    pub fn key(&self) -> Key {
+        (self.case.clone(), self.quantity.heading())
+    }
+
+    fn cell(&self, column: Column) -> String {
+        let unit = self.quantity.unit;
+        let write = |value: Option<f64>| value.map(|value| unit.write(value)).unwrap_or_default();
+        match column {
+            Column::Case => self.case.clone(),
+            Column::What => self.quantity.heading(),
+            Column::Published => self.published.map(|p| p.write(self.quantity)).unwrap_or_default(),
+            Column::Model => write(self.model),
+            Column::Simulated => write(self.simulated),
+            Column::Difference => match (self.published, self.model, self.simulated) {
+                (Some(published), _, Some(ours)) => published.difference(ours, self.quantity),
+                (None, Some(model), Some(ours)) => unit.difference(ours, model),
+                _ => String::new(),
+            },
+            Column::Emulated => write(self.emulated),
+            Column::FromSimulated => match (self.emulated, self.simulated) {
+                // Of the digits that stand there, so that a page read back gives the same.
+                (Some(real), Some(ours)) => unit.difference(rounded(unit, real), ours),
+                _ => String::new(),
+            },
+        }
+    }
+}
+
+fn rounded(unit: crate::quantity::Unit, value: f64) -> f64 {
+    unit.write(value).parse().unwrap_or(value)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Case,
+    What,
+    Published,
+    Model,
+    Simulated,
+    Difference,
+    Emulated,
+    FromSimulated,
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::Case,
+    Column::What,
+    Column::Published,
+    Column::Model,
+    Column::Simulated,
+    Column::Difference,
+    Column::Emulated,
+    Column::FromSimulated,
+];
+
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Column::Case => "case",
+            Column::What => "what",
+            Column::Published => "published",
+            Column::Model => "model",
+            Column::Simulated => "simulated",
+            Column::Difference => "difference",
+            Column::Emulated => "emulated",
+            Column::FromSimulated => "from simulated",
+        }
+    }
+}
+
+impl Table {
+    /// A table of these rows.
+    pub fn new(title: impl Into<String>, rows: Vec<Row>) -> Table {
+        Table { title: title.into(), rows }
+    }
+
+    /// The table as Markdown. Columns in which nothing stands are left out, but never `simulated`.
+    pub fn markdown(&self) -> String {
+        let filled = |column: &Column| match column {
+            Column::Case | Column::What | Column::Simulated => true,
+            column => self.rows.iter().any(|row| !row.cell(*column).is_empty()),
+        };
+        let columns: Vec<Column> = COLUMNS.into_iter().filter(filled).collect();
+        let mut text = line(columns.iter().map(|column| column.heading().to_owned()));
+        text += &line(columns.iter().map(|column| match column {
+            Column::Case | Column::What => "---".into(),
+            _ => "---:".into(),
+        }));
+        for row in &self.rows {
+            text += &line(columns.iter().map(|column| row.cell(*column)));
+        }
+        text
+    }
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// What a page says of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// In the column of simulated values.
+    pub simulated: String,
+    /// In the column of emulated values.
+    pub emulated: String,
+}
+
+/// Reads the rows of all tables of a page.
+pub fn read(page: &str) -> BTreeMap<Key, Said> {
+    let mut said = BTreeMap::new();
+    let mut headings: Vec<&str> = Vec::new();
+    for line in page.lines() {
+        let Some(inner) = line.strip_prefix("| ").and_then(|rest| rest.strip_suffix(" |")) else {
+            headings.clear();
+            continue;
+        };
+        let cells: Vec<&str> = inner.split(" | ").map(str::trim).collect();
+        if headings.is_empty() {
+            headings = cells;
+            continue;
+        }
+        let cell = |column: Column| {
+            let place = headings.iter().position(|heading| *heading == column.heading());
+            place.and_then(|place| cells.get(place)).copied().unwrap_or_default().to_owned()
+        };
+        if cells.iter().all(|cell| cell.trim_matches(':') == "---") {
+            continue;
+        }
+        let key = (cell(Column::Case), cell(Column::What));
+        let row = Said { simulated: cell(Column::Simulated), emulated: cell(Column::Emulated) };
+        said.insert(key, row);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{DUPLICATES, GOODPUT, LOSS};
+
+    fn example() -> Table {
+        let rows = vec![
+            Row::new("RBUDP, 600 Mbit/s", GOODPUT, Some(588.123)).published(590.0),
+            Row { emulated: Some(580.06), ..Row::new("RBUDP, 600 Mbit/s", LOSS, Some(1.5)) }
+                .says(Published::Below(2.0)),
+            Row::new("FOBS", DUPLICATES, None).published(142.0),
+        ];
+        Table::new("memory", rows)
+    }
+
+    #[test]
+    fn a_table_is_read_back_as_it_was_written() {
+        let text = example().markdown();
+        let said = read(&text);
+        assert_eq!(said.len(), 3, "{text}");
+        for row in example().rows {
+            let write = |v: Option<f64>| v.map(|v| row.quantity.unit.write(v)).unwrap_or_default();
+            let expected = Said { simulated: write(row.simulated), emulated: write(row.emulated) };
+            assert_eq!(said.get(&row.key()), Some(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn empty_columns_are_left_out() {
+        let text = example().markdown();
+        assert!(!text.contains("model") && text.contains("from simulated"), "{text}");
+        let bare = Table::new("", vec![Row::new("a", GOODPUT, None)]).markdown();
+        assert_eq!(bare.lines().next(), Some("| case | what | simulated |"));
+    }
+
+    #[test]
+    fn a_difference_is_from_what_the_paper_says_or_else_from_the_model() {
+        let row = |published| Row::new("a", LOSS, Some(30.0)).says(published);
+        let difference = |row: Row| row.cell(Column::Difference);
+        assert_eq!(difference(row(Published::Between(27.0, 38.0))), "within");
+        assert_eq!(difference(row(Published::Between(31.0, 38.0))), "-1.00 points");
+        assert_eq!(difference(row(Published::Below(2.0))), "+28.00 points");
+        assert_eq!(difference(row(Published::About(29.0))), "+1.00 points");
+        let row = Row::new("a", GOODPUT, Some(90.0)).model(100.0);
+        assert_eq!(difference(row.clone()), "-10.0 %");
+        assert_eq!(difference(row.published(80.0)), "+12.5 %");
+    }
+}

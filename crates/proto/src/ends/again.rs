@@ -1,0 +1,61 @@
+//! Something that is done again and again as long as nothing is heard, ever more slowly.
+
+use crate::time::{Span, Time};
+
+/// When it was last done, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    last: Time,
+    count: u32,
+    most: u32,
+}
+
+impl Again {
+    /// The wait doubles so often at most (16 times), then stays.
+    pub fn new(most: u32) -> Again {
+        Again { last: Time::ZERO, count: 0, most: most.min(16) }
+    }
+
+    /// Something has been heard, or begins: the next wait is the first.
+    pub fn restart(&mut self, now: Time) {
+        (self.last, self.count) = (now, 0);
+    }
+
+    /// The wait that runs begins anew.
+    pub fn put_off(&mut self, now: Time) {
+        self.last = now;
+    }
+
+    /// It is done now.
+    pub fn note(&mut self, now: Time) {
+        (self.last, self.count) = (now, (self.count + 1).min(self.most));
+    }
+
+    /// When it is due, where the first wait is `wait`.
+    pub fn next(&self, wait: Span) -> Time {
+        self.last + wait * (1 << self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_as_often_as_it_may_and_starts_anew() {
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
+        let wait = Span::from_millis(100);
+        let mut again = Again::new(2);
+        again.restart(at(50));
+        let mut times = [Time::ZERO; 4];
+        for time in &mut times {
+            *time = again.next(wait);
+            again.note(*time);
+        }
+        assert_eq!(times, [at(150), at(350), at(750), at(1150)]);
+        again.put_off(at(1_200));
+        assert_eq!(again.next(wait), at(1_600));
+        again.restart(at(1_300));
+        assert_eq!(again.next(wait), at(1_400));
+    }
+}

@@ -1,0 +1,115 @@
+//! A receiver that counts through the object: what has come, and where the gaps are.
+
+use core::ops::Range;
+
+use super::{ReceivingEnd, Wholes};
+use crate::endpoint::{Arrival, BlockRange, Event, Setup};
+use crate::layout::Block;
+use crate::ranges::RangeSet;
+use crate::time::Time;
+use crate::wire::Loss;
+
+/// What has come, or was there.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    there: RangeSet,
+    wholes: Wholes,
+    highest: u64,
+}
+
+impl Arrived {
+    /// Nothing yet.
+    pub fn new(setup: &Setup) -> Arrived {
+        Arrived { there: RangeSet::new(), wholes: Wholes::new(setup.layout), highest: 0 }
+    }
+
+    /// Takes a batch in and counts it; each gap that opens below a block that came goes to `gap`.
+    /// Tells how many blocks are new.
+    pub fn on_datagrams(
+        &mut self,
+        end: &mut ReceivingEnd,
+        now: Time,
+        arrivals: &[Arrival],
+        mut gap: impl FnMut(Range<u64>),
+    ) -> u64 {
+        let received = end.on_arrivals(now, arrivals);
+        let (mut new, mut run) = (0, 0..0);
+        for &Arrival { block, .. } in arrivals {
+            if block.index >= end.layout.blocks_in(block.segment) {
+                continue;
+            }
+            let number = end.layout.number(block);
+            if number != run.end || run.is_empty() {
+                new += self.arrive(end, run, &mut gap);
+                run = number..number;
+            }
+            run.end += 1;
+        }
+        new += self.arrive(end, run, &mut gap);
+        end.count(received, new);
+        new
+    }
+
+    fn arrive(
+        &mut self,
+        end: &mut ReceivingEnd,
+        run: Range<u64>,
+        gap: &mut impl FnMut(Range<u64>),
+    ) -> u64 {
+        if run.is_empty() {
+            return 0;
+        }
+        self.there.gaps(self.highest..run.start).for_each(gap);
+        self.highest = self.highest.max(run.end);
+        self.insert(end, run)
+    }
+
+    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); tells how many blocks are new.
+    pub fn skip(&mut self, end: &mut ReceivingEnd, blocks: BlockRange) -> u64 {
+        let BlockRange { first: Block { segment, index }, count } = blocks;
+        let to = index.saturating_add(count).min(end.layout.blocks_in(segment));
+        if index >= to {
+            return 0;
+        }
+        let start = end.layout.number(blocks.first);
+        self.insert(end, start..start + u64::from(to - index))
+    }
+
+    fn insert(&mut self, end: &mut ReceivingEnd, blocks: Range<u64>) -> u64 {
+        let new = self.there.insert(blocks.clone());
+        if new > 0 {
+            self.wholes.note(&self.there, blocks, |segment| {
+                end.tell(Event::SegmentDone { segment });
+            });
+            if self.there.count() == end.layout.blocks() {
+                end.finish();
+            }
+        }
+        new
+    }
+
+    /// The blocks.
+    pub fn there(&self) -> &RangeSet {
+        &self.there
+    }
+
+    /// One more than the highest block that has come.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Takes as much of `blocks` as one message holds, without what has come; nothing if all has.
+    pub fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
+        let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
+        let loss = Loss::fill(sequence, &mut lost);
+        let rest = lost.peek().map_or(u64::MAX, |run| run.start);
+        drop(lost);
+        blocks.remove(0..rest);
+        (!loss.lost().is_empty()).then_some(loss)
+    }
+
+    /// The first block that has not come; all below it have.
+    pub fn next(&self) -> u64 {
+        self.there.run_at(0).map_or(0, |run| run.end)
+    }
+}

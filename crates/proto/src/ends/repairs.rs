@@ -1,0 +1,119 @@
+//! A sender that counts through the object: what it is to send again, and what is known to be
+//! there.
+
+use core::ops::Range;
+
+use super::{LossList, Recent, Run, SendingEnd, Wholes};
+use crate::endpoint::{BlockRange, Event, Setup};
+use crate::time::Time;
+
+/// What goes again before anything new.
+#[derive(Clone, Debug)]
+pub struct Repairs {
+    lost: LossList,
+    recent: Recent,
+    wholes: Wholes,
+    /// All blocks below are known to be there.
+    acknowledged: u64,
+}
+
+impl Repairs {
+    /// Nothing yet.
+    pub fn new(setup: &Setup) -> Repairs {
+        Repairs {
+            lost: LossList::default(),
+            recent: Recent::default(),
+            wholes: Wholes::new(setup.layout),
+            acknowledged: 0,
+        }
+    }
+
+    /// Whether nothing is to be sent again.
+    pub fn is_empty(&self) -> bool {
+        self.lost.is_empty()
+    }
+
+    /// The first blocks to be sent again.
+    pub fn head(&self) -> Range<u64> {
+        self.lost.head()
+    }
+
+    /// Takes the next run to be sent again now, of one segment and at most `max` blocks.
+    pub fn take(&mut self, now: Time, end: &SendingEnd, max: u32) -> Option<Run> {
+        let head = self.lost.head();
+        let first = end.layout.block(head.start).filter(|_| !head.is_empty())?;
+        let left = end.layout.blocks_in(first.segment) - first.index;
+        let count = (head.end - head.start).min(left.min(max).into()) as u32;
+        let to = head.start + u64::from(count);
+        self.lost.advance(to);
+        self.recent.insert(now, head.start..to, end.rtt.smoothed());
+        Some(Run { segment: first.segment, blocks: first.index..first.index + count })
+    }
+
+    /// The receiver lacks `blocks`: puts on the list those that are not known to be there; tells
+    /// how many. Where `fresh` is set, a block that was sent again less than a round trip ago is
+    /// left out: the report was made before that could arrive.
+    pub fn list(&mut self, now: Time, end: &SendingEnd, blocks: Range<u64>, fresh: bool) -> u64 {
+        let recent = self.recent.forget(now, end.rtt.smoothed());
+        let mut listed = 0;
+        for gap in end.frontier.there().gaps(blocks) {
+            if !fresh {
+                listed += gap.end - gap.start;
+                self.lost.insert(gap);
+                continue;
+            }
+            for gap in recent.gaps(gap) {
+                listed += gap.end - gap.start;
+                self.lost.insert(gap);
+            }
+        }
+        listed
+    }
+
+    /// Puts everything in flight on the list; tells how many blocks that is.
+    pub fn list_in_flight(&mut self, now: Time, end: &SendingEnd) -> u64 {
+        self.list(now, end, self.acknowledged..end.frontier.passed(), false)
+    }
+
+    /// Puts the last block in flight on the list, if there is one.
+    pub fn list_last(&mut self, end: &SendingEnd) {
+        if end.frontier.unacknowledged() > 0 {
+            let to = end.frontier.passed();
+            let last = end.frontier.there().run_at(to - 1).map_or(to, |run| run.start);
+            self.lost.insert(last - 1..last);
+        }
+    }
+
+    /// All blocks below `next` have come; tells whether the object has that many.
+    pub fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
+        if next > end.layout.blocks() {
+            return false;
+        }
+        if next > self.acknowledged {
+            let news = self.acknowledged..next;
+            self.acknowledged = next;
+            end.frontier.set_there(news.clone());
+            self.lost.remove(0..next);
+            self.note(end, news);
+        }
+        true
+    }
+
+    /// As [`Sender::skip`](crate::endpoint::Sender::skip).
+    pub fn skip(&mut self, end: &mut SendingEnd, blocks: BlockRange) {
+        if let Some(blocks) = end.frontier.skip(blocks) {
+            self.lost.remove(blocks.clone());
+            self.note(end, blocks);
+        }
+    }
+
+    fn note(&mut self, end: &mut SendingEnd, news: Range<u64>) {
+        let SendingEnd { frontier, events, .. } = end;
+        self.wholes.note(frontier.there(), news, |segment| {
+            events.push_back(Event::SegmentDone { segment });
+        });
+        if frontier.is_complete() {
+            end.finish();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which blocks of a flow's object have arrived, a tally for each segment under way.
+
+use alloc::collections::BTreeMap;
+
+use crate::endpoint::{Arrival, BlockRange};
+use crate::layout::{Block, Layout};
+use crate::ranges::RangeSet;
+use crate::tally::Tally;
+
+/// What has arrived. Of a segment that is whole nothing is kept but that.
+#[derive(Clone, Debug)]
+pub struct Tallies {
+    layout: Layout,
+    /// Segments begun and not whole.
+    open: BTreeMap<u32, Tally>,
+    whole: RangeSet,
+    /// Blocks that are there from elsewhere, counted through the object, until their segment
+    /// begins.
+    skipped: RangeSet,
+}
+
+/// What a run of arrivals changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// Blocks that came for the first time.
+    pub new: u64,
+    /// The segment has become whole by them.
+    pub is_last: bool,
+}
+
+impl Tallies {
+    /// The tallies of an object of which nothing has arrived.
+    pub fn new(layout: Layout) -> Tallies {
+        let (whole, skipped) = (RangeSet::new(), RangeSet::new());
+        Tallies { layout, open: BTreeMap::new(), whole, skipped }
+    }
+
+    /// Marks arrivals of one segment. Blocks that the object does not have change nothing.
+    pub fn mark(&mut self, segment: u32, run: &[Arrival]) -> Marked {
+        let blocks = self.layout.blocks_in(segment);
+        let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();
+        if known.peek().is_none() || self.is_whole(segment) {
+            return Marked::default();
+        }
+        let tally = self.begin(segment);
+        let new = known.map(|arrival| u64::from(tally.mark(arrival.block.index))).sum();
+        let is_last = tally.is_whole();
+        if is_last {
+            self.set_whole(segment);
+        }
+        Marked { new, is_last }
+    }
+
+    /// These blocks are there from elsewhere; tells whether their segment has become whole by it.
+    pub fn skip(&mut self, blocks: BlockRange) -> bool {
+        let BlockRange { first, count } = blocks;
+        let segment = first.segment;
+        let all = self.layout.blocks_in(segment);
+        let end = first.index.saturating_add(count).min(all);
+        if first.index >= end || self.is_whole(segment) {
+            return false;
+        }
+        let base = self.base(segment);
+        self.skipped.insert(base + u64::from(first.index)..base + u64::from(end));
+        let is_whole = match self.open.get_mut(&segment) {
+            Some(tally) => {
+                tally.mark_range(first.index..end);
+                tally.is_whole()
+            }
+            None => self.skipped.covers(base..base + u64::from(all)),
+        };
+        if is_whole {
+            self.set_whole(segment);
+        }
+        is_whole
+    }
+
+    /// The tally of a segment that is begun and not whole.
+    pub fn tally(&self, segment: u32) -> Option<&Tally> {
+        self.open.get(&segment)
+    }
+
+    /// Whether every block of the segment is there.
+    pub fn is_whole(&self, segment: u32) -> bool {
+        self.whole.contains(u64::from(segment))
+    }
+
+    /// Whether every block of the object is there.
+    pub fn is_complete(&self) -> bool {
+        self.whole.count() == u64::from(self.layout.segments())
+    }
+
+    fn base(&self, segment: u32) -> u64 {
+        self.layout.number(Block { segment, index: 0 })
+    }
+
+    fn set_whole(&mut self, segment: u32) {
+        self.open.remove(&segment);
+        self.whole.insert(u64::from(segment)..u64::from(segment) + 1);
+    }
+
+    /// The segment's tally, begun with what is there already.
+    fn begin(&mut self, segment: u32) -> &mut Tally {
+        let blocks = self.layout.blocks_in(segment);
+        let base = self.base(segment);
+        let skipped = &self.skipped;
+        self.open.entry(segment).or_insert_with(|| {
+            let mut tally = Tally::new(blocks);
+            for run in skipped.within(base..base + u64::from(blocks)) {
+                tally.mark_range((run.start - base) as u32..(run.end - base) as u32);
+            }
+            tally
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::PacketNumber;
+    use crate::units::Bytes;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn tallies_answer_as_a_plain_set_of_blocks_does(
+            steps in prop::collection::vec((any::<bool>(), 0u32..5, 0u32..20, 1u32..9), 0..60),
+        ) {
+            // Three segments of 16 blocks and one of 4.
+            let layout = Layout::new(
+                Bytes::new(52_000), Bytes::new(16_000), Bytes::new(8_000), 1000,
+            ).unwrap();
+            let (mut tallies, mut model) = (Tallies::new(layout), BTreeSet::new());
+            for (skip, segment, index, count) in steps {
+                let known = index..(index + count).min(layout.blocks_in(segment)).max(index);
+                let news: BTreeSet<(u32, u32)> =
+                    known.map(|index| (segment, index)).filter(|b| !model.contains(b)).collect();
+                model.extend(news.iter().copied());
+                let there = model.iter().filter(|(of, _)| *of == segment).count() as u32;
+                let is_last = !news.is_empty() && there == layout.blocks_in(segment);
+                let first = Block { segment, index };
+                if skip {
+                    prop_assert_eq!(tallies.skip(BlockRange { first, count }), is_last);
+                } else {
+                    let arrival = |index| Arrival {
+                        number: PacketNumber(0), block: Block { segment, index },
+                    };
+                    let run: Vec<Arrival> = (index..index + count).map(arrival).collect();
+                    let marked = Marked { new: news.len() as u64, is_last };
+                    prop_assert_eq!(tallies.mark(segment, &run), marked);
+                }
+                if let Some(tally) = tallies.tally(segment) {
+                    prop_assert_eq!(tally.marked(), there);
+                }
+            }
+            prop_assert_eq!(tallies.is_complete(), model.len() == 52);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Segments that become whole, for the protocols that count through the object.
+
+use core::ops::Range;
+
+use crate::layout::{Block, Layout};
+use crate::ranges::RangeSet;
+
+/// The segments that are known to be whole; each is told once.
+#[derive(Clone, Debug)]
+pub struct Wholes {
+    layout: Layout,
+    told: RangeSet,
+}
+
+impl Wholes {
+    /// None yet.
+    pub fn new(layout: Layout) -> Wholes {
+        Wholes { layout, told: RangeSet::new() }
+    }
+
+    /// `blocks` are news in `there`: tells each segment that they make whole.
+    pub fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
+        let segment = |number| self.layout.block(number).map(|block| block.segment);
+        let last = blocks.end.checked_sub(1).and_then(segment);
+        let (Some(first), Some(last)) = (segment(blocks.start), last) else { return };
+        for segment in first..=last {
+            let base = self.layout.number(Block { segment, index: 0 });
+            let all = base..base + u64::from(self.layout.blocks_in(segment));
+            let number = u64::from(segment);
+            if there.covers(all) && self.told.insert(number..number + 1) > 0 {
+                tell(segment);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_segment_is_told_once_when_its_last_block_is_there() {
+        let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
+        let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
+        let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());
+        let mut note = |blocks: Range<u64>| {
+            let mut told = Vec::new();
+            there.insert(blocks.clone());
+            wholes.note(&there, blocks, |segment| told.push(segment));
+            told
+        };
+        assert_eq!(note(0..9), []);
+        assert_eq!(note(10..21), [1]);
+        assert_eq!(note(9..10), [0]);
+        assert_eq!(note(0..10), []);
+        assert_eq!(note(0..25), [2]);
+        assert_eq!(note(25..26), []);
+    }
+}

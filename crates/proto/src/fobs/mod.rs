@@ -1,0 +1,155 @@
+//! FOBS, the fast object-based transfer system: Dickens, Gropp, "An evaluation of object-based
+//! data transfers on high performance networks".
+//!
+//! > the algorithm executed by the sender is very greedy, continuing to transmit (or re-transmit)
+//! > packets (without blocking) until it receives the completion signal from the data receiver
+//! > specifying that all data has been successfully received.
+//!
+//! The sender sends a batch, looks for an acknowledgement without waiting for one, and chooses
+//! the next packet out of all that are unacknowledged, as from a circular buffer. The receiver
+//! acknowledges over UDP after every so many newly received packets ([`ACK_FREQUENCY`]), and says
+//! by one signal on the reliable channel that all is there. A sender that does not stop before
+//! that signal sends for one round trip in vain: the waste is at least C·RTT/S.
+//!
+//! Where we go beyond the paper, and why:
+//! - The paper's rate was that of the network card. Ours is the user's, else the path's capacity
+//!   as it is measured.
+//! - The acknowledgement of a large object takes several messages; the first cover what is new.
+//!   Each counts alone, and what has not changed is told again in turn (`telling`).
+//! - An object larger than a segment is still one circle: the first blocks of the next segment go
+//!   before what was lost of earlier ones. A circle for each segment would spend a round trip of
+//!   useless repeats at the end of every one, C·RTT over a segment's size; one circle pays that
+//!   once. The price is memory: a lossy path leaves holes everywhere until the end.
+//! - So the receiver's grant ends the greed. A sender that is out of grant repeats, but only what
+//!   is known to be lost: an acknowledgement shows how far datagrams had come when it was made,
+//!   and a block sent before that and not told is lost. What is on its way is not sent again, for
+//!   the receiver is slow because its disk is, and copies would not make room. The circle's rule
+//!   then holds among the lost. Blocks sent again need no grant.
+//! - The batch that an acknowledgement makes ([`BATCH`]: 0) waits in the same way after one that
+//!   brought nothing new.
+//!
+//! The table (`fobs-table`) is FOBS with the congestion response of its release, as a study at Oak
+//! Ridge National Laboratory ("Faster bulk transfer starring: UDP") found it: see `table`. It
+//! sends bursts of [`BURST`], and goes round after each [`CHUNK`] of new data rather than after
+//! all. The study saw the sender wait there until the receiver had written the chunk, and send
+//! packets of it in vain meanwhile. Ours repeats what is known to be lost and goes on with the next
+//! chunk. While there is congestion it repeats nothing else; it returns to greed when that is over.
+//!
+//! Files by decision: `circle` chooses what goes again, `unacked` knows what is left, `sender`
+//! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers,
+//! `table` sets the rate.
+
+mod circle;
+mod receiver;
+mod sender;
+mod table;
+mod telling;
+#[cfg(test)]
+mod tests;
+mod unacked;
+
+pub use receiver::FobsReceiver;
+pub use sender::FobsSender;
+
+use alloc::boxed::Box;
+
+use crate::registry::{ProtocolOption, Row};
+
+/// The paper's main parameter (section 3.2).
+pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption {
+    name: "ack-frequency",
+    help: "newly received blocks that make an acknowledgement",
+    least: 1.0,
+    most: 1e9,
+    default: 64.0,
+};
+
+/// The packets of a batch-send operation (section 3.1.1): two were best.
+pub const BATCH: ProtocolOption = ProtocolOption {
+    name: "batch",
+    help: "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
+    least: 0.0,
+    most: 1e6,
+    default: 0.0,
+};
+
+/// About 10,000 packets, in the release that the ORNL study measured.
+pub const STATE_SEGMENT: ProtocolOption = ProtocolOption {
+    name: "state-segment",
+    help: "datagrams after which the state of the network is looked at",
+    least: 1.0,
+    most: 1e9,
+    default: 10_000.0,
+};
+
+/// 1 % in the release that the ORNL study measured.
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption {
+    name: "tolerated-loss",
+    help: "percent of a segment that may be lost before the rate falls",
+    least: 0.0,
+    most: 100.0,
+    default: 1.0,
+};
+
+/// 25 packets in the release that the ORNL study measured.
+pub const BURST: ProtocolOption = ProtocolOption {
+    name: "burst",
+    help: "datagrams that leave at once before the rate is enforced",
+    least: 1.0,
+    most: 1e6,
+    default: 25.0,
+};
+
+/// 100 MiB in the release that the ORNL study measured.
+pub const CHUNK: ProtocolOption = ProtocolOption {
+    name: "chunk",
+    help: "MiB of new data after which what was lost goes again",
+    least: 0.001,
+    most: 1e9,
+    default: 100.0,
+};
+
+/// FOBS in the registry, as its paper has it.
+pub const ROW: Row = Row {
+    name: "fobs",
+    title: "FOBS, greedy",
+    paper: "Dickens, Gropp, An evaluation of object-based data transfers on high performance \
+            networks, HPDC-11 (2002)",
+    summary: "Sends the object as from a circular buffer, batch after batch, and goes round and \
+              round over what is not acknowledged until the receiver says that all is there. \
+              Acknowledgements come by datagram after every so many new blocks; the sender never \
+              waits for one. It keeps a path full at any loss and pays for it with at least one \
+              round trip of useless datagrams at the end.",
+    experiments: &[
+        "fobs-fig1",
+        "fobs-fig2",
+        "fobs-fig3",
+        "fobs-table1",
+        "fobs-table2",
+        "ornl-memory",
+        "ornl-memory-loss",
+        "ornl-file",
+    ],
+    frugal: false,
+    options: &[ACK_FREQUENCY, BATCH],
+    sender: |setup| Box::new(FobsSender::greedy(setup)),
+    receiver: || Box::new(FobsReceiver::default()),
+};
+
+/// FOBS with a rate table in the registry, as the ORNL study has it.
+pub const TABLE_ROW: Row = Row {
+    name: "fobs-table",
+    title: "FOBS with a rate table",
+    paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP, which \
+            measured its release",
+    summary: "FOBS with a congestion response: a table of rates, one for each state of the \
+              network, and a look at the loss after every so many datagrams. More loss than is \
+              tolerated puts the rate where the path still carries it, and repeats are only of \
+              what is known to be lost; after that the rate climbs state by state, and the greed \
+              returns. The highest rate is that of the network cards.",
+    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file"],
+    frugal: false,
+    options: &[ACK_FREQUENCY, BATCH, STATE_SEGMENT, TOLERATED_LOSS, BURST, CHUNK],
+    sender: |setup| Box::new(FobsSender::by_table(setup)),
+    receiver: || Box::new(FobsReceiver::default()),
+};

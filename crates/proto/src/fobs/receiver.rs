@@ -1,0 +1,159 @@
+//! The receiving end: places what comes, and tells it after every so many new blocks.
+
+use super::ACK_FREQUENCY;
+use super::telling::Telling;
+use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
+use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
+use crate::time::{Span, Time};
+use crate::wire::{Ack, Closing, Control, Selective};
+
+/// What came is told after this at the latest: a part of a round trip, within these bounds.
+const SHORTEST_DELAY: Span = Span::from_millis(1);
+const LONGEST_DELAY: Span = Span::from_millis(50);
+
+/// FOBS's receiver, of any number of flows.
+pub type FobsReceiver = Flows<Flow>;
+
+/// One flow of it.
+pub struct Flow {
+    end: ReceivingEnd,
+    tallies: Tallies,
+    telling: Telling,
+    /// New blocks that make an acknowledgement.
+    every: u64,
+    /// New blocks since the last one.
+    fresh: u64,
+    delay: Span,
+    /// When what has come is told though it is less than that.
+    due: Option<Time>,
+    /// When what has not changed is told again.
+    again: Time,
+    /// Acknowledgements so far.
+    sequence: u64,
+    /// The completion signal is to be said.
+    complete: bool,
+}
+
+impl Flow {
+    fn set_whole(&mut self, segment: u32) {
+        self.telling.set_whole(segment);
+        self.end.tell(Event::SegmentDone { segment });
+        if self.tallies.is_complete() {
+            self.end.finish();
+            self.complete = true;
+        }
+    }
+
+    /// Begins an acknowledgement if one is due.
+    fn begin(&mut self, now: Time) {
+        let is_due = self.fresh >= self.every || self.due.is_some_and(|due| due <= now);
+        if !is_due || self.telling.is_under_way() {
+            return;
+        }
+        let again = self.again <= now;
+        if again {
+            self.again = now + self.delay;
+        }
+        self.sequence += 1;
+        self.due = None;
+        self.telling.begin(again);
+    }
+
+    fn take(&mut self, now: Time) -> Option<Selective> {
+        self.begin(now);
+        let told = self.telling.next(&self.tallies, &self.end.layout)?;
+        self.end.accounting.blocks_lost += u64::from(told.newly_lost);
+        self.end.accounting.reported_lost += u64::from(told.report.count());
+        let closing = told.is_last.then(|| Closing {
+            highest: self.end.accounting.highest,
+            fresh: core::mem::take(&mut self.fresh),
+        });
+        Some(Selective { sequence: self.sequence, report: told.report, closing })
+    }
+}
+
+impl ReceivingFlow for Flow {
+    fn new(now: Time, setup: &Setup) -> Flow {
+        let delay = (setup.rtt / 4).clamp(SHORTEST_DELAY, LONGEST_DELAY);
+        Flow {
+            end: ReceivingEnd::new(now, setup),
+            tallies: Tallies::new(setup.layout),
+            telling: Telling::default(),
+            every: setup.settings.count(&ACK_FREQUENCY),
+            fresh: 0,
+            delay,
+            due: None,
+            again: now + delay,
+            sequence: 0,
+            complete: false,
+        }
+    }
+
+    fn end(&self) -> &ReceivingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut ReceivingEnd {
+        &mut self.end
+    }
+
+    fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
+        let received = self.end.on_arrivals(now, arrivals);
+        let segment = |arrival: &Arrival| arrival.block.segment;
+        let mut new = 0;
+        for run in arrivals.chunk_by(|a, b| segment(a) == segment(b)) {
+            let of = segment(&run[0]);
+            let marked = self.tallies.mark(of, run);
+            new += marked.new;
+            if marked.is_last {
+                self.set_whole(of);
+            } else if self.tallies.is_whole(of) {
+                self.telling.note_whole(of);
+            } else {
+                self.telling.note(of, self.end.layout.blocks_in(of), run);
+            }
+        }
+        self.end.count(received, new);
+        self.fresh += new;
+        // What came again shows that its acknowledgement is late, or lost: it is told as well.
+        if received > 0 {
+            self.due.get_or_insert(now + self.delay);
+        }
+    }
+
+    fn on_control(&mut self, _: Time, _: &Control) {
+        self.end.accounting.refused += 1;
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.begin(now);
+    }
+
+    fn skip(&mut self, _: Time, blocks: BlockRange) {
+        if self.tallies.skip(blocks) {
+            self.set_whole(blocks.first.segment);
+        }
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<(Carrier, Control)> {
+        if core::mem::take(&mut self.complete) {
+            let blocks = self.end.layout.blocks();
+            let ack = Ack { sequence: self.sequence, next: blocks, received: blocks };
+            return Some((Carrier::Reliable, Control::Ack(ack)));
+        }
+        if self.end.is_finished() {
+            return None;
+        }
+        Some((Carrier::Datagram, Control::Selective(self.take(now)?)))
+    }
+
+    fn next_report(&self) -> Wake {
+        if self.complete || (self.telling.is_under_way() && !self.end.is_finished()) {
+            return Wake::Now;
+        }
+        match self.due.filter(|_| !self.end.is_finished()) {
+            Some(due) => Wake::At(due, Why::Report),
+            None => Wake::OnInput,
+        }
+    }
+}

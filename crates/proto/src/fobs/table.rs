@@ -1,0 +1,244 @@
+//! The rate table: the congestion response of FOBS as the ORNL study found it.
+//!
+//! > FOBS asks for the local and remote network interface card speed which it uses to determine a
+//! > maximum beginning rate. The default tolerated loss rate is 1%. FOBS calculates a table of
+//! > rates during sender initialization linking these rates to a network state machine. After a
+//! > segment of data (about 10000 1466-byte packets) has been transferred … The reported packet
+//! > loss from the receiver is used then to calculate the current bandwidth. The current bandwidth
+//! > is compared against the pre-calculated table values to determine the current state of the
+//! > network and pull a corresponding rate from the table.
+//!
+//! The study gives no formula for the table. Ours: [`STATES`] states of equal steps, the k-th at
+//! k/20 of the maximum. After a segment the bandwidth is the rate less what was lost of it. A loss
+//! that is tolerated raises the state by one; else it becomes the lowest whose rate is no less
+//! than the bandwidth.
+//!
+//! The report on a segment is the receiver's pulse: its counts are since the flow's start, so that
+//! the loss of one changes nothing. Where no maximum is told the path is measured first, as by
+//! every protocol that finds its rate, until that settles.
+
+use alloc::boxed::Box;
+
+use crate::endpoint::{PacketNumber, Setup};
+use crate::rate::{Feedback, RateController, controller};
+use crate::time::Time;
+use crate::units::{LossRatio, Rate};
+
+/// States of the network.
+const STATES: u32 = 20;
+/// A measured rate that rises by less than this in a segment has settled.
+const SETTLED: f64 = 1.05;
+
+/// A rate out of the table.
+pub(super) struct Table {
+    /// The maximum, once it is known.
+    top: Option<Rate>,
+    finder: Box<dyn RateController>,
+    /// What the finder gave when the segment began.
+    found: Rate,
+    state: u32,
+    /// Datagrams of a segment.
+    segment: u64,
+    tolerated: f64,
+    /// One more than the highest packet number sent.
+    sent: u64,
+    /// The segment's first number at the latest.
+    from: u64,
+    /// What had come when its first datagrams had.
+    start: Option<Counts>,
+    congested: bool,
+}
+
+/// One more than the highest number that has come, and how many have.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    highest: u64,
+    received: u64,
+}
+
+impl Table {
+    /// A table whose maximum is the user's rate, else the limit of the hosts' network cards, else
+    /// what is found; a segment is of so many datagrams, and this share of them may be lost.
+    pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
+        let finder = controller(setup);
+        let top = setup.rate.or(setup.rate_limit);
+        let found = finder.rate();
+        Table {
+            top,
+            finder,
+            found,
+            state: STATES,
+            segment,
+            tolerated,
+            sent: 0,
+            from: 0,
+            start: None,
+            congested: false,
+        }
+    }
+
+    /// Whether more than is tolerated was lost of the last segment.
+    pub(super) fn is_congested(&self) -> bool {
+        self.congested
+    }
+
+    /// The loss of the segment, once all of it has come or is lost.
+    fn measure(&mut self, feedback: &Feedback<'_>) -> Option<LossRatio> {
+        let end = Counts { highest: feedback.pulse.highest, received: feedback.pulse.received };
+        if end.highest <= self.from {
+            return None;
+        }
+        let Some(start) = self.start else {
+            self.start = Some(end);
+            return None;
+        };
+        let sent = end.highest.saturating_sub(start.highest);
+        if sent < self.segment {
+            return None;
+        }
+        self.start = Some(end);
+        // A receiver that takes back what it said has received nothing.
+        let came = end.received.saturating_sub(start.received).min(sent);
+        Some(LossRatio::of(sent - came, sent))
+    }
+
+    fn on_segment(&mut self, loss: LossRatio) {
+        self.congested = loss.get() > self.tolerated;
+        let Some(top) = self.top else {
+            let rate = self.finder.rate();
+            if rate.as_bps() as f64 <= self.found.as_bps() as f64 * SETTLED {
+                self.top = Some(rate.max(self.found));
+            }
+            self.found = rate;
+            return;
+        };
+        let before = self.state;
+        if self.congested {
+            let bandwidth = rate_of(top, self.state).scale(1.0 - loss.get());
+            let states = (1..=STATES).filter(|state| rate_of(top, *state) >= bandwidth);
+            self.state = states.min().unwrap_or(STATES);
+        } else {
+            self.state = STATES.min(self.state + 1);
+        }
+        if self.state != before {
+            // What is under way left at the old rate.
+            self.from = self.sent;
+            self.start = None;
+        }
+    }
+}
+
+fn rate_of(top: Rate, state: u32) -> Rate {
+    top.scale(f64::from(state) / f64::from(STATES))
+}
+
+impl RateController for Table {
+    fn rate(&self) -> Rate {
+        self.top.map_or(self.finder.rate(), |top| rate_of(top, self.state))
+    }
+
+    fn train(&mut self, now: Time, next: PacketNumber) -> u64 {
+        if self.top.is_some() { 0 } else { self.finder.train(now, next) }
+    }
+
+    fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
+        self.sent = first.0 + count;
+        self.finder.on_sent(now, first, count);
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        if self.top.is_none() {
+            self.finder.on_feedback(now, feedback);
+        }
+        if let Some(loss) = self.measure(feedback) {
+            self.on_segment(loss);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::time::Span;
+    use crate::units::Bytes;
+    use crate::wire::Pulse;
+    use alloc::vec::Vec;
+
+    fn table(rate: Option<Rate>, rate_limit: Option<Rate>) -> Table {
+        let layout = Layout::whole(Bytes::new(1 << 30), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(100));
+        Table::new(&Setup { rate, rate_limit, ..setup }, 1000, 0.01)
+    }
+
+    /// Sends segments of which so many datagrams are lost; gives the rates in Mbit/s that follow.
+    /// A segment has a thousand, and ten more where the rate has not changed.
+    fn rates(table: &mut Table, lost: &[u64]) -> Vec<u64> {
+        let (mut highest, mut received) = (table.sent, table.sent);
+        let mut after = Vec::new();
+        for lost in lost {
+            // One pulse when the segment begins to come, one when it has.
+            for count in [10, 1000] {
+                highest += count;
+                received += if count == 1000 { count - lost } else { count };
+                table.on_sent(Time::ZERO, PacketNumber(highest - count), count);
+                let pulse = Pulse { highest, received, ..Pulse::default() };
+                let (min_rtt, rtt) = (Span::from_millis(100), Span::from_millis(100));
+                let feedback = Feedback { pulse: &pulse, min_rtt, rtt, sample: None };
+                table.on_feedback(Time::ZERO, &feedback);
+            }
+            after.push(table.rate().as_bps() / 1_000_000);
+        }
+        after
+    }
+
+    #[test]
+    fn the_state_is_the_lowest_that_carries_what_came_and_rises_by_one_a_segment() {
+        let mut table = table(Some(Rate::from_mbps(1_000)), Some(Rate::from_mbps(10)));
+        assert_eq!(table.rate(), Rate::from_mbps(1_000));
+        // Ten of a thousand are tolerated. Half lost of 1,000 leaves 500; a quarter of 500, 375.
+        assert_eq!(rates(&mut table, &[10, 505, 250]), [1_000, 500, 400]);
+        assert!(table.is_congested());
+        assert_eq!(rates(&mut table, &[0, 5, 0]), [450, 500, 550]);
+        assert!(!table.is_congested());
+        // 6 % of 550 leave 517: the state above that is the one it has.
+        assert_eq!(rates(&mut table, &[60]), [550]);
+        assert!(table.is_congested());
+        assert_eq!(rates(&mut table, &[0; 12]).last(), Some(&1_000));
+        assert_eq!(rates(&mut table, &[1000]), [50]);
+    }
+
+    #[test]
+    fn the_maximum_is_the_hosts_cards_where_the_user_gave_none() {
+        let mut table = table(None, Some(Rate::from_mbps(200)));
+        assert_eq!(rates(&mut table, &[0, 101]), [200, 180]);
+    }
+
+    #[test]
+    fn datagrams_that_left_at_the_rate_before_are_of_no_segment() {
+        let mut table = table(Some(Rate::from_mbps(1_000)), None);
+        table.on_sent(Time::ZERO, PacketNumber(0), 5_000);
+        let mut tell = |highest, received| {
+            let pulse = Pulse { highest, received, ..Pulse::default() };
+            let (min_rtt, rtt) = (Span::from_millis(100), Span::from_millis(100));
+            let feedback = Feedback { pulse: &pulse, min_rtt, rtt, sample: None };
+            table.on_feedback(Time::ZERO, &feedback);
+            table.rate().as_bps() / 1_000_000
+        };
+        assert_eq!((tell(100, 100), tell(1_100, 600)), (1_000, 500));
+        // What left before the change is lost as well, and does not count again.
+        assert_eq!((tell(3_000, 1_500), tell(5_000, 2_500)), (500, 500));
+    }
+
+    #[test]
+    fn where_nothing_is_told_the_maximum_is_what_the_path_showed() {
+        let mut table = table(None, None);
+        assert_eq!(table.top, None);
+        rates(&mut table, &[0; 3]);
+        assert!(table.top.is_some());
+        let top = table.rate();
+        rates(&mut table, &[0; 3]);
+        assert_eq!(table.rate(), top);
+    }
+}

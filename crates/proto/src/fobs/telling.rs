@@ -1,0 +1,170 @@
+//! What an acknowledgement says: of an object of any size, in as many messages as the news needs.
+//!
+//! A segment is cut into cells. A cell in which something has come is news, for as many
+//! acknowledgements as [`TELLINGS`]; a block that came again is news too, for its sender does not
+//! know that it is there. A message begins with a cell that is news and covers the cells that
+//! follow as far as it reaches, so that a small object, or one with few losses, is always told
+//! whole. From time to time the next cells in turn are told though nothing has changed. So the
+//! loss of any message is harmless.
+
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::endpoint::Arrival;
+use crate::ends::Tallies;
+use crate::layout::Layout;
+use crate::tally::Tally;
+use crate::wire::Report;
+
+/// Blocks of a cell: a message with a bitmap holds at least one.
+const CELL: u32 = 8192;
+/// Cells that a message covers at most: what one costs is bounded.
+const SPAN: u32 = 32;
+/// Acknowledgements that tell what has come; it is in those before the last of its cell anyway.
+const TELLINGS: u8 = 3;
+
+/// What has been told, and what is news.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Telling {
+    /// Segments begun and not whole.
+    open: BTreeMap<u32, Open>,
+    /// Cells with news, by segment and place, and how many more acknowledgements tell them; of a
+    /// whole segment the first stands for all.
+    news: BTreeMap<(u32, u32), u8>,
+    /// The cell to be told next though nothing has changed.
+    turn: (u32, u32),
+    /// How far the acknowledgement that is under way has come.
+    told_to: Option<(u32, u32)>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    /// One more than the highest block that has come.
+    reach: u32,
+    /// Of each cell, the missing blocks before this one have been counted as lost.
+    lost_to: Vec<u32>,
+}
+
+/// A message of an acknowledgement, and what it means for the accounting.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) report: Report,
+    /// Missing blocks that no message had named before.
+    pub(super) newly_lost: u32,
+    /// It ends the acknowledgement.
+    pub(super) is_last: bool,
+}
+
+impl Telling {
+    /// These blocks of a segment with `blocks` blocks have come, again perhaps.
+    pub(super) fn note(&mut self, segment: u32, blocks: u32, run: &[Arrival]) {
+        let known = run.iter().map(|arrival| arrival.block.index).filter(|index| *index < blocks);
+        for index in known {
+            let cells = || vec![0; blocks.div_ceil(CELL) as usize];
+            let open =
+                self.open.entry(segment).or_insert_with(|| Open { reach: 0, lost_to: cells() });
+            open.reach = open.reach.max(index + 1);
+            self.news.insert((segment, index / CELL), TELLINGS);
+        }
+    }
+
+    /// Every block of a segment has come.
+    pub(super) fn set_whole(&mut self, segment: u32) {
+        self.open.remove(&segment);
+        self.news.retain(|(of, _), _| *of != segment);
+        self.note_whole(segment);
+    }
+
+    /// A block of a whole segment has come again.
+    pub(super) fn note_whole(&mut self, segment: u32) {
+        self.news.insert((segment, 0), TELLINGS);
+    }
+
+    /// Begins an acknowledgement; with `again` it tells some of what has not changed too.
+    pub(super) fn begin(&mut self, again: bool) {
+        self.told_to = Some((0, 0));
+        let from = self.turn.0;
+        let next = self.open.range(from..).next().or_else(|| self.open.iter().next());
+        let Some((&segment, open)) = next.filter(|_| again) else { return };
+        let cell = if segment == from { self.turn.1 } else { 0 };
+        let is_within = u64::from(cell) * u64::from(CELL) < u64::from(open.reach);
+        if is_within {
+            self.turn = (segment, cell);
+            self.news.entry(self.turn).or_insert(1);
+        } else {
+            self.turn = (segment.wrapping_add(1), 0);
+        }
+    }
+
+    /// Whether an acknowledgement has begun and not ended.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.told_to.is_some()
+    }
+
+    /// The next message of the acknowledgement that is under way.
+    pub(super) fn next(&mut self, tallies: &Tallies, layout: &Layout) -> Option<Told> {
+        let from = self.told_to?;
+        let Some((&(segment, cell), _)) = self.news.range(from..).next() else {
+            self.told_to = None;
+            return None;
+        };
+        let mut newly_lost = 0;
+        let (report, covered) = match (tallies.tally(segment), self.open.get_mut(&segment)) {
+            (Some(tally), Some(open)) => {
+                let report = open.tell(segment, cell, tally);
+                newly_lost = open.count_lost(&report, tally);
+                let end = report.slice().end.div_ceil(CELL);
+                (report, cell..end)
+            }
+            // It is whole.
+            _ => {
+                let all = 0..layout.blocks_in(segment);
+                (Report::fill(segment, 0, all, core::iter::empty()), 0..u32::MAX)
+            }
+        };
+        let (start, end) = ((segment, covered.start), (segment, covered.end));
+        let told: Vec<(u32, u32)> = self.news.range(start..end).map(|(cell, _)| *cell).collect();
+        for cell in told {
+            if let Entry::Occupied(mut left) = self.news.entry(cell) {
+                *left.get_mut() -= 1;
+                if *left.get() == 0 {
+                    left.remove();
+                }
+            }
+        }
+        if (start..end).contains(&self.turn) {
+            self.turn = end;
+        }
+        let is_last = self.news.range(end..).next().is_none();
+        self.told_to = Some(end).filter(|_| !is_last);
+        Some(Told { report, newly_lost, is_last })
+    }
+}
+
+impl Open {
+    /// A report on the cells from `cell` on, as many as a message holds: of a cell all that can
+    /// have come, or nothing.
+    fn tell(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
+        let from = cell * CELL;
+        let to = self.reach.min(from.saturating_add(CELL * SPAN));
+        let fill = |to| Report::fill(segment, 0, from..to, tally.missing(from..to));
+        let report = fill(to);
+        let end = report.slice().end;
+        if end == to { report } else { fill(end / CELL * CELL) }
+    }
+
+    /// How many of the missing blocks are named for the first time.
+    fn count_lost(&mut self, report: &Report, tally: &Tally) -> u32 {
+        let slice = report.slice();
+        let mut lost = 0;
+        for cell in slice.start / CELL..slice.end.div_ceil(CELL) {
+            let known = &mut self.lost_to[cell as usize];
+            let end = slice.end.min((cell + 1).saturating_mul(CELL));
+            lost += tally.missing_in((*known).max(cell * CELL)..end);
+            *known = end.max(*known);
+        }
+        lost
+    }
+}

@@ -1,0 +1,291 @@
+//! What was asked for, and what of it is missing.
+//!
+//! > Lost UDB's are requested again by the receiver. Because packet delivery is expected to be
+//! > in-order, we employ a per-connection data packet sequence number … to diagnose packet loss.
+//! > … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
+//!
+//! A sender sends what it was asked for in the order of asking; so each block asked for has a
+//! *place*, and a block that came says that those before its place have been sent. An edge is drawn
+//! at the highest such place; what is missing before it after a grace is lost, and waits to be
+//! asked for again. What the sender says it has answered is lost once its last datagram has come,
+//! or nothing newer has for a grace.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::ranges::RangeSet;
+use crate::time::{Span, Time};
+
+/// Blocks asked for at once.
+#[derive(Clone, Debug)]
+struct Run {
+    /// Blocks asked for before these.
+    place: u64,
+    blocks: Range<u64>,
+    /// The request that asked, and when.
+    request: u64,
+    at: Time,
+}
+
+/// The requests of one flow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// In the order of asking; those whose blocks have all come or are lost are gone.
+    runs: VecDeque<Run>,
+    /// The first block of each run, to its place: no block is in two.
+    places: BTreeMap<u64, u64>,
+    /// Places given out, and one more than the highest whose block came.
+    end: u64,
+    reached: u64,
+    risen: Time,
+    edge: Option<(u64, Time)>,
+    /// Places that the sender says it has answered, and the packet number after them.
+    answered: Option<(u64, u64)>,
+    /// To be asked for again.
+    lost: VecDeque<Range<u64>>,
+}
+
+impl Asked {
+    /// Blocks have been asked for by a request.
+    pub(super) fn note(&mut self, now: Time, request: u64, blocks: Range<u64>) {
+        let place = self.end;
+        self.end += blocks.end - blocks.start;
+        self.places.insert(blocks.start, place);
+        self.runs.push_back(Run { place, blocks, request, at: now });
+    }
+
+    /// Blocks that were asked for and have neither come nor been passed by one that came.
+    pub(super) fn under_way(&self) -> u64 {
+        self.end - self.reached
+    }
+
+    /// Blocks have come; gives how long ago the last of them was asked for, if it was.
+    pub(super) fn on_arrival(&mut self, now: Time, blocks: &Range<u64>) -> Option<Span> {
+        let mut at = blocks.end;
+        let mut asked = None;
+        // Runs from the last backwards, as far as they touch the blocks.
+        while let Some((&first, &place)) = self.places.range(..at).next_back() {
+            let run = self.run(place)?;
+            let end = run.blocks.end.min(at);
+            if end <= blocks.start {
+                break;
+            }
+            // What leaves before any request answers none.
+            asked = asked.max(Some(run.at).filter(|_| run.request > 0));
+            let reached = place + (end - first);
+            if reached > self.reached {
+                (self.reached, self.risen) = (reached, now);
+            }
+            if first <= blocks.start {
+                break;
+            }
+            at = first;
+        }
+        if self.edge.is_none() && self.reached > self.runs.front().map_or(u64::MAX, |r| r.place) {
+            self.edge = Some((self.reached, self.risen));
+        }
+        asked.map(|asked| now.since(asked))
+    }
+
+    fn run(&self, place: u64) -> Option<&Run> {
+        let after = self.runs.partition_point(|run| run.place <= place);
+        self.runs.get(after.checked_sub(1)?)
+    }
+
+    /// The sender says that it has sent all that was asked for up to a request, the last under the
+    /// number before `highest`.
+    pub(super) fn on_answered(&mut self, request: u64, highest: u64) {
+        let after = self.runs.partition_point(|run| run.request <= request);
+        let Some(last) = after.checked_sub(1).and_then(|last| self.runs.get(last)) else { return };
+        let place = last.place + (last.blocks.end - last.blocks.start);
+        if self.answered.is_none_or(|(before, _)| before < place) {
+            self.answered = Some((place, highest));
+        }
+    }
+
+    /// Gives up what is missing for longer than `grace`; `there` holds what has come, `highest`
+    /// the highest packet number that came, plus one, which last rose at `risen`. Gives how many
+    /// blocks are newly lost, in runs.
+    pub(super) fn settle(
+        &mut self,
+        now: Time,
+        grace: Span,
+        (highest, risen): (u64, Time),
+        there: &RangeSet,
+    ) -> Vec<Range<u64>> {
+        let mut lost = Vec::new();
+        if let Some((place, _)) = self.edge.filter(|(_, at)| now >= *at + grace) {
+            self.edge = None;
+            self.give_up(place, there, &mut lost);
+        }
+        // Numbers below the answer's highest may still come as long as newer ones do.
+        let answered = self.answered.filter(|(_, last)| {
+            let whole = highest >= *last && now >= risen + grace;
+            whole || now >= risen.max(self.risen) + grace * 2
+        });
+        if let Some((place, _)) = answered {
+            self.answered = None;
+            self.reached = self.reached.max(place);
+            self.give_up(place, there, &mut lost);
+        }
+        if self.edge.is_none() && self.runs.front().is_some_and(|run| run.place < self.reached) {
+            self.edge = Some((self.reached, self.risen));
+        }
+        lost
+    }
+
+    /// When [`Asked::settle`] will have something to do.
+    pub(super) fn due(&self, grace: Span, risen: Time) -> Time {
+        let edge = self.edge.map_or(Time::NEVER, |(_, at)| at + grace);
+        let answered = self.answered.map_or(Time::NEVER, |_| risen.max(self.risen) + grace * 2);
+        edge.min(answered)
+    }
+
+    /// The sender does not answer: all that is missing is to be asked for again.
+    pub(super) fn give_up_all(&mut self, there: &RangeSet) {
+        self.reached = self.end;
+        (self.edge, self.answered) = (None, None);
+        // What was asked for last is what waits longest.
+        let waiting = core::mem::take(&mut self.lost);
+        self.give_up(self.end, there, &mut Vec::new());
+        self.lost.extend(waiting);
+    }
+
+    fn give_up(&mut self, place: u64, there: &RangeSet, lost: &mut Vec<Range<u64>>) {
+        while let Some(run) = self.runs.front_mut()
+            && run.place < place
+        {
+            let first = run.blocks.start;
+            let count = (place - run.place).min(run.blocks.end - first);
+            self.places.remove(&first);
+            (run.place, run.blocks.start) = (run.place + count, first + count);
+            let mut at = first;
+            while let Some(gap) = there.first_gap(at..first + count) {
+                at = gap.end;
+                lost.push(gap.clone());
+                self.lost.push_back(gap);
+            }
+            if run.blocks.is_empty() {
+                self.runs.pop_front();
+            } else {
+                self.places.insert(run.blocks.start, run.place);
+            }
+        }
+    }
+
+    /// Takes what is to be asked for again, at most `most` blocks of it, into `list`.
+    pub(super) fn take_lost(&mut self, most: u64, there: &RangeSet, list: &mut RangeSet) {
+        while let Some(front) = self.lost.front_mut()
+            && list.count() < most
+        {
+            let Some(gap) = there.first_gap(front.clone()) else {
+                self.lost.pop_front();
+                continue;
+            };
+            let end = gap.end.min(gap.start + (most - list.count()));
+            front.start = end;
+            list.insert(gap.start..end);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+mod tests {
+    use super::*;
+
+    const GRACE: Span = Span::from_millis(10);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    struct Model {
+        asked: Asked,
+        there: RangeSet,
+    }
+
+    impl Model {
+        fn new(runs: &[Range<u64>]) -> Model {
+            let mut asked = Asked::default();
+            for (request, blocks) in runs.iter().enumerate() {
+                asked.note(ms(0), request as u64 + 1, blocks.clone());
+            }
+            Model { asked, there: RangeSet::new() }
+        }
+
+        fn arrive(&mut self, at: u64, blocks: Range<u64>) -> Option<Span> {
+            self.there.insert(blocks.clone());
+            self.asked.on_arrival(ms(at), &blocks)
+        }
+
+        fn settle(&mut self, at: u64, highest: (u64, u64)) -> Vec<Range<u64>> {
+            self.asked.settle(ms(at), GRACE, (highest.0, ms(highest.1)), &self.there)
+        }
+
+        fn lost(&mut self, most: u64) -> Vec<Range<u64>> {
+            let mut list = RangeSet::new();
+            self.asked.take_lost(most, &self.there, &mut list);
+            list.iter().collect()
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_before_what_came_is_lost_after_a_grace() {
+        let mut model = Model::new(&[10..20, 40..44, 20..30]);
+        assert_eq!(model.asked.under_way(), 24);
+        assert_eq!(model.arrive(50, 10..14), Some(Span::from_millis(50)));
+        model.arrive(51, 16..20);
+        model.arrive(52, 20..21);
+        assert_eq!(model.asked.under_way(), 9);
+        // The edge was drawn at the first arrival: nothing before it is missing.
+        assert!(model.settle(59, (9, 52)).is_empty());
+        assert!(model.settle(60, (9, 52)).is_empty());
+        model.arrive(61, 41..42);
+        assert_eq!(model.settle(62, (9, 52)), [14..16, 40..41, 42..44]);
+        assert_eq!(model.lost(4), [14..16, 40..41, 42..43]);
+        assert_eq!(model.lost(4), [43..44]);
+        assert_eq!(model.asked.due(GRACE, ms(0)), Time::NEVER);
+    }
+
+    #[test]
+    fn what_comes_late_is_not_asked_for_again() {
+        let mut model = Model::new(&[0..10]);
+        model.arrive(5, 9..10);
+        assert_eq!(model.settle(15, (1, 5)), [0..9]);
+        model.arrive(16, 2..5);
+        assert_eq!(model.lost(100), [0..2, 5..9]);
+    }
+
+    #[test]
+    fn an_answer_ends_when_its_last_datagram_came_or_none_does() {
+        let mut model = Model::new(&[0..10, 10..20]);
+        model.arrive(5, 0..8);
+        model.settle(15, (8, 5));
+        model.asked.on_answered(1, 9);
+        // Number 8 has not come: it may be on its way.
+        assert!(model.settle(24, (8, 5)).is_empty());
+        assert_eq!(model.asked.due(GRACE, ms(5)), ms(25));
+        assert_eq!(model.settle(25, (8, 5)), [8..10]);
+        model.asked.on_answered(2, 20);
+        model.arrive(40, 10..19);
+        // An older answer that comes late says nothing new.
+        model.asked.on_answered(1, 9);
+        assert_eq!(model.settle(50, (20, 40)), [19..20]);
+        assert_eq!(model.asked.under_way(), 0);
+    }
+
+    #[test]
+    fn blocks_of_several_runs_in_one_batch_are_found() {
+        let mut model = Model::new(&[20..25, 0..10, 10..20]);
+        model.arrive(1, 5..23);
+        assert_eq!(model.asked.under_way(), 0);
+        assert_eq!(model.settle(20, (1, 1)), [23..25, 0..5]);
+        // What nobody asked for is nothing.
+        assert_eq!(model.arrive(21, 70..80), None);
+        model.asked.note(ms(30), 9, 23..25);
+        model.asked.give_up_all(&model.there);
+        assert_eq!(model.lost(100), [0..5, 23..25]);
+    }
+}

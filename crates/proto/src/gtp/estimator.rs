@@ -1,0 +1,110 @@
+//! The capacity estimator (CE): what a flow could do, at the end of each control interval.
+//!
+//! > When there is continuously no packet loss and the achieved throughput is close to target
+//! > rate, the CE needs to increase the flow's estimate faster. When flow incurs a packet loss,
+//! > the estimated rate should be reduced according to the loss ratio. We use an Exponential
+//! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
+
+use super::options::Rules;
+
+/// An estimate r̂ and its last step Δr̂, in bits a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Estimator {
+    estimate: f64,
+    step: f64,
+}
+
+impl Estimator {
+    /// The estimate of a flow that joins with this bound.
+    pub(super) fn new(bound: f64) -> Estimator {
+        Estimator { estimate: bound, step: 0.0 }
+    }
+
+    pub(super) fn estimate(&self) -> f64 {
+        self.estimate
+    }
+
+    /// Adds to the estimate what departed flows have left to it.
+    pub(super) fn raise(&mut self, by: f64, bound: f64) {
+        self.estimate = (self.estimate + by).min(bound);
+    }
+
+    /// An interval is over, in which the flow did `total` of its `target` with this loss ratio;
+    /// `bound` is min{C_i, R_App, R_Send}.
+    pub(super) fn on_interval(
+        &mut self,
+        rules: &Rules,
+        (total, loss): (f64, f64),
+        target: f64,
+        bound: f64,
+    ) {
+        let first = rules.increase * total;
+        self.step = if loss > 0.0 && loss >= rules.loss_threshold {
+            // Δr̂ = 0 − min{0.5 × loss, 0.2} × r_total
+            -(rules.loss_weight * loss).min(rules.most_cut) * total
+        } else if loss == 0.0 && total >= rules.close * target && self.step > 0.0 {
+            // "we increase the allowable increment of estimation exponentially"; a step beyond the
+            // bound says no more than one that leads there.
+            (2.0 * self.step).min(bound)
+        } else {
+            first
+        };
+        self.estimate = (total + self.step).min(bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    /// Runs the steps: total, target, loss; and the estimate after each, all in Mbit/s.
+    fn run(bound: f64, steps: &[(f64, f64, f64, f64)]) {
+        let rules = Rules::new(&Settings::default());
+        let mut ce = Estimator::new(bound * 1e6);
+        for (index, &(total, target, loss, estimate)) in steps.iter().enumerate() {
+            ce.on_interval(&rules, (total * 1e6, loss), target * 1e6, bound * 1e6);
+            let off = (ce.estimate() / 1e6 - estimate).abs();
+            assert!(off < 1e-6, "step {index}: {} is not {estimate}", ce.estimate() / 1e6);
+        }
+    }
+
+    #[test]
+    fn the_estimate_follows_the_papers_rules_step_by_step() {
+        run(
+            1000.0,
+            &[
+                // No loss, close to the target: 2 %, then the step doubles.
+                (100.0, 100.0, 0.0, 102.0),
+                (102.0, 102.0, 0.0, 106.0),
+                (106.0, 106.0, 0.0, 114.0),
+                (110.0, 114.0, 0.0, 126.0),
+                // No loss, not close: 2 % again.
+                (100.0, 126.0, 0.0, 102.0),
+                // Loss below the threshold: 2 %.
+                (100.0, 102.0, 0.004, 102.0),
+                // At and above it: half the loss, at most a fifth.
+                (100.0, 102.0, 0.005, 99.75),
+                (100.0, 99.75, 0.1, 95.0),
+                (100.0, 95.0, 0.9, 80.0),
+                // A cut is not doubled when the interval is clean again.
+                (80.0, 80.0, 0.0, 81.6),
+                (81.6, 81.6, 0.0, 84.8),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_estimate_never_passes_its_bound_and_a_silent_flow_has_none() {
+        run(
+            105.0,
+            &[(100.0, 100.0, 0.0, 102.0), (102.0, 102.0, 0.0, 105.0), (0.0, 105.0, 0.0, 0.0)],
+        );
+        let rules = Rules::new(&Settings::default());
+        let mut ce = Estimator::new(1e9);
+        for _ in 0..5000 {
+            ce.on_interval(&rules, (1e9, 0.0), 1e9, 2e9);
+        }
+        assert_eq!(ce.estimate(), 2e9);
+    }
+}

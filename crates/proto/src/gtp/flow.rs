@@ -1,0 +1,448 @@
+//! One flow at the receiver: asks for its blocks at its rate, keeps what came, and measures.
+//!
+//! > The SFC … provides per-flow based data packet request management and limits the number of
+//! > outstanding data requests. This limits the usage of receiver buffers for each flow and
+//! > prevents receiver flooding when there is congestion. (section 4.1)
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::asked::Asked;
+use super::controller::Controller;
+use super::estimator::Estimator;
+use super::monitor::{Measure, Monitor, Seen};
+use super::options::Rules;
+use super::sender::early;
+use super::standing::Standing;
+use super::transitions::Pending;
+use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
+use crate::ends::{Frontier, ReceivingEnd};
+use crate::layout::Block;
+use crate::ranges::RangeSet;
+use crate::rate::datagram;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Ack, Control, Offer, Request};
+
+/// A sender that says nothing for this long, or [`SILENT_RTTS`] round trips, is asked anew; then
+/// twice as long, up to [`MAX_SILENT`].
+const SILENT: Span = Span::from_millis(250);
+const SILENT_RTTS: u64 = 4;
+const MAX_SILENT: Span = Span::from_secs(4);
+/// An estimate is not made on fewer datagrams.
+const MIN_DATAGRAMS: u64 = 16;
+/// The least that is asked for ahead, in blocks.
+const MIN_WINDOW: u64 = 4;
+
+/// What happened to a flow that concerns the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct News {
+    /// It begins to answer, or can do more or less than before.
+    pub(super) changed: bool,
+    /// It has ended, or does not answer, and leaves this rate.
+    pub(super) gone: f64,
+}
+
+/// One flow.
+pub(super) struct Flow {
+    pub(super) end: ReceivingEnd,
+    pub(super) rules: Rules,
+    pub(super) standing: Standing,
+    pub(super) outgoing: VecDeque<(Carrier, Control)>,
+    pub(super) news: News,
+    /// What was asked for the first time, and what has come.
+    frontier: Frontier,
+    asked: Asked,
+    monitor: Monitor,
+    sfc: Controller,
+    ce: Estimator,
+    datagram: Bytes,
+    overhead: Bytes,
+    pending: Pending,
+    /// The sender does not answer, or has nothing to answer.
+    quiet: bool,
+    next_ask: Time,
+    next_rtt: Time,
+    /// Where the SFC's measure begins, where the CE's does, and not before when.
+    rtt_from: Option<Seen>,
+    interval_from: Option<Seen>,
+    settled_after: Time,
+    /// The sender had nothing to send since then, because it was not asked for enough.
+    starved: bool,
+    request: u64,
+    told: Rate,
+    anew: bool,
+    /// When the flow last gave a sign, and how often it was asked anew since.
+    sign: Time,
+    silences: u32,
+    /// Blocks that were once found missing.
+    lost: RangeSet,
+    whole: RangeSet,
+    /// Segments before this one are acknowledged.
+    acked: u32,
+}
+
+impl Flow {
+    pub(super) fn new(now: Time, setup: &Setup) -> Flow {
+        let rules = Rules::new(&setup.settings);
+        let standing = Standing::new(now, setup);
+        let bound = standing.bound();
+        let mut frontier = Frontier::new(setup);
+        let mut asked = Asked::default();
+        for run in early(setup, &mut frontier) {
+            asked.note(now, 0, run);
+        }
+        Flow {
+            end: ReceivingEnd::new(now, setup),
+            rules,
+            standing,
+            outgoing: VecDeque::new(),
+            news: News { changed: true, gone: 0.0 },
+            frontier,
+            asked,
+            monitor: Monitor::default(),
+            // Until its first target takes effect, others have not made room for it.
+            sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
+            ce: Estimator::new(bound),
+            datagram: datagram(setup),
+            overhead: setup.overhead,
+            pending: Pending::default(),
+            quiet: false,
+            next_ask: now,
+            next_rtt: now + standing.tick(),
+            rtt_from: None,
+            interval_from: None,
+            settled_after: now,
+            starved: false,
+            request: 0,
+            told: Rate::ZERO,
+            anew: false,
+            sign: now,
+            silences: 0,
+            lost: RangeSet::new(),
+            whole: RangeSet::new(),
+            acked: 0,
+        }
+    }
+
+    /// Whether the flow takes part in the schedule.
+    pub(super) fn is_active(&self) -> bool {
+        !self.quiet && !self.end.is_finished()
+    }
+
+    /// r̂: what the flow could do.
+    pub(super) fn estimate(&self) -> f64 {
+        let bound = self.standing.bound();
+        if self.standing.fixed().is_some() { bound } else { self.ce.estimate().min(bound) }
+    }
+
+    /// The rate that is requested.
+    pub(super) fn rate(&self) -> f64 {
+        self.sfc.rate()
+    }
+
+    /// Adds to the estimate what departed flows have left.
+    pub(super) fn raise_estimate(&mut self, by: f64) {
+        self.ce.raise(by, self.standing.bound());
+    }
+
+    /// The scheduler's target, which takes effect at `at`.
+    pub(super) fn set_target(&mut self, at: Time, target: f64) {
+        let least = self.rules.least_rate.min(self.standing.bound());
+        self.pending.set(at, target.max(least));
+    }
+
+    pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
+        let layout = self.end.layout;
+        let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
+        for Arrival { number, block } in arrivals {
+            let len = if of_object(*block) { layout.extent(*block).len } else { 0 };
+            let payload = Bytes::new(u64::from(len)) + self.overhead;
+            self.monitor.on_arrival(now, number.0, payload);
+        }
+        let asked_to = self.frontier.peek().unwrap_or(u64::MAX);
+        let there = self.frontier.there();
+        // What nobody asked for is not taken: it would be beyond what the receiver has room for.
+        let is_asked = |arrival: &&Arrival| {
+            let number = layout.number(arrival.block);
+            !of_object(arrival.block) || number < asked_to || there.contains(number)
+        };
+        if arrivals.iter().all(|arrival| is_asked(&arrival)) {
+            self.take(now, arrivals);
+        } else {
+            let asked: Vec<Arrival> = arrivals.iter().filter(is_asked).copied().collect();
+            self.end.accounting.refused += (arrivals.len() - asked.len()) as u64;
+            self.take(now, &asked);
+        }
+        self.settle(now);
+    }
+
+    /// Takes in what was asked for.
+    fn take(&mut self, now: Time, arrivals: &[Arrival]) {
+        let received = self.end.on_arrivals(now, arrivals);
+        if received == 0 {
+            return;
+        }
+        let layout = self.end.layout;
+        let known = arrivals.iter().filter(|a| a.block.index < layout.blocks_in(a.block.segment));
+        let mut numbers = known.map(|arrival| layout.number(arrival.block)).peekable();
+        let mut new = 0;
+        while let Some(first) = numbers.next() {
+            let mut run = first..first + 1;
+            while numbers.next_if_eq(&run.end).is_some() {
+                run.end += 1;
+            }
+            new += self.frontier.set_there(run.clone());
+            if let Some(after) = self.asked.on_arrival(now, &run) {
+                self.standing.on_response(after);
+            }
+            self.end_segments(run);
+        }
+        self.end.count(received, new);
+        (self.sign, self.silences) = (now, 0);
+        if core::mem::take(&mut self.quiet) && !self.end.is_finished() {
+            // "By doing so, we are able to treat new flows just as old ones" (section 4.4): one
+            // that comes back is new.
+            self.ce = Estimator::new(self.standing.bound());
+            self.measure_after(now);
+            self.news.changed = true;
+        }
+    }
+
+    fn end_segments(&mut self, run: Range<u64>) {
+        let layout = self.end.layout;
+        let segment = |number| layout.block(number).map(|block| block.segment);
+        let (Some(first), Some(last)) = (segment(run.start), segment(run.end - 1)) else { return };
+        for segment in first..=last {
+            let base = layout.number(Block { segment, index: 0 });
+            let blocks = base..base + u64::from(layout.blocks_in(segment));
+            let is_whole = self.frontier.there().covers(blocks);
+            if is_whole && self.whole.insert(u64::from(segment)..u64::from(segment) + 1) > 0 {
+                self.end.tell(Event::SegmentDone { segment });
+            }
+        }
+        let next = self.frontier.there().run_at(0).map_or(0, |run| run.end);
+        let to = segment(next).unwrap_or(layout.segments());
+        if to > self.acked {
+            self.acked = to;
+            let ack = Ack { sequence: to.into(), next, received: self.frontier.there().count() };
+            self.outgoing.push_back((Carrier::Reliable, Control::Ack(ack)));
+        }
+        if self.frontier.is_complete() && !self.end.is_finished() {
+            self.end.finish();
+            self.news.gone += self.rate();
+        }
+    }
+
+    pub(super) fn on_offer(&mut self, now: Time, offer: &Offer) {
+        let before = self.standing.bound();
+        if !self.standing.on_offer(now, offer) {
+            return;
+        }
+        if offer.highest > 0 {
+            self.asked.on_answered(offer.answered, offer.highest);
+            self.starved |= self.frontier.peek().is_some() && !self.frontier.is_out_of_grant();
+        }
+        self.news.changed |= self.standing.bound() != before;
+        self.settle(now);
+    }
+
+    pub(super) fn skip(&mut self, blocks: BlockRange) {
+        if let Some(range) = self.frontier.skip(blocks) {
+            self.end_segments(range);
+        }
+    }
+
+    pub(super) fn set_grant(&mut self, now: Time, grant: Bytes, drain: Option<Rate>) {
+        let was_out = self.frontier.is_out_of_grant();
+        self.end.pulses.set_grant(grant, drain);
+        self.frontier.raise_grant(grant);
+        self.standing.set_drain(drain);
+        if was_out && self.asked.under_way() == 0 {
+            self.next_ask = now;
+        }
+    }
+
+    /// Finds what is lost, and where measures begin.
+    fn settle(&mut self, now: Time) {
+        let grace = self.standing.grace();
+        self.monitor.settle(now, grace);
+        let seen = self.monitor.seen().filter(|seen| seen.at >= self.settled_after);
+        if self.interval_from.is_none() {
+            self.interval_from = seen;
+        }
+        let highest = (self.end.accounting.highest, self.end.risen);
+        let lost = self.asked.settle(now, grace, highest, self.frontier.there());
+        // The sender is idle: there is no reason to wait for the next turn.
+        if !lost.is_empty() && self.asked.under_way() == 0 {
+            self.next_ask = now;
+        }
+    }
+
+    /// What was sent before a round trip from now says nothing of what is asked for now.
+    fn measure_after(&mut self, now: Time) {
+        self.interval_from = None;
+        self.starved = false;
+        self.settled_after = now + self.standing.rtt();
+    }
+
+    /// Does what is due.
+    pub(super) fn on_time(&mut self, now: Time) {
+        if let Some(pulse) = self.end.poll_pulse(now) {
+            self.outgoing.push_back(pulse);
+        }
+        if self.end.is_finished() {
+            return;
+        }
+        self.settle(now);
+        if let Some(target) = self.pending.take(now) {
+            let before = self.sfc.target();
+            self.sfc.set_target(target);
+            if (target - before).abs() > before * self.rules.increase / 2.0 {
+                self.measure_after(now);
+            }
+            self.next_ask = now;
+        }
+        if self.next_rtt <= now {
+            self.on_rtt(now);
+        }
+        if self.silent_at() <= now {
+            self.on_silence(now);
+        }
+        if self.next_ask <= now {
+            self.ask(now);
+            self.next_ask = now + self.standing.tick() / 2;
+        }
+    }
+
+    /// A round trip is over: the SFC's turn.
+    fn on_rtt(&mut self, now: Time) {
+        self.next_rtt = now + self.standing.tick();
+        self.standing.on_round(now);
+        let Some(seen) = self.monitor.seen() else { return };
+        let from = self.rtt_from.replace(seen);
+        let measure = from.and_then(|from| Measure::between(from, seen, self.datagram));
+        // A rate that the user fixed never reacts.
+        if let Some(measure) = measure.filter(|_| self.standing.fixed().is_none()) {
+            self.sfc.on_rtt(&self.rules, self.sign_of(&measure));
+        }
+    }
+
+    /// What of a measure says that there was too much: loss, or a queue that counts as loss.
+    fn sign_of(&self, measure: &Measure) -> f64 {
+        self.rules.excess(measure.loss).max(self.standing.queued(&self.rules))
+    }
+
+    /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
+    pub(super) fn on_interval(&mut self, searching: bool) -> Option<(f64, f64, f64)> {
+        if self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
+            // It waits for its host, and its share is the others' meanwhile.
+            self.quiet = true;
+            self.news.gone += self.rate();
+            return None;
+        }
+        let (from, seen) = (self.interval_from?, self.monitor.seen()?);
+        let measure = Measure::between(from, seen, self.datagram)?;
+        if measure.datagrams < MIN_DATAGRAMS || measure.span < self.standing.rtt() {
+            return None;
+        }
+        self.interval_from = Some(seen);
+        let starved = core::mem::take(&mut self.starved);
+        let Measure { total, current, loss, .. } = measure;
+        let sign = self.sign_of(&measure);
+        let (target, bound) = (self.sfc.target(), self.standing.bound());
+        let achieved = sign == 0.0 && total >= self.rules.close * target;
+        // Nobody knows yet how much there is for all: a flow that does all that it is asked for
+        // shows no bound of its own.
+        if searching && achieved {
+            self.ce = Estimator::new(bound);
+        } else if !starved || sign > 0.0 {
+            // A sender that had nothing to send shows nothing of what it could.
+            self.ce.on_interval(&self.rules, (total, sign), target, bound);
+        }
+        Some((total, current, loss))
+    }
+
+    fn silent_at(&self) -> Time {
+        if self.asked.under_way() == 0 {
+            return Time::NEVER;
+        }
+        let pace = self.datagram / self.told.max(Rate::from_bps(1));
+        let wait = SILENT.max(self.standing.rtt() * SILENT_RTTS) + pace * 4;
+        self.sign + (wait * (1 << self.silences.min(8))).min(MAX_SILENT.max(wait))
+    }
+
+    /// The sender does not answer: it is asked anew, for little, until it does.
+    fn on_silence(&mut self, now: Time) {
+        self.asked.give_up_all(self.frontier.there());
+        self.anew = true;
+        self.silences += 1;
+        self.sign = now;
+        self.next_ask = now;
+        if !self.quiet {
+            self.quiet = true;
+            self.news.gone += self.rate();
+        }
+        if self.standing.fixed().is_none() {
+            self.sfc.set_target(self.rules.least_rate.min(self.standing.bound()));
+            self.pending = Pending::default();
+        }
+    }
+
+    /// Blocks that may be under way: what the path holds, and what the sender has in hand until
+    /// the next request comes.
+    fn window(&self) -> u64 {
+        let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
+        let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
+        ((bits / self.datagram.bits().max(1.0)) as u64).max(MIN_WINDOW)
+    }
+
+    fn ask(&mut self, now: Time) {
+        let room = self.window().saturating_sub(self.asked.under_way());
+        let mut list = RangeSet::new();
+        self.asked.take_lost(room, self.frontier.there(), &mut list);
+        self.end.accounting.reported_lost += list.count();
+        self.end.accounting.blocks_lost +=
+            list.iter().map(|run| self.lost.insert(run)).sum::<u64>();
+        while list.count() < room {
+            let most = u32::try_from(room - list.count()).unwrap_or(u32::MAX);
+            let Some(run) = self.frontier.take(most) else { break };
+            let block = Block { segment: run.segment, index: run.blocks.start };
+            let first = self.end.layout.number(block);
+            list.insert(first..first + run.blocks.len() as u64);
+        }
+        let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
+        if list.is_empty() && rate == self.told {
+            return;
+        }
+        if self.asked.under_way() == 0 {
+            self.sign = now;
+        }
+        self.told = rate;
+        let mut runs = list.iter().peekable();
+        loop {
+            self.request += 1;
+            let anew = core::mem::take(&mut self.anew);
+            let request = Request::fill(self.request, rate, anew, &mut runs);
+            for run in request.blocks() {
+                self.asked.note(now, self.request, run.clone());
+            }
+            self.outgoing.push_back((Carrier::Reliable, Control::Request(request)));
+            if runs.peek().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// When [`Flow::on_time`] will have something to do.
+    pub(super) fn due(&self) -> Time {
+        let pulse = self.end.pulses.due();
+        if self.end.is_finished() {
+            return pulse;
+        }
+        let lost = self.asked.due(self.standing.grace(), self.end.risen);
+        let turns = self.next_ask.min(self.next_rtt).min(self.pending.due());
+        pulse.min(lost).min(turns).min(self.silent_at())
+    }
+}

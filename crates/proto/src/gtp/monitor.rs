@@ -1,0 +1,176 @@
+//! The single-flow monitor (SFM): what came and what was lost, by packet numbers.
+//!
+//! > We employ a per-connection data packet sequence number (embedded in the header of data
+//! > packet) to diagnose packet loss, as well as calculate transmission and loss rates.
+//! > (section 3.5)
+//!
+//! Numbers are counted up to an *edge*: the highest that had come at some moment. It is settled
+//! after a grace, when what others have overtaken has come as well.
+
+use crate::time::{Span, Time};
+use crate::units::Bytes;
+
+/// What had come when the edge was drawn. Counts are since the flow's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) at: Time,
+    /// Datagrams that had been sent.
+    pub(super) sent: u64,
+    /// Those of them that came, and their UDP payload.
+    pub(super) received: u64,
+    pub(super) bytes: Bytes,
+}
+
+/// What came, so far as it is counted on one side of the edge.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    received: u64,
+    bytes: Bytes,
+}
+
+/// One flow's monitor.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Monitor {
+    edge: Option<(Time, u64)>,
+    below: Count,
+    above: Count,
+    /// One more than the highest number, and when it came.
+    highest: u64,
+    risen: Time,
+    settled: Option<Seen>,
+}
+
+impl Monitor {
+    /// A datagram has come under `number`.
+    pub(super) fn on_arrival(&mut self, now: Time, number: u64, payload: Bytes) {
+        let below = self.edge.is_some_and(|(_, edge)| number < edge)
+            || (self.edge.is_none() && number < self.highest);
+        let count = if below { &mut self.below } else { &mut self.above };
+        count.received += 1;
+        count.bytes += payload;
+        if number >= self.highest {
+            self.highest = number + 1;
+            self.risen = now;
+        }
+    }
+
+    /// A batch has ended, or time has passed: settles the edge, and draws the next.
+    pub(super) fn settle(&mut self, now: Time, grace: Span) {
+        if let Some((at, sent)) = self.edge.filter(|(at, _)| now >= *at + grace) {
+            let Count { received, bytes } = self.below;
+            self.settled = Some(Seen { at, sent, received, bytes });
+            self.edge = None;
+        }
+        let settled = self.settled.map_or(0, |seen| seen.sent);
+        if self.edge.is_none() && self.highest > settled {
+            self.edge = Some((self.risen, self.highest));
+            let above = core::mem::take(&mut self.above);
+            self.below.received += above.received;
+            self.below.bytes += above.bytes;
+        }
+    }
+
+    /// What was last settled.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.settled
+    }
+}
+
+/// What a flow did between two edges. Rates in bits a second of UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measure {
+    /// r_curr: "observed received rate by receiver of flow i" (Table 1).
+    pub(super) current: f64,
+    /// r_total: the same with what was lost.
+    pub(super) total: f64,
+    /// loss = r_loss / r_total.
+    pub(super) loss: f64,
+    /// Datagrams sent.
+    pub(super) datagrams: u64,
+    pub(super) span: Span,
+}
+
+impl Measure {
+    /// The measure from `from` to `to`, of full datagrams with this UDP payload.
+    pub(super) fn between(from: Seen, to: Seen, datagram: Bytes) -> Option<Measure> {
+        let span = to.at.since(from.at);
+        let sent = to.sent.saturating_sub(from.sent);
+        if span == Span::ZERO || sent == 0 {
+            return None;
+        }
+        // What came late of an earlier stretch makes no negative loss.
+        let received = (to.received - from.received).min(sent);
+        let bytes = to.bytes - from.bytes;
+        let lost = (sent - received) as f64 * datagram.bits();
+        let seconds = span.as_secs_f64();
+        let (current, total) = (bytes.bits() / seconds, (bytes.bits() + lost) / seconds);
+        let loss = if total > 0.0 { lost / seconds / total } else { 0.0 };
+        Some(Measure { current, total, loss, datagrams: sent, span })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Span = Span::from_millis(10);
+    const FULL: Bytes = Bytes::new(1000);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    fn arrive(monitor: &mut Monitor, at: u64, number: u64) {
+        monitor.on_arrival(ms(at), number, FULL);
+        monitor.settle(ms(at), GRACE);
+    }
+
+    #[test]
+    fn what_is_overtaken_is_late_and_what_never_comes_is_lost() {
+        let mut monitor = Monitor::default();
+        arrive(&mut monitor, 0, 0);
+        for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
+            arrive(&mut monitor, at, number);
+        }
+        // The first edge was drawn at the first datagram, the second when that was settled.
+        let first = monitor.seen().unwrap();
+        assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
+        monitor.settle(ms(20), GRACE);
+        assert_eq!(monitor.seen(), Some(first));
+        monitor.settle(ms(21), GRACE);
+        let second = monitor.seen().unwrap();
+        assert_eq!((second.at, second.sent, second.received), (ms(11), 7, 6));
+        let measure = Measure::between(first, second, FULL).unwrap();
+        // Five of six datagrams of 8,000 bits in 11 ms.
+        assert!((measure.current - 40_000.0 / 0.011).abs() < 1.0);
+        assert!((measure.total - 48_000.0 / 0.011).abs() < 1.0);
+        assert!((measure.loss - 1.0 / 6.0).abs() < 1e-9);
+        assert_eq!((measure.datagrams, measure.span), (6, Span::from_millis(11)));
+    }
+
+    #[test]
+    fn nothing_is_measured_where_nothing_was_sent() {
+        let mut monitor = Monitor::default();
+        monitor.settle(ms(5), GRACE);
+        assert_eq!(monitor.seen(), None);
+        arrive(&mut monitor, 6, 0);
+        monitor.settle(ms(30), GRACE);
+        let seen = monitor.seen().unwrap();
+        monitor.settle(ms(90), GRACE);
+        assert_eq!(monitor.seen(), Some(seen));
+        assert_eq!(Measure::between(seen, seen, FULL), None);
+    }
+
+    #[test]
+    fn a_datagram_below_a_settled_edge_is_counted_once() {
+        let mut monitor = Monitor::default();
+        arrive(&mut monitor, 0, 9);
+        monitor.settle(ms(10), GRACE);
+        assert_eq!(monitor.seen().unwrap().received, 1);
+        arrive(&mut monitor, 11, 3);
+        arrive(&mut monitor, 12, 10);
+        monitor.settle(ms(30), GRACE);
+        let seen = monitor.seen().unwrap();
+        assert_eq!((seen.sent, seen.received), (11, 3));
+    }
+}

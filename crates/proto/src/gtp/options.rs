@@ -1,0 +1,202 @@
+//! Every constant of the protocol, with its place in the paper; each may be set.
+
+use crate::registry::ProtocolOption;
+use crate::settings::Settings;
+use crate::units::Rate;
+
+const fn option(
+    name: &'static str,
+    help: &'static str,
+    range: (f64, f64),
+    default: f64,
+) -> ProtocolOption {
+    ProtocolOption { name, help, least: range.0, most: range.1, default }
+}
+
+/// C_r, "the capacity of all GTP traffic" (section 4.3).
+pub const RECEIVE_RATE: ProtocolOption = option(
+    "receive-rate",
+    "what the receiver can take in all, in Mbit/s of UDP payload (0: found)",
+    (0.0, 1e6),
+    0.0,
+);
+
+/// "GTP may be assigned to utilize up to 80% of the bandwidth and leave 20% for TCP flows"
+/// (section 3.6).
+pub const RECEIVE_SHARE: ProtocolOption =
+    option("receive-share", "share of the receive rate to use, in percent", (1.0, 100.0), 100.0);
+
+/// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
+pub const WEIGHT: ProtocolOption =
+    option("weight", "weight of this flow's share among all flows", (0.01, 100.0), 1.0);
+
+/// What a flow is first asked for where nothing says how fast the receiver is; ours.
+pub const START_RATE: ProtocolOption = option(
+    "start-rate",
+    "rate that is asked for before anything is known, in Mbit/s",
+    (0.1, 1e5),
+    10.0,
+);
+
+/// What is asked of a flow at the least, so that it can be measured at all; ours.
+pub const LEAST_RATE: ProtocolOption =
+    option("least-rate", "rate that every flow is asked for at least, in Mbit/s", (0.01, 1e5), 0.5);
+
+/// Blocks that leave before the first request comes; the paper's sender waits for it.
+pub const EARLY: ProtocolOption = option(
+    "early",
+    "blocks sent before the first request comes (0: as in the paper)",
+    (0.0, 1024.0),
+    64.0,
+);
+
+/// Section 4.1: "We are also exploring efficient delay based single flow rate control mechanism".
+pub const DELAY_CONTROL: ProtocolOption = option(
+    "delay-control",
+    "1: the rate of a flow falls before its queue overflows; 0: when it does, as in the paper",
+    (0.0, 1.0),
+    0.0,
+);
+
+/// A queue shorter than this share of the path's round-trip time is none; ours.
+pub const QUEUE: ProtocolOption = option(
+    "queue",
+    "queueing delay that delay-control allows, in percent of the round-trip time",
+    (1.0, 1000.0),
+    25.0,
+);
+
+/// Section 4.1: "proportionally increases the requested rate with a small step size (2% per RTT)";
+/// section 4.2: the estimate's first step.
+pub const INCREASE: ProtocolOption =
+    option("increase", "step by which rates and estimates rise, in percent", (0.1, 100.0), 2.0);
+
+/// The factor 0.5 of sections 4.1 and 4.2.
+pub const LOSS_WEIGHT: ProtocolOption =
+    option("loss-weight", "decrease for each unit of loss ratio", (0.0, 2.0), 0.5);
+
+/// Section 4.1: "We also set an upper bound (12.5%) for the decrease in rate."
+pub const MOST_DECREASE: ProtocolOption = option(
+    "most-decrease",
+    "largest decrease of a flow's rate in a round trip, in percent",
+    (0.1, 90.0),
+    12.5,
+);
+
+/// Section 4.2: the estimate's reduction "is bounded by 20%".
+pub const MOST_CUT: ProtocolOption =
+    option("most-cut", "largest cut of an estimate in an interval, in percent", (0.1, 90.0), 20.0);
+
+/// Section 4.2: "When there is packet loss, but below certain threshold (0.5%), we still increase
+/// the estimate".
+pub const LOSS_THRESHOLD: ProtocolOption = option(
+    "loss-threshold",
+    "loss up to which the estimate still rises, in percent",
+    (0.0, 50.0),
+    0.5,
+);
+
+/// Section 4.2: "r_total ≥ 0.95 r_target".
+pub const CLOSE: ProtocolOption = option(
+    "close",
+    "share of its target at which a flow's rate counts as achieved, in percent",
+    (1.0, 100.0),
+    95.0,
+);
+
+/// Section 4.2: "by default, we set it as three RTTmax".
+pub const INTERVAL: ProtocolOption =
+    option("interval", "control interval, in longest round-trip times", (1.0, 100.0), 3.0);
+
+/// Section 4.1: "limits the number of outstanding data requests".
+pub const OUTSTANDING: ProtocolOption = option(
+    "outstanding",
+    "round-trip times of data that a sender has in hand beyond what is under way",
+    (0.25, 16.0),
+    1.0,
+);
+
+/// Loss that the path makes at any rate, and that says nothing about it; ours.
+pub const TOLERATED_LOSS: ProtocolOption = option(
+    "tolerated-loss",
+    "loss of the path itself, to which nothing reacts, in percent",
+    (0.0, 90.0),
+    0.0,
+);
+
+/// All of them, for the registry.
+pub(super) const ALL: &[ProtocolOption] = &[
+    RECEIVE_RATE,
+    RECEIVE_SHARE,
+    WEIGHT,
+    START_RATE,
+    LEAST_RATE,
+    EARLY,
+    DELAY_CONTROL,
+    QUEUE,
+    INCREASE,
+    LOSS_WEIGHT,
+    MOST_DECREASE,
+    MOST_CUT,
+    LOSS_THRESHOLD,
+    CLOSE,
+    INTERVAL,
+    OUTSTANDING,
+    TOLERATED_LOSS,
+];
+
+/// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) receive_rate: Option<f64>,
+    pub(super) receive_share: f64,
+    pub(super) weight: f64,
+    pub(super) start_rate: f64,
+    pub(super) least_rate: f64,
+    pub(super) delay_control: bool,
+    pub(super) queue: f64,
+    pub(super) increase: f64,
+    pub(super) loss_weight: f64,
+    pub(super) most_decrease: f64,
+    pub(super) most_cut: f64,
+    pub(super) loss_threshold: f64,
+    pub(super) close: f64,
+    pub(super) interval: f64,
+    pub(super) outstanding: f64,
+    pub(super) tolerated_loss: f64,
+}
+
+impl Rules {
+    pub(super) fn new(settings: &Settings) -> Rules {
+        let share = |option: &ProtocolOption| settings.value(option) / 100.0;
+        let rate = |option: &ProtocolOption| settings.value(option) * 1e6;
+        Rules {
+            receive_rate: Some(rate(&RECEIVE_RATE)).filter(|rate| *rate > 0.0),
+            receive_share: share(&RECEIVE_SHARE),
+            weight: settings.value(&WEIGHT),
+            start_rate: rate(&START_RATE),
+            least_rate: rate(&LEAST_RATE),
+            delay_control: settings.value(&DELAY_CONTROL) >= 0.5,
+            queue: share(&QUEUE),
+            increase: share(&INCREASE),
+            loss_weight: settings.value(&LOSS_WEIGHT),
+            most_decrease: share(&MOST_DECREASE),
+            most_cut: share(&MOST_CUT),
+            loss_threshold: share(&LOSS_THRESHOLD),
+            close: share(&CLOSE),
+            interval: settings.value(&INTERVAL),
+            outstanding: settings.value(&OUTSTANDING),
+            tolerated_loss: share(&TOLERATED_LOSS),
+        }
+    }
+
+    /// What of a loss ratio is more than the path's own.
+    pub(super) fn excess(&self, loss: f64) -> f64 {
+        (loss - self.tolerated_loss).max(0.0)
+    }
+}
+
+/// A rate in bits a second as both ends handle it.
+pub(super) fn bps(rate: Option<Rate>) -> f64 {
+    rate.map_or(f64::INFINITY, |rate| rate.as_bps() as f64)
+}

@@ -1,0 +1,258 @@
+//! The receiving end: all flows, and what they share.
+//!
+//! > Based on a receiver's set of flow statistics, the central scheduler allocates receiver
+//! > bandwidth to each flow and updates each flow's target rate. … The updated allowed (target)
+//! > rate for each flow is then fed to each SFC. (section 3.4)
+//!
+//! Flows are woken one by one, by a queue of their due times; the schedule is made once an
+//! interval, and once for all joins and departures that came together: O(N log N) for N flows.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use super::capacity::{Capacity, Whole};
+use super::flow::Flow;
+use super::options::Rules;
+use super::scheduler::{Demand, shares};
+use super::transitions::{delay, gain};
+use crate::accounting::ReceiverAccounting;
+use crate::endpoint::{Arrival, BlockRange, Event, FlowId, Outgoing, Receiver, Setup, Wake, Why};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::Control;
+
+/// Control intervals are no shorter and no longer.
+const MIN_INTERVAL: Span = Span::from_millis(30);
+const MAX_INTERVAL: Span = Span::from_secs(3);
+/// A packet train that came in fewer steps is not timed well: the host looked too seldom.
+const MIN_STEPS: u32 = 6;
+
+/// GTP's receiver, of any number of flows.
+pub struct GtpReceiver {
+    flows: BTreeMap<FlowId, Flow>,
+    /// When each flow is due, and the same in order.
+    due: BTreeMap<FlowId, Time>,
+    queue: BTreeSet<(Time, FlowId)>,
+    outgoing: VecDeque<Outgoing>,
+    events: VecDeque<(FlowId, Event)>,
+    capacity: Capacity,
+    /// The newest flow's, which hold for what all share.
+    rules: Option<Rules>,
+    /// Flows have come, gone or changed since the last schedule; the rate that those gone leave.
+    changed: bool,
+    gone: f64,
+    next_interval: Time,
+    /// Looks at flows that schedules took.
+    pub(super) work: u64,
+}
+
+impl Default for GtpReceiver {
+    fn default() -> GtpReceiver {
+        GtpReceiver {
+            flows: BTreeMap::new(),
+            due: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+            capacity: Capacity::new(),
+            rules: None,
+            changed: false,
+            gone: 0.0,
+            next_interval: Time::NEVER,
+            work: 0,
+        }
+    }
+}
+
+impl GtpReceiver {
+    /// Lets a flow do something, and takes on what that leads to.
+    fn with<T>(&mut self, id: FlowId, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
+        let flow = self.flows.get_mut(&id)?;
+        let done = act(flow);
+        let said = flow.outgoing.drain(..);
+        self.outgoing.extend(said.map(|(carrier, control)| Outgoing {
+            flow: id,
+            carrier,
+            control,
+        }));
+        while let Some(event) = flow.end.poll_event() {
+            self.events.push_back((id, event));
+        }
+        let news = core::mem::take(&mut flow.news);
+        self.changed |= news.changed || news.gone > 0.0;
+        self.gone += news.gone;
+        let due = flow.due();
+        if let Some(before) = self.due.insert(id, due) {
+            self.queue.remove(&(before, id));
+        }
+        self.queue.insert((due, id));
+        Some(done)
+    }
+
+    /// Does all that is due.
+    fn advance(&mut self, now: Time) {
+        loop {
+            let interval = self.next_interval <= now;
+            if interval || self.changed {
+                self.schedule(now, interval);
+            }
+            while let Some(&(due, id)) = self.queue.first()
+                && due <= now
+            {
+                self.with(id, |flow| flow.on_time(now));
+            }
+            if !self.changed && self.next_interval > now {
+                return;
+            }
+        }
+    }
+
+    /// Makes new targets for all flows: at the end of an interval from what they did in it, else
+    /// because flows have come or gone.
+    fn schedule(&mut self, now: Time, interval: bool) {
+        let Some(rules) = self.rules else { return };
+        if interval {
+            self.estimate(&rules);
+        }
+        self.changed = false;
+        let active: Vec<(FlowId, &mut Flow)> = self
+            .flows
+            .iter_mut()
+            .map(|(&id, flow)| (id, flow))
+            .filter(|(_, flow)| flow.is_active())
+            .collect();
+        self.work += self.due.len() as u64;
+        let fixed = active.iter().filter_map(|(_, flow)| flow.standing.fixed()).sum();
+        let capacity = self.capacity.rate(fixed);
+        let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
+        let gone = core::mem::take(&mut self.gone);
+        let mut demands = Vec::with_capacity(active.len());
+        let mut flows = Vec::with_capacity(active.len());
+        let mut longest = Span::ZERO;
+        for (id, flow) in active {
+            flow.raise_estimate(gain(gone, flow.estimate().min(capacity), sum));
+            longest = longest.max(flow.standing.path_rtt());
+            let estimate = flow.estimate().min(capacity);
+            demands.push(Demand { estimate, weight: flow.rules.weight });
+            flows.push(id);
+        }
+        let shares = shares(&demands, capacity, &mut self.work);
+        for (&id, share) in flows.iter().zip(shares) {
+            self.with(id, |flow| {
+                flow.set_target(now + delay(longest, flow.standing.path_rtt()), share);
+            });
+        }
+        if flows.is_empty() {
+            self.next_interval = Time::NEVER;
+        } else if interval || self.next_interval == Time::NEVER {
+            let length = Span::from_secs_f64(longest.as_secs_f64() * rules.interval);
+            self.next_interval = now + length.max(MIN_INTERVAL).min(MAX_INTERVAL);
+        }
+    }
+
+    /// The estimates of all flows and of the whole, at the end of an interval.
+    fn estimate(&mut self, rules: &Rules) {
+        let searching = self.capacity.is_searching();
+        let (mut did, mut assumed) = (Vec::with_capacity(self.flows.len()), 0.0);
+        for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
+            match flow.on_interval(searching) {
+                Some(measured) => did.push(measured),
+                None if flow.is_active() => assumed += flow.rate(),
+                None => self.gone += core::mem::take(&mut flow.news.gone),
+            }
+        }
+        // Those that cannot be measured yet do what they are asked for.
+        let mut whole = Whole::of(&mut did);
+        whole.total += assumed;
+        whole.current += assumed;
+        self.capacity.on_interval(rules, &whole);
+    }
+
+    /// What a flow's first datagrams show of the receiver's capacity.
+    fn note_train(&mut self, flow: FlowId) {
+        let Some(flow) = self.flows.get(&flow).filter(|flow| flow.standing.fixed().is_none())
+        else {
+            return;
+        };
+        let first = flow.end.pulses.train().filter(|train| train.first.0 == 0);
+        if let Some(train) = first.filter(|train| train.steps >= MIN_STEPS) {
+            self.changed |= self.capacity.on_train((train.bytes / train.span).as_bps() as f64);
+        }
+    }
+}
+
+impl Receiver for GtpReceiver {
+    fn on_datagrams(&mut self, now: Time, flow: FlowId, arrivals: &[Arrival]) {
+        self.with(flow, |flow| flow.on_datagrams(now, arrivals));
+        self.note_train(flow);
+    }
+
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        self.with(flow, |flow| match control {
+            Control::Offer(offer) => flow.on_offer(now, offer),
+            _ => flow.end.accounting.refused += 1,
+        });
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.advance(now);
+    }
+
+    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
+        self.with(flow, |flow| flow.skip(blocks));
+    }
+
+    fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>) {
+        self.with(flow, |flow| flow.set_grant(now, grant, drain));
+    }
+
+    fn set_socket_lost(&mut self, _: Time, flow: FlowId, lost: u64) {
+        self.with(flow, |flow| flow.end.pulses.set_socket_lost(lost));
+    }
+
+    fn poll_control(&mut self, now: Time) -> Option<Outgoing> {
+        self.advance(now);
+        self.outgoing.pop_front()
+    }
+
+    fn poll_event(&mut self) -> Option<(FlowId, Event)> {
+        self.events.pop_front()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        let due = self.queue.first().map_or(Time::NEVER, |&(due, _)| due).min(self.next_interval);
+        if due == Time::NEVER { Wake::OnInput } else { Wake::At(due, Why::Report) }
+    }
+
+    fn is_finished(&self, flow: FlowId) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.end.is_finished())
+    }
+
+    fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting> {
+        self.flows.get(&flow).map(|flow| &flow.end.accounting)
+    }
+
+    fn add_flow(&mut self, now: Time, setup: &Setup) {
+        if self.flows.contains_key(&setup.flow) {
+            return;
+        }
+        let flow = Flow::new(now, setup);
+        self.capacity.set_rules(&flow.rules);
+        self.rules = Some(flow.rules);
+        self.flows.insert(setup.flow, flow);
+        self.with(setup.flow, |_| ());
+    }
+
+    fn remove_flow(&mut self, flow: FlowId) {
+        let Some(gone) = self.flows.remove(&flow) else { return };
+        if gone.is_active() {
+            self.gone += gone.rate();
+            self.changed = true;
+        }
+        if let Some(due) = self.due.remove(&flow) {
+            self.queue.remove(&(due, flow));
+        }
+        self.outgoing.retain(|outgoing| outgoing.flow != flow);
+        self.events.retain(|(of, _)| *of != flow);
+    }
+}

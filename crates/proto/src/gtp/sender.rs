@@ -1,0 +1,282 @@
+//! The sending end: obeys.
+//!
+//! > The sender side design is simple: send the requested data to receiver at the
+//! > receiver-specified rate (if that rate can be achieved by sender). (section 3.2)
+//!
+//! > GTP senders are not responsible for loss retransmission. (section 3.5)
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::options::{EARLY, START_RATE};
+use crate::accounting::SenderAccounting;
+use crate::endpoint::{
+    BlockRange, Carrier, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake,
+};
+use crate::ends::{Frontier, Run, SendingEnd};
+use crate::layout::Block;
+use crate::pulse::TRAIN_LEN;
+use crate::ranges::RangeSet;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+use crate::wire::{Ack, Control, Offer, Pulse, Request};
+
+/// The most runs of blocks that wait to be sent, and requests that wait for one before them: no
+/// honest receiver asks for as many.
+const MAX_RUNS: usize = 1 << 16;
+const MAX_AHEAD: usize = 1 << 12;
+/// The round-trip time is told again when it has changed by this part of itself.
+const RTT_NEWS: u64 = 8;
+
+/// GTP's sender.
+pub struct GtpSender {
+    end: SendingEnd,
+    /// The most that may be sent, whatever is asked for.
+    cap: Option<Rate>,
+    /// Whether the first datagrams leave at once, to show the receiver what the path delivers.
+    train: bool,
+    /// What is to be sent, in the order of asking.
+    wanted: VecDeque<Range<u64>>,
+    /// What has been sent.
+    sent: RangeSet,
+    /// The last request that was taken in, and requests after one that has not come.
+    obeyed: u64,
+    ahead: BTreeMap<u64, Request>,
+    /// The request whose rate holds.
+    newest: u64,
+    /// Something was asked for since the last offer that all is sent.
+    unanswered: bool,
+    offer: Offer,
+    /// The first segment that is not known to be whole.
+    segment: u32,
+}
+
+/// The blocks that leave before any request, known to both ends: the first `early` of the object
+/// that the first grant covers.
+pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
+    let (mut left, mut runs) = (setup.settings.count(&EARLY) as u32, Vec::new());
+    while let Some(Run { segment, blocks }) = frontier.take(left) {
+        let first = setup.layout.number(Block { segment, index: blocks.start });
+        left -= blocks.len() as u32;
+        runs.push(first..first + blocks.len() as u64);
+    }
+    runs
+}
+
+impl GtpSender {
+    /// A sender at the start of a flow.
+    pub fn new(setup: &Setup) -> GtpSender {
+        let cap = setup.rate.or(setup.rate_limit);
+        let start = Rate::from_bps_f64(setup.settings.value(&START_RATE) * 1e6);
+        let rate = setup.rate.unwrap_or(cap.map_or(start, |cap| start.min(cap)));
+        // Its own frontier moves on as the blocks are sent.
+        let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
+        let mut sender = GtpSender {
+            end: SendingEnd::new(setup, rate),
+            cap,
+            train: setup.rate.is_none() && !wanted.is_empty(),
+            unanswered: !wanted.is_empty(),
+            wanted,
+            sent: RangeSet::new(),
+            obeyed: 0,
+            ahead: BTreeMap::new(),
+            newest: 0,
+            offer: Offer { rtt: setup.rtt, limit: cap, ..Offer::default() },
+            segment: 0,
+        };
+        if !sender.end.is_finished() {
+            sender.say_offer();
+        }
+        sender
+    }
+
+    /// "In the connection setup stage …, both ends exchange resource availability, RTT, and sender
+    /// access bandwidth" (section 3.3): and again when something has changed.
+    fn say_offer(&mut self) {
+        self.offer.sequence += 1;
+        self.end.say(Carrier::Reliable, Control::Offer(self.offer));
+    }
+
+    fn on_request(&mut self, now: Time, request: &Request) {
+        let blocks = self.end.layout.blocks();
+        let sequence = request.sequence();
+        let beyond = request.blocks().last().is_some_and(|run| run.end > blocks);
+        if beyond || self.ahead.len() >= MAX_AHEAD {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        if sequence > self.newest {
+            self.newest = sequence;
+            let rate = self.cap.map_or(request.rate(), |cap| cap.min(request.rate()));
+            self.end.pacer.set_rate(now, rate);
+        }
+        if sequence <= self.obeyed {
+            return;
+        }
+        if request.is_anew() {
+            // What was asked for before is void, come or not.
+            self.ahead.retain(|ahead, _| *ahead > sequence);
+            self.wanted.clear();
+            self.obey(request);
+        } else {
+            self.ahead.insert(sequence, request.clone());
+        }
+        while let Some(next) = self.ahead.remove(&(self.obeyed + 1)) {
+            self.obey(&next);
+        }
+    }
+
+    fn obey(&mut self, request: &Request) {
+        self.obeyed = request.sequence();
+        if self.wanted.len() + request.blocks().len() > MAX_RUNS {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        self.unanswered |= !request.blocks().is_empty();
+        self.wanted.extend(request.blocks().iter().cloned());
+        // What is asked for a second time was lost.
+        let again = request.blocks().iter().flat_map(|run| self.sent.within(run.clone()));
+        self.end.accounting.reported_lost += again.map(|run| run.end - run.start).sum::<u64>();
+    }
+
+    /// The next run of one segment, at most `max` blocks, and whether it goes for the first time.
+    fn next_run(&mut self, max: u64) -> Option<(Run, bool)> {
+        while let Some(front) = self.wanted.front_mut() {
+            let gap = self.end.frontier.there().first_gap(front.clone());
+            let place = gap.and_then(|gap| Some((self.end.layout.block(gap.start)?, gap)));
+            let Some((Block { segment, index }, gap)) = place else {
+                self.wanted.pop_front();
+                continue;
+            };
+            let in_segment = u64::from(self.end.layout.blocks_in(segment) - index);
+            let end = gap.end.min(gap.start + max.min(in_segment));
+            let (end, first_time) = match self.sent.run_at(gap.start) {
+                Some(sent) => (end.min(sent.end), false),
+                None => (self.sent.first_gap(gap.start..end).map_or(end, |gap| gap.end), true),
+            };
+            front.start = end;
+            let count = (end - gap.start) as u32;
+            if first_time {
+                self.sent.insert(gap.start..end);
+                self.end.frontier.pass(end);
+            }
+            return Some((Run { segment, blocks: index..index + count }, first_time));
+        }
+        None
+    }
+
+    /// The receiver has all blocks before `next`.
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.next > self.end.layout.blocks() {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        self.end.frontier.set_there(0..ack.next);
+        self.end_segments();
+    }
+
+    fn end_segments(&mut self) {
+        while self.segment < self.end.layout.segments() {
+            let segment = self.segment;
+            let base = self.end.layout.number(Block { segment, index: 0 });
+            let blocks = u64::from(self.end.layout.blocks_in(segment));
+            if !self.end.frontier.there().covers(base..base + blocks) {
+                return;
+            }
+            self.segment += 1;
+            self.end.tell(Event::SegmentDone { segment });
+        }
+        self.wanted.clear();
+        self.end.finish();
+    }
+
+    fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
+        let Some(feedback) = self.end.on_pulse(now, pulse) else { return };
+        let (rtt, told) = (feedback.rtt, self.offer.rtt);
+        if feedback.sample.is_some() && (rtt - told).max(told - rtt) > told / RTT_NEWS {
+            self.offer.rtt = rtt;
+            self.say_offer();
+        }
+    }
+}
+
+impl Sender for GtpSender {
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        if !self.end.hear(now, flow) {
+            return;
+        }
+        match control {
+            Control::Request(request) => self.on_request(now, request),
+            Control::Ack(ack) => self.on_ack(ack),
+            Control::Pulse(pulse) => self.on_pulse(now, pulse),
+            _ => self.end.accounting.refused += 1,
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.end.check_breaker(now);
+    }
+
+    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
+        if flow == self.end.flow && self.end.frontier.skip(blocks).is_some() {
+            self.end_segments();
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
+        if self.end.is_at_rest() {
+            return;
+        }
+        let train = if self.train { TRAIN_LEN.saturating_sub(next.0) } else { 0 };
+        let mut room = train.max(self.end.pacer.allowance(now)).min(max as u64);
+        let mut number = next.0;
+        while room > 0 {
+            let Some((run, first_time)) = self.next_run(room) else {
+                self.end.pacer.idle(now);
+                break;
+            };
+            let count = run.blocks.len() as u64;
+            number += count;
+            room -= count;
+            self.end.send(now, &run, first_time, out);
+        }
+        self.end.sent(now, next, number - next.0);
+        if self.wanted.is_empty() && core::mem::take(&mut self.unanswered) {
+            (self.offer.answered, self.offer.highest) = (self.obeyed, number);
+            self.say_offer();
+        }
+    }
+
+    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
+        self.end.poll_control()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.end.poll_event()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        self.end.next_wakeup(!self.wanted.is_empty())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end.is_finished()
+    }
+
+    fn is_blocked_by_grant(&self) -> bool {
+        !self.is_finished() && self.wanted.is_empty() && self.end.frontier.is_out_of_grant()
+    }
+
+    fn rate(&self) -> Rate {
+        self.end.pacer.rate()
+    }
+
+    fn rtt(&self) -> Span {
+        self.end.rtt.smoothed()
+    }
+
+    fn accounting(&self) -> &SenderAccounting {
+        &self.end.accounting
+    }
+}

@@ -1,0 +1,162 @@
+//! What is known of a sender: its round-trip time and what it can, from what it offers and how it
+//! answers.
+//!
+//! A sender may say what it likes. Its round-trip time sets the pace for all flows (section 4.2:
+//! the control interval is three RTT_max), so one that is longer than its answers take is not
+//! believed, nor one beyond [`MAX_RTT`]; and what all flows are paced by is the path's own, without
+//! a queue that one of them has built up.
+
+use super::controller::PathRtt;
+use super::options::{Rules, bps};
+use crate::endpoint::Setup;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+use crate::wire::Offer;
+
+/// No round-trip time beyond this is believed.
+const MAX_RTT: Span = Span::from_secs(2);
+/// A host's clock and threads are no finer.
+const MIN_TICK: Span = Span::from_millis(10);
+/// The shortest grace for datagrams that others have overtaken.
+const MIN_GRACE: Span = Span::from_millis(1);
+/// A drain that was measured on what was sent must not hold the flow there.
+const DRAIN: f64 = 1.1;
+
+/// A sender's standing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    offer: u64,
+    rtt: Span,
+    /// How long answers take at most, in the last few.
+    response: Option<Span>,
+    path: PathRtt,
+    fixed: Option<f64>,
+    limit: f64,
+    offered: f64,
+    drain: f64,
+}
+
+impl Standing {
+    pub(super) fn new(now: Time, setup: &Setup) -> Standing {
+        Standing {
+            offer: 0,
+            rtt: setup.rtt,
+            response: None,
+            path: PathRtt::new(now, setup.rtt),
+            fixed: setup.rate.map(|rate| rate.as_bps() as f64),
+            limit: bps(setup.rate_limit.filter(|_| setup.rate.is_none())),
+            offered: f64::INFINITY,
+            drain: f64::INFINITY,
+        }
+    }
+
+    /// Takes an offer in; tells whether it is newer than the last.
+    pub(super) fn on_offer(&mut self, now: Time, offer: &Offer) -> bool {
+        if offer.sequence <= self.offer {
+            return false;
+        }
+        self.offer = offer.sequence;
+        self.rtt = offer.rtt;
+        self.offered = bps(offer.limit);
+        self.on_round(now);
+        true
+    }
+
+    /// A round trip is over: the last word on its length still holds.
+    pub(super) fn on_round(&mut self, now: Time) {
+        self.path.on_sample(now, self.rtt);
+    }
+
+    /// An answer has come after this time.
+    pub(super) fn on_response(&mut self, after: Span) {
+        let before = self.response.unwrap_or_default();
+        self.response = Some(after.max(before - before / 8));
+    }
+
+    /// What the host drains.
+    pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
+        self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * DRAIN;
+    }
+
+    pub(super) fn rtt(&self) -> Span {
+        self.rtt.min(self.response.unwrap_or(MAX_RTT)).min(MAX_RTT)
+    }
+
+    /// The path's own round-trip time, without queues: what other flows are paced by.
+    pub(super) fn path_rtt(&self) -> Span {
+        self.path.shortest().min(self.rtt())
+    }
+
+    /// The round trip as far as rates are decided by it.
+    pub(super) fn tick(&self) -> Span {
+        self.rtt().max(MIN_TICK)
+    }
+
+    /// How long what has been overtaken may still come.
+    pub(super) fn grace(&self) -> Span {
+        (self.rtt() / 4).max(MIN_GRACE)
+    }
+
+    /// The share of the round-trip time that is queue beyond the allowed.
+    pub(super) fn queued(&self, rules: &Rules) -> f64 {
+        self.path.queued(rules)
+    }
+
+    /// The rate that the user fixed.
+    pub(super) fn fixed(&self) -> Option<f64> {
+        self.fixed
+    }
+
+    /// min{C_i, R_App, R_Send} (section 4.2), in bits a second.
+    pub(super) fn bound(&self) -> f64 {
+        self.fixed.unwrap_or(self.limit).min(self.offered).min(self.drain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::units::Bytes;
+
+    fn standing() -> Standing {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let rate_limit = Some(Rate::from_mbps(800));
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        Standing::new(Time::ZERO, &Setup { rate_limit, ..setup })
+    }
+
+    fn offer(sequence: u64, rtt: u64, limit: Option<u64>) -> Offer {
+        let limit = limit.map(Rate::from_mbps);
+        Offer { sequence, rtt: Span::from_millis(rtt), limit, ..Offer::default() }
+    }
+
+    #[test]
+    fn the_smallest_bound_holds() {
+        let mut standing = standing();
+        assert_eq!(standing.bound(), 800e6);
+        assert!(standing.on_offer(Time::ZERO, &offer(2, 10, Some(300))));
+        assert_eq!(standing.bound(), 300e6);
+        assert!(!standing.on_offer(Time::ZERO, &offer(1, 10, None)));
+        standing.set_drain(Some(Rate::from_mbps(100)));
+        assert!((standing.bound() - 110e6).abs() < 1.0);
+        standing.set_drain(None);
+        assert_eq!(standing.bound(), 300e6);
+    }
+
+    #[test]
+    fn a_round_trip_time_is_believed_as_far_as_answers_bear_it_out() {
+        let mut standing = standing();
+        standing.on_offer(Time::ZERO, &offer(1, 3_600_000, None));
+        assert_eq!(standing.rtt(), MAX_RTT);
+        standing.on_response(Span::from_millis(16));
+        assert_eq!(standing.rtt(), Span::from_millis(16));
+        standing.on_response(Span::from_millis(1));
+        assert_eq!(standing.rtt(), Span::from_millis(14));
+        standing.on_offer(Time::ZERO, &offer(2, 200, None));
+        standing.on_response(Span::from_millis(210));
+        assert_eq!(standing.rtt(), Span::from_millis(200));
+        assert_eq!(standing.grace(), Span::from_millis(50));
+    }
+}

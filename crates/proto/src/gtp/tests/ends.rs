@@ -1,0 +1,316 @@
+//! Message by message.
+#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::star::{ms, settings};
+use crate::endpoint::{
+    Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+};
+use crate::gtp::{GtpReceiver, GtpSender};
+use crate::layout::{Block, Layout};
+use crate::settings::Settings;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Ack, Control, Offer, Pulse, Request};
+
+const FLOW: FlowId = FlowId(7);
+
+fn setup(blocks: u64, segment: u64, settings: Settings) -> Setup {
+    let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
+    let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
+    let setup = Setup::new(FLOW, layout, Span::from_millis(100));
+    Setup { overhead: Bytes::new(32), settings, ..setup }
+}
+
+fn request(sequence: u64, mbps: u64, blocks: &[Range<u64>]) -> Control {
+    let blocks = &mut blocks.iter().cloned().peekable();
+    Control::Request(Request::fill(sequence, Rate::from_mbps(mbps), false, blocks))
+}
+
+/// A sender, and what it has sent.
+struct Out {
+    sender: GtpSender,
+    now: Time,
+    sent: Vec<Block>,
+}
+
+impl Out {
+    fn new(setup: &Setup) -> Out {
+        Out { sender: GtpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
+    }
+
+    fn hear(&mut self, control: Control) {
+        self.sender.on_control(self.now, FLOW, &control);
+    }
+
+    /// Runs until nothing more is paced out; gives what was sent meanwhile.
+    fn run(&mut self) -> Vec<u64> {
+        let from = self.sent.len();
+        for _ in 0..100_000 {
+            let before = self.sent.len();
+            let next = PacketNumber(before as u64);
+            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
+            if self.sent.len() > before {
+                continue;
+            }
+            match self.sender.next_wakeup() {
+                Wake::At(at, Why::Pacing) => self.now = at,
+                _ => break,
+            }
+        }
+        self.sent[from..].iter().map(|block| u64::from(block.index)).collect()
+    }
+
+    fn offers(&mut self) -> Vec<Offer> {
+        let mut offers = Vec::new();
+        while let Some(outgoing) = self.sender.poll_control(self.now) {
+            if let Control::Offer(offer) = outgoing.control {
+                offers.push(offer);
+            }
+        }
+        offers
+    }
+}
+
+fn late() -> Settings {
+    settings(&[("early", 0.0)])
+}
+
+#[test]
+fn a_sender_obeys_and_does_nothing_more() {
+    let mut out = Out::new(&setup(100, 0, late()));
+    assert!(out.run().is_empty());
+    out.hear(request(1, 100, &[3..6, 40..42]));
+    assert_eq!(out.sender.rate(), Rate::from_mbps(100));
+    assert_eq!(out.run(), [3, 4, 5, 40, 41]);
+    let answer = out.offers().pop().unwrap();
+    assert_eq!((answer.answered, answer.highest), (1, 5));
+    // The same request again is a copy, whatever it says.
+    out.hear(request(1, 100, &[3..6, 40..42]));
+    assert!(out.run().is_empty());
+    // A new rate alone is no question.
+    out.hear(request(2, 10, &[]));
+    assert_eq!(out.sender.rate(), Rate::from_mbps(10));
+    assert!(out.run().is_empty() && out.offers().is_empty());
+    out.hear(request(3, 10, &[4..5, 42..44]));
+    assert_eq!(out.run(), [4, 42, 43]);
+    let accounting = *out.sender.accounting();
+    assert_eq!((accounting.first, accounting.retransmitted, accounting.reported_lost), (7, 1, 1));
+}
+
+#[test]
+fn requests_are_obeyed_in_order_whatever_order_they_come_in() {
+    let mut out = Out::new(&setup(100, 0, late()));
+    out.hear(request(3, 30, &[20..22]));
+    out.hear(request(2, 20, &[10..12]));
+    assert!(out.run().is_empty());
+    out.hear(request(1, 10, &[0..2]));
+    assert_eq!(out.run(), [0, 1, 10, 11, 20, 21]);
+    // The newest rate holds, not the last to come.
+    assert_eq!(out.sender.rate(), Rate::from_mbps(30));
+}
+
+#[test]
+fn a_request_anew_makes_void_what_was_not_sent() {
+    let mut out = Out::new(&setup(100, 0, late()));
+    out.hear(request(1, 1, &[0..50]));
+    out.sender.poll_transmit(out.now, PacketNumber(0), 1, &mut out.sent);
+    out.hear(request(2, 1, &[50..60]));
+    // The third has not come: what is asked for anew does not wait for it.
+    let blocks = &mut [1..4].into_iter().peekable();
+    out.hear(Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
+    out.hear(request(3, 1, &[60..70]));
+    out.hear(request(5, 9, &[70..71]));
+    assert_eq!(out.run(), [1, 2, 3, 70]);
+}
+
+#[test]
+fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
+    let slow = Rate::from_mbps(20);
+    let fixed = Setup { rate: Some(slow), ..setup(100, 0, late()) };
+    let limited = Setup { rate_limit: Some(slow), ..setup(100, 0, late()) };
+    for setup in [fixed, limited] {
+        let mut out = Out::new(&setup);
+        assert_eq!(out.offers()[0].limit, Some(slow));
+        out.hear(request(1, 1000, &[0..1]));
+        assert_eq!(out.sender.rate(), slow);
+        out.hear(request(2, 5, &[]));
+        assert_eq!(out.sender.rate(), Rate::from_mbps(5));
+    }
+}
+
+#[test]
+fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
+    let mut out = Out::new(&setup(10, 5, late()));
+    out.hear(request(1, 10, &[8..11]));
+    out.hear(Control::Ack(Ack { sequence: 1, next: 11, received: 11 }));
+    assert_eq!(out.sender.accounting().refused, 2);
+    let first = Block { segment: 0, index: 1 };
+    out.sender.skip(out.now, FLOW, BlockRange { first, count: 3 });
+    out.hear(request(1, 10, &[0..10]));
+    assert_eq!(out.run(), [0, 4, 0, 1, 2, 3, 4]);
+    out.hear(Control::Ack(Ack { sequence: 1, next: 5, received: 7 }));
+    out.hear(Control::Ack(Ack { sequence: 2, next: 10, received: 10 }));
+    let events: Vec<Event> = core::iter::from_fn(|| out.sender.poll_event()).collect();
+    let done = |segment| Event::SegmentDone { segment };
+    assert_eq!(events, [done(0), done(1), Event::Finished]);
+    assert!(out.sender.is_finished() && out.sender.next_wakeup() == Wake::OnInput);
+}
+
+#[test]
+fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
+    let mut blocks = Vec::new();
+    let mut sender = GtpSender::new(&setup(100, 0, Settings::default()));
+    sender.poll_transmit(Time::ZERO, PacketNumber(0), 44, &mut blocks);
+    assert_eq!(blocks.len(), 32);
+    let granted = Setup { grant: Bytes::new(5_000), ..setup(100, 0, Settings::default()) };
+    let mut out = Out::new(&granted);
+    assert_eq!(out.run(), [0, 1, 2, 3, 4]);
+    assert!(out.sender.is_blocked_by_grant());
+    let answer = out.offers().pop().unwrap();
+    assert_eq!((answer.answered, answer.highest), (0, 5));
+    // Where the user fixed the rate there is no train.
+    let rate = Some(Rate::from_mbps(1));
+    let mut sender = GtpSender::new(&Setup { rate, ..setup(100, 0, Settings::default()) });
+    blocks.clear();
+    sender.poll_transmit(Time::ZERO, PacketNumber(0), 44, &mut blocks);
+    assert_eq!(blocks.len(), 1);
+}
+
+#[test]
+fn a_round_trip_time_that_changes_is_told() {
+    let mut out = Out::new(&setup(100, 0, Settings::default()));
+    out.sender.poll_transmit(out.now, PacketNumber(0), 20, &mut out.sent);
+    out.offers();
+    for (sequence, at) in [(1, 40), (2, 41)] {
+        let echo = Some(crate::wire::Echo { number: PacketNumber(0), age: Span::ZERO });
+        let pulse = Pulse { sequence, highest: 20, received: 20, echo, ..Pulse::default() };
+        out.now = ms(at);
+        out.hear(Control::Pulse(pulse));
+    }
+    let rtts: Vec<Span> = out.offers().iter().map(|offer| offer.rtt).collect();
+    assert_eq!(rtts, [Span::from_millis(40)]);
+}
+
+/// A receiver, and what it has asked for.
+struct In {
+    receiver: GtpReceiver,
+    number: u64,
+}
+
+impl In {
+    fn new(setup: &Setup) -> In {
+        let mut receiver = GtpReceiver::default();
+        receiver.add_flow(Time::ZERO, setup);
+        In { receiver, number: 0 }
+    }
+
+    fn requests(&mut self, at: u64) -> Vec<Request> {
+        self.receiver.on_timeout(ms(at));
+        let mut requests = Vec::new();
+        while let Some(outgoing) = self.receiver.poll_control(ms(at)) {
+            if let Control::Request(request) = outgoing.control {
+                requests.push(request);
+            }
+        }
+        requests
+    }
+
+    fn arrive(&mut self, at: u64, blocks: Range<u64>) {
+        let arrivals: Vec<Arrival> = blocks
+            .map(|block| {
+                self.number += 1;
+                let block = Block { segment: 0, index: block as u32 };
+                Arrival { number: PacketNumber(self.number - 1), block }
+            })
+            .collect();
+        self.receiver.on_datagrams(ms(at), FLOW, &arrivals);
+    }
+}
+
+fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
+    requests.iter().flat_map(|request| request.blocks().to_vec()).collect()
+}
+
+#[test]
+fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let mut side = In::new(&setup(100_000, 0, given));
+    // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.
+    let requests = side.requests(0);
+    assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
+    assert_eq!(blocks(&requests), [0..2000]);
+    assert_eq!(side.requests(10), []);
+    side.arrive(110, 0..100);
+    assert_eq!(blocks(&side.requests(150)), [2000..2100]);
+}
+
+#[test]
+fn the_grant_bounds_what_is_asked_for() {
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let mut side = In::new(&Setup { grant: Bytes::new(70_000), ..setup(1000, 0, given) });
+    assert_eq!(blocks(&side.requests(0)), [0..70]);
+    side.arrive(100, 0..70);
+    assert_eq!(side.requests(150), []);
+    side.receiver.set_grant(ms(160), FLOW, Bytes::new(80_000), None);
+    assert_eq!(blocks(&side.requests(160)), [70..80]);
+}
+
+#[test]
+fn what_is_lost_is_asked_for_again_and_nothing_else() {
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let mut side = In::new(&setup(100, 0, given));
+    assert_eq!(blocks(&side.requests(0)), [0..100]);
+    side.arrive(100, 0..10);
+    side.number += 5;
+    side.arrive(105, 15..100);
+    // A quarter of a round trip may pass until what was overtaken has come.
+    assert_eq!(blocks(&side.requests(120)), []);
+    let again = (121..160).flat_map(|at| blocks(&side.requests(at))).collect::<Vec<_>>();
+    assert_eq!(again, [10..15]);
+    let accounting = *side.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.blocks_lost, accounting.reported_lost), (5, 5));
+    side.arrive(260, 10..15);
+    assert!(side.receiver.is_finished(FLOW));
+    let acks = core::iter::from_fn(|| side.receiver.poll_control(ms(260)));
+    let acks = acks.filter(|outgoing| matches!(outgoing.control, Control::Ack(_)));
+    assert_eq!(acks.count(), 1);
+}
+
+#[test]
+fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() {
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let mut side = In::new(&setup(100, 0, given));
+    side.requests(0);
+    side.arrive(100, 0..97);
+    let rtt = Span::from_millis(100);
+    let offer = Offer { sequence: 1, rtt, limit: None, answered: 1, highest: 100 };
+    side.receiver.on_control(ms(101), FLOW, &Control::Offer(offer));
+    let again = (102..200).map(|at| (at, blocks(&side.requests(at))));
+    let again: Vec<_> = again.filter(|(_, blocks)| !blocks.is_empty()).collect();
+    assert_eq!(again, [(150, vec![97..100])]);
+}
+
+#[test]
+fn a_sender_that_does_not_answer_is_asked_anew_seldom_and_for_little() {
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let mut side = In::new(&setup(100_000, 0, given));
+    side.requests(0);
+    let mut asked = Vec::new();
+    for at in 1..20_000 {
+        asked.extend(side.requests(at).into_iter().map(|request| (at, request)));
+    }
+    assert!((4..10).contains(&asked.len()), "{} times", asked.len());
+    assert!(asked.iter().all(|(_, request)| request.is_anew()));
+    assert!(asked.iter().all(|(_, request)| request.rate() <= Rate::from_mbps(1)));
+    // It answers: it has its share again.
+    let (_, last) = asked.last().unwrap();
+    let first = last.blocks()[0].clone();
+    assert_eq!(first.start, 0);
+    side.arrive(20_100, first.start..first.start + 1);
+    let requests = side.requests(20_100);
+    assert_eq!(requests.last().unwrap().rate(), Rate::from_bps(82_560_000));
+}

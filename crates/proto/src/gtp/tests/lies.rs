@@ -1,0 +1,87 @@
+//! Senders that lie, stall, die and come back: they harm themselves alone.
+
+use super::star::{Lie, Star, ms, settings};
+use crate::endpoint::{FlowId, Receiver};
+use crate::time::{Span, Time};
+
+fn three() -> Star {
+    let mut star = Star::new(100, settings(&[("receive-rate", 96.0)]));
+    for flow in 1..4 {
+        star.join(flow, 20 * u64::from(flow), 100);
+    }
+    star
+}
+
+#[test]
+fn a_sender_that_sends_what_nobody_asked_for_is_counted_and_not_believed() {
+    let mut star = three();
+    star.link = crate::units::Rate::from_mbps(1000);
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
+    star.run(ms(3000));
+    let (liar, honest) = (star.accounting(2), star.accounting(1));
+    assert!(liar.refused > 8 * liar.received, "{liar:?}");
+    assert_eq!((honest.refused, honest.blocks_lost), (0, 0));
+    let rates = star.rates(1000, 3000);
+    assert!(rates[0] > 30.0 && rates[2] > 30.0, "{rates:?}");
+    assert!(!star.receiver.is_finished(FlowId(2)), "its last block was not asked for");
+}
+
+#[test]
+fn a_round_trip_time_that_answers_belie_slows_nobody_down() {
+    let mut star = three();
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Rtt(Span::from_secs(3600)));
+    star.run(ms(1000));
+    star.receiver.remove_flow(FlowId(1));
+    star.paths.remove(&1);
+    star.run(ms(3000));
+    let rates = star.rates(1800, 3000);
+    assert!(rates.iter().sum::<f64>() > 88.0, "{rates:?}");
+}
+
+#[test]
+fn a_sender_that_sends_backwards_gets_its_blocks_across_and_harms_nobody() {
+    let mut star = three();
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Backwards);
+    star.run(ms(3000));
+    let rates = star.rates(1000, 3000);
+    assert!(rates[0] > 30.0 && rates[2] > 30.0, "{rates:?}");
+    assert!(star.accounting(2).distinct > 5_000);
+}
+
+#[test]
+fn a_sender_that_dies_leaves_its_share_to_the_others_within_two_seconds() {
+    let mut star = three();
+    star.paths.get_mut(&2).unwrap().frozen = Some((ms(2000), Time::NEVER));
+    star.run(ms(5000));
+    let rates = star.rates(4000, 5000);
+    assert!(rates[0] + rates[2] > 90.0 && rates[1] == 0.0, "{rates:?}");
+}
+
+#[test]
+fn a_sender_that_was_frozen_comes_back_to_its_share() {
+    let mut star = three();
+    star.paths.get_mut(&2).unwrap().frozen = Some((ms(2000), ms(12_000)));
+    star.run(ms(12_000));
+    assert!(star.rate(1, 10_000, 12_000) > 45.0);
+    star.run(ms(16_000));
+    let rates = star.rates(14_000, 16_000);
+    assert!(rates.iter().all(|rate| (30.0..34.0).contains(rate)), "{rates:?}");
+    assert!(star.loss() < 0.002, "{}", star.loss());
+}
+
+#[test]
+fn a_path_that_loses_harms_its_own_flow_alone_and_what_is_tolerated_not_even_that() {
+    for (tolerated, least) in [(0.0, 0.4), (5.0, 25.0)] {
+        let given = settings(&[("receive-rate", 96.0), ("tolerated-loss", tolerated)]);
+        let mut star = Star::new(100, given);
+        for flow in 1..4 {
+            star.join(flow, 20, 100);
+        }
+        star.paths.get_mut(&2).unwrap().lose_every = Some(40);
+        star.run(ms(4000));
+        let rates = star.rates(2000, 4000);
+        assert!(rates[1] > least && rates[0] > 31.0 && rates[2] > 31.0, "{rates:?}");
+        let lost = star.accounting(2);
+        assert!(lost.blocks_lost > 0 && lost.duplicates < 20, "{lost:?}");
+    }
+}

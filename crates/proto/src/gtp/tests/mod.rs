@@ -1,0 +1,6 @@
+//! GTP's two ends, message by message, and many flows through one link in virtual time.
+
+mod ends;
+mod lies;
+mod shares;
+mod star;

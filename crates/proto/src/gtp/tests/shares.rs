@@ -1,0 +1,222 @@
+//! Shares: max-min fair from any start, after joins and departures, with little loss.
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::star::{Star, jain, ms, settings};
+use crate::endpoint::{FlowId, Receiver, Sender, Setup};
+use crate::gtp::scheduler::{Demand, shares};
+use crate::gtp::{EARLY, GtpReceiver, RECEIVE_SHARE};
+use crate::time::Span;
+use crate::units::Rate;
+
+/// C_r is given, a little below the link.
+fn given(mbps: u64) -> Star {
+    Star::new(mbps, settings(&[("receive-rate", mbps as f64 * 0.98)]))
+}
+
+#[test]
+fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
+    // Figure 7, at a fifth of its rate.
+    let mut star = given(200);
+    let mut flows = 0;
+    for (rtt, from, to) in [(20, 0, 2000), (40, 2000, 3000), (60, 3000, 4000), (80, 4000, 5000)] {
+        flows += 1;
+        star.join(flows, rtt, 200);
+        star.run(ms(to));
+        let rates = star.rates(from + 500, to);
+        assert!(jain(&rates) > 0.995, "{rates:?}");
+        assert!(rates.iter().sum::<f64>() > 188.0, "{rates:?}");
+    }
+    assert!(star.loss() < 0.0006, "{}", star.loss());
+}
+
+#[test]
+fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
+    // Figure 9, at a tenth of its rate: 20 of 100, and 30.
+    for limit in [20, 30] {
+        let mut star = given(100);
+        star.join(1, 20, 100);
+        star.run(ms(1000));
+        star.join(2, 20, 100).limit = Some(Rate::from_mbps(limit));
+        star.run(ms(5000));
+        let rates = star.rates(3000, 5000);
+        assert!((rates[1] - limit as f64).abs() < 1.0, "{rates:?}");
+        assert!(rates[0] > 98.0 - limit as f64 * 1.15 - 2.0, "{rates:?}");
+        assert!(star.loss() < 0.001, "{}", star.loss());
+    }
+}
+
+#[test]
+fn what_a_finished_flow_leaves_is_taken_up_at_once() {
+    let mut star = given(100);
+    star.join(1, 20, 100);
+    star.join(2, 80, 6);
+    star.run(ms(3000));
+    assert!(star.receiver.is_finished(FlowId(2)));
+    let shared = star.rates(400, 900);
+    assert!(jain(&shared) > 0.99, "{shared:?}");
+    // Six megabytes at half of 98 Mbit/s take a second.
+    assert!(star.rate(1, 1400, 3000) > 92.0, "{}", star.rate(1, 1400, 3000));
+    star.receiver.remove_flow(FlowId(1));
+    star.receiver.remove_flow(FlowId(2));
+    star.paths.clear();
+    star.run(ms(3500));
+    star.join(3, 40, 10);
+    star.run(ms(4500));
+    assert!(star.receiver.is_finished(FlowId(3)));
+}
+
+#[test]
+fn a_share_of_the_link_is_left_alone() {
+    let settings = settings(&[("receive-rate", 100.0), (RECEIVE_SHARE.name, 85.0)]);
+    let mut star = Star::new(100, settings);
+    star.join(1, 20, 100);
+    star.join(2, 50, 100);
+    star.run(ms(2000));
+    let sum: f64 = star.rates(500, 2000).iter().sum();
+    assert!((80.0..85.5).contains(&sum), "{sum}");
+}
+
+#[test]
+fn weights_give_shares_in_proportion() {
+    let mut star = given(100);
+    for (flow, weight) in [(1, 3.0), (2, 1.0)] {
+        let weighted = settings(&[("receive-rate", 98.0), ("weight", weight)]);
+        star.join_with(&Setup { settings: weighted, ..star.setup(flow, 30, 100) });
+    }
+    star.run(ms(2000));
+    let rates = star.rates(500, 2000);
+    assert!((rates[0] / rates[1] - 3.0).abs() < 0.15, "{rates:?}");
+}
+
+#[test]
+fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
+    for rtts in [&[40][..], &[25, 50, 100]] {
+        let mut star = Star::new(100, settings(&[]));
+        for (flow, &rtt) in (1..).zip(rtts) {
+            star.join(flow, rtt, 200);
+        }
+        star.run(ms(6000));
+        let (early, late) = (star.rates(500, 1000), star.rates(2000, 6000));
+        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
+        assert!(sum(&early) > 75.0, "{early:?}");
+        assert!(sum(&late) > 94.0 && jain(&late) > 0.99, "{late:?}");
+        assert!(star.loss() < 0.005, "{rtts:?}: {}", star.loss());
+    }
+}
+
+#[test]
+fn a_capacity_is_found_without_an_early_train_as_well() {
+    let mut star = Star::new(100, settings(&[("early", 0.0)]));
+    star.join(1, 20, 200);
+    star.join(2, 40, 200);
+    star.run(ms(6000));
+    let rates = star.rates(3000, 6000);
+    assert!(rates.iter().sum::<f64>() > 90.0 && jain(&rates) > 0.98, "{rates:?}");
+    assert!(star.loss() < 0.02, "{}", star.loss());
+}
+
+#[test]
+fn a_link_that_slows_down_is_followed() {
+    let mut star = Star::new(100, settings(&[]));
+    star.join(1, 20, 200);
+    star.join(2, 40, 200);
+    star.run(ms(2000));
+    star.link = Rate::from_mbps(40);
+    star.run(ms(3000));
+    let before = star.dropped();
+    star.run(ms(6000));
+    let rates = star.rates(3500, 6000);
+    assert!(rates.iter().sum::<f64>() > 35.0 && jain(&rates) > 0.98, "{rates:?}");
+    assert!(star.dropped() - before < 300, "{}", star.dropped() - before);
+}
+
+#[test]
+fn a_queue_is_kept_short_by_delay_control() {
+    // Each path has a bottleneck of its own with a long queue, which loss would show late.
+    for (delay_control, most) in [(0.0, u64::MAX), (1.0, 35)] {
+        let given = settings(&[("receive-rate", 98.0), ("delay-control", delay_control)]);
+        let mut star = Star::new(100, given);
+        star.join(1, 40, 200).narrow = Some(Rate::from_mbps(20));
+        star.run(ms(8000));
+        let queue = star.paths[&1].sender.rtt() - Span::from_millis(40);
+        assert!(queue < Span::from_millis(most), "{queue}");
+        assert!(star.rate(1, 3000, 8000) > 17.0, "{}", star.rate(1, 3000, 8000));
+    }
+}
+
+#[test]
+fn a_path_whose_round_trip_grows_from_10_to_200_ms_keeps_its_share() {
+    let mut star = given(100);
+    star.join(1, 10, 100);
+    star.join(2, 10, 100);
+    star.run(ms(2000));
+    star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
+    star.run(ms(8000));
+    let rates = star.rates(4000, 8000);
+    assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
+    let again = star.accounting(2).duplicates;
+    assert!(again < 300, "{again} blocks came twice");
+}
+
+#[test]
+fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
+    let star = given(1000);
+    let mut receiver = GtpReceiver::default();
+    for flow in 0..1000 {
+        receiver.add_flow(ms(0), &star.setup(flow, 1 + u64::from(flow) % 300, 1));
+    }
+    let bound = 1000.0 * (2.0 * 1000f64.log2() + 6.0);
+    // All of them joined together: one schedule.
+    while receiver.poll_control(ms(0)).is_some() {}
+    assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
+    let (mut before, mut intervals) = (receiver.work, 0);
+    // None answers: they leave after a second or so, and joined the schedule until then.
+    for at in 1..2000 {
+        receiver.on_timeout(ms(at));
+        while receiver.poll_control(ms(at)).is_some() {}
+        let work = receiver.work - before;
+        assert!((work as f64) < bound, "{work} looks in a millisecond");
+        intervals += u32::from(work > 0);
+        before = receiver.work;
+    }
+    assert!(intervals > 0);
+}
+
+/// What a star's flows should come to: max-min shares under their limits.
+fn fair(limits: &[Option<u64>], capacity: f64) -> Vec<f64> {
+    let limit = |limit: &Option<u64>| limit.map_or(f64::INFINITY, |mbps| mbps as f64);
+    let demand = |l: &Option<u64>| Demand { estimate: limit(l), weight: 1.0 };
+    shares(&limits.iter().map(demand).collect::<Vec<_>>(), capacity, &mut 0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn any_start_leads_to_max_min_fair_shares(
+        flows in prop::collection::vec((1u64..120, prop::option::of(4u64..40), 0u64..900), 1..6),
+    ) {
+        let mut star = given(50);
+        let mut joins: Vec<_> = (1u32..).zip(&flows).collect();
+        joins.sort_by_key(|(_, (.., start))| *start);
+        for (flow, &(rtt, limit, start)) in joins {
+            star.run(ms(start));
+            star.join(flow, rtt, 100).limit = limit.map(Rate::from_mbps);
+        }
+        star.run(ms(6000));
+        let rates = star.rates(4500, 6000);
+        let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
+        // Those at their own limit are asked for a little more now and then, to see whether they
+        // could do more; that much the others lack.
+        for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
+            prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
+        }
+        // What leaves before any request may find no room.
+        let early = EARLY.default as u64 * flows.len() as u64;
+        let lost = star.dropped().saturating_sub(early) as f64 / star.sent() as f64;
+        prop_assert!(lost < 0.001, "{}", lost);
+    }
+}

@@ -1,0 +1,337 @@
+//! Senders on paths of their own into one receiver behind one link: a star in virtual time.
+//!
+//! Every path has its round-trip time and its sender's own limit; the receiver's link has a rate
+//! and a queue that drops what does not fit. Control is reliable and takes half a round trip.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::accounting::ReceiverAccounting;
+use crate::endpoint::{
+    Arrival, FlowId, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+};
+use crate::gtp::{GtpReceiver, GtpSender, ROW};
+use crate::layout::{Block, Layout};
+use crate::settings::Settings;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::Control;
+
+const BLOCK: u32 = 1000;
+const OVERHEAD: Bytes = Bytes::new(32);
+
+/// What a sender does that it should not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lie {
+    /// It sends so many datagrams for one, of blocks that nobody asked for.
+    Unasked(u32),
+    /// It says that its round trip takes so long.
+    Rtt(Span),
+    /// It sends what it was asked for from the end, all at once.
+    Backwards,
+}
+
+/// A sender and its path.
+pub(super) struct Path {
+    pub(super) rtt: Span,
+    /// The sender's host is no faster.
+    pub(super) limit: Option<Rate>,
+    /// A link on the way, behind a queue without end.
+    pub(super) narrow: Option<Rate>,
+    /// Every so many datagrams one is lost on the way.
+    pub(super) lose_every: Option<u64>,
+    pub(super) lie: Option<Lie>,
+    /// In this time the host is frozen: it does nothing, and hears afterwards.
+    pub(super) frozen: Option<(Time, Time)>,
+    pub(super) sender: GtpSender,
+    blocks: u64,
+    next: u64,
+    /// When the host is ready for the next datagram, and the narrow link.
+    ready: Time,
+    free: Time,
+    /// UDP payload that came, by 100 ms; datagrams that the receiver's link dropped.
+    came: Vec<u64>,
+    pub(super) dropped: u64,
+}
+
+enum Item {
+    AtLink(PacketNumber, Block),
+    AtReceiver(PacketNumber, Block),
+    ToReceiver(Box<Control>),
+    ToSender(Box<Control>),
+}
+
+/// The star.
+pub(super) struct Star {
+    pub(super) now: Time,
+    pub(super) receiver: GtpReceiver,
+    pub(super) paths: BTreeMap<u32, Path>,
+    pub(super) link: Rate,
+    queue: Bytes,
+    settings: Settings,
+    free: Time,
+    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    items: BTreeMap<u64, Item>,
+    serial: u64,
+}
+
+pub(super) fn ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+pub(super) fn settings(list: &[(&str, f64)]) -> Settings {
+    let with = |settings: Settings, &(name, value): &(&str, f64)| settings.with(&ROW, name, value);
+    list.iter().try_fold(Settings::default(), with).unwrap()
+}
+
+/// Jain's index of fairness (section 5.1.1).
+pub(super) fn jain(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    sum * sum / (rates.len() as f64 * squares)
+}
+
+impl Star {
+    /// A receiver behind a link of `mbps` with 20 ms of queue.
+    pub(super) fn new(mbps: u64, settings: Settings) -> Star {
+        let link = Rate::from_mbps(mbps);
+        Star {
+            now: Time::ZERO,
+            receiver: GtpReceiver::default(),
+            paths: BTreeMap::new(),
+            link,
+            queue: link.over(Span::from_millis(20)),
+            settings,
+            free: Time::ZERO,
+            heap: BinaryHeap::new(),
+            items: BTreeMap::new(),
+            serial: 0,
+        }
+    }
+
+    pub(super) fn setup(&self, flow: u32, rtt: u64, megabytes: u64) -> Setup {
+        let object = Bytes::new(megabytes * 1_000_000);
+        let layout = Layout::new(object, Bytes::ZERO, Bytes::new(100_000), BLOCK).unwrap();
+        let settings = self.settings.clone();
+        let setup = Setup::new(FlowId(flow), layout, Span::from_millis(rtt));
+        Setup { overhead: OVERHEAD, settings, ..setup }
+    }
+
+    /// A sender joins with an object of so many megabytes.
+    pub(super) fn join(&mut self, flow: u32, rtt: u64, megabytes: u64) -> &mut Path {
+        let setup = self.setup(flow, rtt, megabytes);
+        self.join_with(&setup)
+    }
+
+    pub(super) fn join_with(&mut self, setup: &Setup) -> &mut Path {
+        self.receiver.add_flow(self.now, setup);
+        let path = Path {
+            rtt: setup.rtt,
+            limit: None,
+            narrow: None,
+            lose_every: None,
+            lie: None,
+            frozen: None,
+            sender: GtpSender::new(setup),
+            blocks: setup.layout.blocks(),
+            next: 0,
+            ready: Time::ZERO,
+            free: Time::ZERO,
+            came: Vec::new(),
+            dropped: 0,
+        };
+        self.paths.entry(setup.flow.0).or_insert(path)
+    }
+
+    fn push(&mut self, at: Time, flow: u32, item: Item) {
+        self.serial += 1;
+        self.items.insert(self.serial, item);
+        self.heap.push(Reverse((at, self.serial, flow)));
+    }
+
+    /// Runs until `end`.
+    pub(super) fn run(&mut self, end: Time) {
+        loop {
+            let flows: Vec<u32> = self.paths.keys().copied().collect();
+            flows.into_iter().for_each(|flow| self.pump_sender(flow));
+            self.pump_receiver();
+            let wakes = self.paths.values().map(|path| (path, path.sender.next_wakeup()));
+            let ready = |path: &Path, wake| match wake {
+                Wake::At(_, Why::Pacing) => at(wake, self.now).max(path.ready),
+                _ => at(wake, self.now),
+            };
+            let wakes = wakes.map(|(path, wake)| path.awake(ready(path, wake)));
+            let wake = wakes.min().unwrap_or(Time::NEVER);
+            let wake = wake.min(at(self.receiver.next_wakeup(), self.now));
+            let arrival = self.heap.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
+            let next = wake.min(arrival).max(self.now);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            self.deliver();
+            let now = self.now;
+            for path in self.paths.values_mut().filter(|path| path.awake(now) == now) {
+                path.sender.on_timeout(now);
+            }
+            self.receiver.on_timeout(now);
+        }
+    }
+
+    fn pump_sender(&mut self, flow: u32) {
+        let (now, mut blocks, mut out) = (self.now, Vec::new(), Vec::new());
+        let Some(path) = self.paths.get_mut(&flow) else { return };
+        if path.awake(now) > now {
+            return;
+        }
+        let blocks_in_all = path.blocks;
+        loop {
+            let first = path.next;
+            blocks.clear();
+            if path.ready > now {
+                break;
+            }
+            let max = if path.limit.is_some() { 1 } else { 44 };
+            path.sender.poll_transmit(now, PacketNumber(first), max, &mut blocks);
+            path.next += blocks.len() as u64;
+            let count = blocks.len() as u64;
+            if count == 0 {
+                break;
+            }
+            if let Some(limit) = path.limit {
+                path.ready = now + (Bytes::new(u64::from(BLOCK)) + OVERHEAD) / limit;
+            }
+            if path.lie == Some(Lie::Backwards) {
+                blocks.reverse();
+            }
+            for (number, &block) in (first..).zip(&blocks) {
+                out.push((PacketNumber(number), block));
+            }
+            if let Some(Lie::Unasked(times)) = path.lie {
+                for _ in 0..count * u64::from(times) {
+                    let last = blocks_in_all as u32 - 1;
+                    out.push((PacketNumber(path.next), Block { segment: 0, index: last }));
+                    path.next += 1;
+                }
+            }
+        }
+        let mut said = Vec::new();
+        while let Some(Outgoing { mut control, .. }) = path.sender.poll_control(now) {
+            if let (Some(Lie::Rtt(rtt)), Control::Offer(offer)) = (path.lie, &mut control) {
+                offer.rtt = rtt;
+            }
+            said.push(control);
+        }
+        while path.sender.poll_event().is_some() {}
+        let (half, lose_every) = (path.rtt / 2, path.lose_every);
+        for (number, block) in out {
+            let path = self.paths.get_mut(&flow).expect("it is sending");
+            let mut at = now;
+            if let Some(narrow) = path.narrow {
+                path.free = path.free.max(now) + Bytes::new(u64::from(BLOCK) + 32) / narrow;
+                at = path.free;
+            }
+            if lose_every.is_none_or(|every| number.0 % every != every - 1) {
+                self.push(at + half, flow, Item::AtLink(number, block));
+            }
+        }
+        for control in said {
+            self.push(now + half, flow, Item::ToReceiver(Box::new(control)));
+        }
+    }
+
+    fn pump_receiver(&mut self) {
+        while let Some(Outgoing { flow, control, .. }) = self.receiver.poll_control(self.now) {
+            if let Some(path) = self.paths.get(&flow.0) {
+                let at = path.awake(self.now + path.rtt / 2);
+                self.push(at, flow.0, Item::ToSender(Box::new(control)));
+            }
+        }
+        while self.receiver.poll_event().is_some() {}
+    }
+
+    fn deliver(&mut self) {
+        while let Some(&Reverse((at, serial, flow))) = self.heap.peek()
+            && at <= self.now
+        {
+            self.heap.pop();
+            let item = self.items.remove(&serial).expect("each serial is pushed once");
+            let Some(path) = self.paths.get_mut(&flow) else { continue };
+            let (now, id) = (self.now, FlowId(flow));
+            match item {
+                Item::AtLink(number, block) => {
+                    if self.link.over(self.free.since(now)) > self.queue {
+                        path.dropped += 1;
+                        continue;
+                    }
+                    let bytes = Bytes::new(u64::from(BLOCK)) + OVERHEAD;
+                    self.free = self.free.max(now) + bytes / self.link;
+                    self.push(self.free, flow, Item::AtReceiver(number, block));
+                }
+                Item::AtReceiver(number, block) => {
+                    path.note(now);
+                    self.receiver.on_datagrams(now, id, &[Arrival { number, block }]);
+                }
+                Item::ToReceiver(control) => self.receiver.on_control(now, id, &control),
+                Item::ToSender(control) => path.sender.on_control(now, id, &control),
+            }
+        }
+    }
+
+    /// What came of a flow between two times, in Mbit/s of UDP payload.
+    pub(super) fn rate(&self, flow: u32, from: u64, to: u64) -> f64 {
+        let came = &self.paths[&flow].came;
+        let sum: u64 = came.iter().take(to as usize / 100).skip(from as usize / 100).sum();
+        sum as f64 * 8.0 / (to - from) as f64 / 1e3
+    }
+
+    /// The same of all flows, in the order of their numbers.
+    pub(super) fn rates(&self, from: u64, to: u64) -> Vec<f64> {
+        self.paths.keys().map(|&flow| self.rate(flow, from, to)).collect()
+    }
+
+    pub(super) fn accounting(&self, flow: u32) -> &ReceiverAccounting {
+        self.receiver.accounting(FlowId(flow)).expect("it was added")
+    }
+
+    /// The share of all datagrams that the receiver's link dropped.
+    pub(super) fn loss(&self) -> f64 {
+        self.dropped() as f64 / self.sent() as f64
+    }
+
+    /// Datagrams that the receiver's link dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.paths.values().map(|path| path.dropped).sum()
+    }
+
+    /// Datagrams sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.paths.values().map(|path| path.next).sum()
+    }
+}
+
+impl Path {
+    /// The first time from `at` on that the host is not frozen.
+    fn awake(&self, at: Time) -> Time {
+        match self.frozen {
+            Some((from, to)) if (from..to).contains(&at) => to,
+            _ => at,
+        }
+    }
+
+    fn note(&mut self, now: Time) {
+        let slot = (now.as_nanos() / 100_000_000) as usize;
+        self.came.resize(self.came.len().max(slot + 1), 0);
+        self.came[slot] += u64::from(BLOCK) + OVERHEAD.get();
+    }
+}
+
+fn at(wake: Wake, now: Time) -> Time {
+    match wake {
+        Wake::Now => now,
+        Wake::At(at, _) => at,
+        Wake::OnInput => Time::NEVER,
+    }
+}

@@ -1,0 +1,235 @@
+//! SABUL, the Simple Available Bandwidth Utilization Library: Gu and Grossman, "SABUL: a transport
+//! protocol for grid computing"; and, as a variant, the release that Oak Ridge National Laboratory
+//! measured ("Faster bulk transfer starring: UDP").
+//!
+//! > The sender always first checks the loss list when it is time to send a packet. If there are
+//! > lost packets, the first packet in the list is resent and then removed. Otherwise, the sender
+//! > determines whether the number of unacknowledged packets exceeds the flow window size, and if
+//! > not, it packs a new packet and sends it out. The sender then waits for the next sending time
+//! > decided by the rate control. … The receiver sends ACK periodically if there are any newly
+//! > received packets. The ACK interval is the same as SYN time. … NAK is sent immediately once
+//! > loss is detected. The loss will be reported again if the retransmission has not been received
+//! > after k*RTT, where k is initialized as 2 and is increased by 1 each time the loss is reported.
+//! > … Loss information carried in NAK is compressed to save space for continuous loss. (3.4)
+//!
+//! What the paper leaves open, and where we go beyond it:
+//! - "The initial sending rate can be determined by application": it is `initial-rate`, else the
+//!   rate that the user gave, else what a first packet train shows. A rate that was given is also
+//!   the highest: the control never goes above it.
+//! - Sequence numbers are those of the blocks. A block that comes below the highest so far fills a
+//!   hole; a gap above it is a loss, reported at once.
+//! - A gap shows only when something later comes. Where nothing later will, because all is sent or
+//!   the flow window is full, the last block goes again after a time-out, and shows what is
+//!   missing.
+//! - Nothing heard for a second while something is in flight: all of it goes on the loss list, as
+//!   in the release. A repetition waits longer, up to four times as long.
+//! - A loss report about a block that was sent again less than a round trip ago was made before
+//!   that could arrive: it is left out.
+//! - Loss reports are at most [`reports::MOST_AT_ONCE`] an interval; what is left waits.
+//! - The rate is never below a datagram an interval, and an interval in which nothing was sent does
+//!   not raise it.
+//!
+//! The variant `sabul-ornl` does none of the last four: its troubles are to be seen.
+//!
+//! Files by decision: `sender` selects, `window` keeps the flow window, `rate` and `release` decide
+//! how fast; `receiver` finds gaps, `reports` says when and what is reported.
+
+mod rate;
+mod receiver;
+mod release;
+mod reports;
+mod sender;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use receiver::{SabulOrnlReceiver, SabulReceiver};
+pub use sender::SabulSender;
+
+use alloc::boxed::Box;
+
+use crate::registry::{ProtocolOption, Row};
+
+/// "The constant SYN interval in SABUL is 0.01 seconds." (3.5)
+pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption {
+    name: "sync-interval",
+    help: "seconds between rate changes, and between acknowledgements",
+    least: 0.001,
+    most: 1.0,
+    default: 0.01,
+};
+
+/// "Beta is the constant 1.2*10^-5." (3.5)
+pub const BETA: ProtocolOption = ProtocolOption {
+    name: "beta",
+    help: "increase: datagrams an interval, times their bits, over the rate's power of ten",
+    least: 1e-8,
+    most: 1e-2,
+    default: 1.2e-5,
+};
+
+/// "The inter-packet time is increased by 1/8." (3.5)
+pub const DECREASE: ProtocolOption = ProtocolOption {
+    name: "decrease",
+    help: "share by which a loss lengthens the time between datagrams",
+    least: 0.001,
+    most: 10.0,
+    default: 0.125,
+};
+
+/// "If the loss rate is less than a small threshold (e.g., 0.1%)." (3.5)
+pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption {
+    name: "loss-threshold",
+    help: "averaged loss ratio below which the rate rises",
+    least: 0.0,
+    most: 1.0,
+    default: 0.001,
+};
+
+/// The weight of the moving average, which is given nowhere: ours.
+pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption {
+    name: "loss-smoothing",
+    help: "weight of the newest interval in the averaged loss ratio",
+    least: 0.001,
+    most: 1.0,
+    default: 0.125,
+};
+
+/// "The maximum window size can be determined by the application." (3.4)
+pub const WINDOW: ProtocolOption = ProtocolOption {
+    name: "window",
+    help: "most blocks in flight; 0: rate times (sync interval + round-trip time), no limit in \
+           sabul-ornl",
+    least: 0.0,
+    most: 1e9,
+    default: 0.0,
+};
+
+/// "The initial sending rate can be determined by application." (3.5)
+pub const INITIAL_RATE: ProtocolOption = ProtocolOption {
+    name: "initial-rate",
+    help: "Mbit/s at the start; 0: the rate that was given, else what a packet train shows",
+    least: 0.0,
+    most: 1e6,
+    default: 0.0,
+};
+
+/// "The receiver generates a SYN packet based on a timed interval (200ms)." (Study, 3.2)
+pub const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
+    help: "seconds between the receiver's signals to change the rate",
+    default: 0.2,
+    ..SYNC_INTERVAL
+};
+
+/// "Acks are sent every 100ms." (Study, 4.3.3)
+pub const ACK_INTERVAL: ProtocolOption = ProtocolOption {
+    name: "ack-interval",
+    help: "seconds between acknowledgements",
+    least: 0.001,
+    most: 1.0,
+    default: 0.1,
+};
+
+/// "Every 20ms a collective loss report is sent." (Study, 4.3.3)
+pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
+    name: "report-interval",
+    help: "seconds between reports of all that is missing",
+    least: 0.001,
+    most: 10.0,
+    default: 0.02,
+};
+
+/// "SABUL begins with a preset IPD (inter-packet delay) of 10 usec." (Study, 3.2)
+pub const FIRST_DELAY: ProtocolOption = ProtocolOption {
+    name: "first-delay",
+    help: "microseconds between datagrams at the start",
+    least: 0.01,
+    most: 1e6,
+    default: 10.0,
+};
+
+/// The lower limit of the delay, whose value the study does not give.
+pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption {
+    name: "shortest-delay",
+    help: "microseconds between datagrams at least",
+    least: 0.01,
+    most: 1e6,
+    default: 10.0,
+};
+
+/// The upper limit of the delay, whose value the study does not give.
+pub const LONGEST_DELAY: ProtocolOption = ProtocolOption {
+    name: "longest-delay",
+    help: "microseconds between datagrams at most",
+    least: 0.01,
+    most: 1e6,
+    default: 10_000.0,
+};
+
+/// The step of the delay, which the study does not give.
+pub const DELAY_STEP: ProtocolOption = ProtocolOption {
+    name: "delay-step",
+    help: "share by which the delay grows with loss, and shrinks without",
+    least: 0.001,
+    most: 1.0,
+    default: 0.05,
+};
+
+/// SABUL in the registry.
+pub const ROW: Row = Row {
+    name: "sabul",
+    title: "SABUL",
+    paper: "Gu, Grossman, SABUL: a transport protocol for grid computing, Journal of Grid \
+            Computing 1 (2003)",
+    summary: "Changes its rate each 10 ms, whatever the round-trip time, so that flows over near \
+              and far paths end at equal shares: up by a power of ten while the loss is below \
+              0.1 %, down by an eighth on a loss report. The receiver acknowledges each 10 ms and \
+              reports a loss at once. Made for paths that are shared, with each other and with \
+              TCP; loss that the path makes by itself slows it down.",
+    experiments: &[
+        "sabul-fig2",
+        "sabul-fig3",
+        "sabul-fig4",
+        "sabul-fig5",
+        "sabul-fig6",
+        "sabul-fig7",
+        "sabul-table1",
+        "sabul-table2",
+        "ornl-memory",
+        "ornl-memory-loss",
+        "ornl-file",
+        "ornl-reorder",
+    ],
+    frugal: true,
+    options: &[SYNC_INTERVAL, BETA, DECREASE, LOSS_THRESHOLD, LOSS_SMOOTHING, WINDOW, INITIAL_RATE],
+    sender: |setup| Box::new(SabulSender::new(setup)),
+    receiver: || Box::new(SabulReceiver::default()),
+};
+
+/// The release that Oak Ridge measured, in the registry.
+pub const ORNL_ROW: Row = Row {
+    name: "sabul-ornl",
+    title: "SABUL as Oak Ridge measured it",
+    paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP (2003), sections 3.2 \
+            and 4",
+    summary: "An earlier release of SABUL, kept to repeat a study: the receiver signals a rate \
+              change every 200 ms, acknowledges every 100 ms, and reports losses at once and, all \
+              that is missing, again every 20 ms, so that a loss counts several times and is sent \
+              several times. It starts with 10 µs between datagrams. For experiments, not for use.",
+    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file", "ornl-reorder"],
+    frugal: true,
+    options: &[
+        RELEASE_SYNC_INTERVAL,
+        ACK_INTERVAL,
+        REPORT_INTERVAL,
+        LOSS_THRESHOLD,
+        LOSS_SMOOTHING,
+        FIRST_DELAY,
+        SHORTEST_DELAY,
+        LONGEST_DELAY,
+        DELAY_STEP,
+        WINDOW,
+    ],
+    sender: |setup| Box::new(SabulSender::release(setup)),
+    receiver: || Box::new(SabulOrnlReceiver::default()),
+};

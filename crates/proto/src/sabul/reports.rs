@@ -1,0 +1,142 @@
+//! When losses are reported, and which.
+
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+use core::ops::Range;
+
+use super::{REPORT_INTERVAL, SYNC_INTERVAL};
+use crate::endpoint::Setup;
+use crate::ends::Arrived;
+use crate::ranges::RangeSet;
+use crate::time::{Span, Time};
+use crate::wire::Loss;
+
+/// The most loss reports in one synchronization interval.
+pub(super) const MOST_AT_ONCE: u32 = 32;
+
+/// A loss to be reported again: when, the k of the report that follows, and its blocks.
+type Due = Reverse<(Time, u64, u64, u64)>;
+
+/// How losses are reported again.
+enum Again {
+    /// "The loss will be reported again if the retransmission has not been received after k*RTT,
+    /// where k is initialized as 2 and is increased by 1 each time the loss is reported." (3.4)
+    AfterTrips { rtt: Span, due: BinaryHeap<Due>, blocks: RangeSet },
+    /// "Also, every 20ms a collective loss report is sent" (study, 4.3.3): as much as one message
+    /// holds.
+    Collective { interval: Span, next: Time },
+}
+
+/// The losses of a flow that are to be reported.
+pub(super) struct Reports {
+    /// Losses that have not been reported yet.
+    fresh: RangeSet,
+    again: Again,
+    sequence: u64,
+    /// Reports in the interval that began then.
+    began: Time,
+    made: u32,
+    interval: Span,
+}
+
+/// A report, and whether its blocks are reported for the first time.
+pub(super) struct Made {
+    pub(super) loss: Loss,
+    pub(super) first_time: bool,
+}
+
+impl Reports {
+    /// The reports of the paper's protocol. A round trip shorter than the synchronization interval
+    /// counts as one: no repair is expected sooner.
+    pub(super) fn new(now: Time, setup: &Setup) -> Reports {
+        let sync = Span::from_secs_f64(setup.settings.value(&SYNC_INTERVAL));
+        let rtt = setup.rtt.max(sync);
+        let again = Again::AfterTrips { rtt, due: BinaryHeap::new(), blocks: RangeSet::new() };
+        Reports::with(now, again, sync)
+    }
+
+    /// The reports of the release that Oak Ridge measured.
+    pub(super) fn release(now: Time, setup: &Setup) -> Reports {
+        let interval = Span::from_secs_f64(setup.settings.value(&REPORT_INTERVAL));
+        Reports::with(now, Again::Collective { interval, next: now + interval }, interval)
+    }
+
+    fn with(now: Time, again: Again, interval: Span) -> Reports {
+        Reports { fresh: RangeSet::new(), again, sequence: 0, began: now, made: 0, interval }
+    }
+
+    /// A gap has opened.
+    pub(super) fn note_gap(&mut self, blocks: Range<u64>) {
+        self.fresh.insert(blocks);
+    }
+
+    /// The next report of what has not arrived, if one is due.
+    pub(super) fn make(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
+        if now >= self.began + self.interval {
+            (self.began, self.made) = (now, 0);
+        }
+        if self.made == MOST_AT_ONCE {
+            return None;
+        }
+        self.sequence += 1;
+        let made = self.make_fresh(now, arrived).or_else(|| self.make_again(now, arrived));
+        match made {
+            Some(_) => self.made += 1,
+            None => self.sequence -= 1,
+        }
+        made
+    }
+
+    fn make_fresh(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
+        let loss = arrived.take_missing(&mut self.fresh, self.sequence)?;
+        if let Again::AfterTrips { rtt, due, .. } = &mut self.again {
+            let runs = loss.lost().iter();
+            due.extend(runs.map(|run| Reverse((now + *rtt * 2, 2, run.start, run.end))));
+        }
+        Some(Made { loss, first_time: true })
+    }
+
+    fn make_again(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
+        let loss = match &mut self.again {
+            Again::AfterTrips { rtt, due, blocks } => {
+                while let Some(&Reverse((at, k, start, end))) = due.peek()
+                    && at <= now
+                {
+                    due.pop();
+                    for gap in arrived.there().gaps(start..end) {
+                        blocks.insert(gap.clone());
+                        let (at, k) = (now + *rtt * (k + 1), k + 1);
+                        due.push(Reverse((at, k, gap.start, gap.end)));
+                    }
+                }
+                arrived.take_missing(blocks, self.sequence)?
+            }
+            Again::Collective { interval, next } => {
+                if now < *next {
+                    return None;
+                }
+                *next = now + *interval;
+                let missing = arrived.there().gaps(0..arrived.highest());
+                let loss = Loss::fill(self.sequence, &mut missing.peekable());
+                (!loss.lost().is_empty()).then_some(loss)?
+            }
+        };
+        Some(Made { loss, first_time: false })
+    }
+
+    /// When the next report may be due; `is_missing` tells whether anything is.
+    pub(super) fn next(&self, is_missing: bool) -> Option<Time> {
+        if !is_missing {
+            return None;
+        }
+        let waiting = match &self.again {
+            Again::AfterTrips { due, blocks, .. } => {
+                let due = due.peek().map(|Reverse((at, ..))| *at);
+                if blocks.is_empty() && self.fresh.is_empty() { due } else { Some(self.began) }
+            }
+            Again::Collective { next, .. } => Some(*next),
+        };
+        let full = self.made == MOST_AT_ONCE;
+        waiting.map(|at| if full { at.max(self.began + self.interval) } else { at })
+    }
+}

@@ -1,0 +1,370 @@
+//! The sending end: the loss list's head, else a new block within the window.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::rate::{PaperRate, RateControl};
+use super::release::ReleaseRate;
+use super::window::Window;
+use super::{INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
+use crate::accounting::SenderAccounting;
+use crate::endpoint::{
+    BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
+};
+use crate::ends::{Again, Heard, Repairs, Run, SendingEnd};
+use crate::layout::Block;
+use crate::pulse::TRAIN_LEN;
+use crate::rate::datagram;
+use crate::rate::train::{TRICKLE, first_rate};
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Ack, Control, Loss, Pulse, Sync};
+
+/// "If no ACK or ERR packet has been received during a specified interval (1000ms). The server
+/// then assumes all packets sent in the current period have been lost and adds them to the lost
+/// list." (Study, 4.3.3)
+const EXPIRY: Span = Span::from_secs(1);
+
+/// Each wait in silence doubles so often; the release's do not.
+const MOST_DOUBLED: u32 = 2;
+
+/// SABUL's sender, as in the paper or as in the release that Oak Ridge measured.
+pub struct SabulSender {
+    pub(super) end: SendingEnd,
+    pub(super) repairs: Repairs,
+    heard: Heard,
+    syncs: Heard,
+    pub(super) window: Window,
+    control: Box<dyn RateControl>,
+    interval: Interval,
+    /// What is due while something is in flight and nothing is heard.
+    probes: Again,
+    expiries: Again,
+    /// Sending is frozen until then.
+    frozen: Option<Time>,
+    /// The datagram's size, as long as the first train is to show the rate.
+    finding: Option<Bytes>,
+    cap: Option<Rate>,
+    /// Signals of the receiver end the intervals, not this end's clock; and see the front page.
+    release: bool,
+}
+
+/// What was sent, and what was reported lost, since the rate was last looked at.
+struct Interval {
+    len: Span,
+    /// When it ends; nothing before the first datagram.
+    end: Option<Time>,
+    sent: u64,
+    lost: u64,
+}
+
+impl Interval {
+    fn new(seconds: f64) -> Interval {
+        Interval { len: Span::from_secs_f64(seconds), end: None, sent: 0, lost: 0 }
+    }
+
+    /// Begins the next interval; gives what was sent and lost in this one.
+    fn take(&mut self) -> (u64, u64) {
+        (core::mem::take(&mut self.sent), core::mem::take(&mut self.lost))
+    }
+}
+
+impl SabulSender {
+    /// The paper's sender at the start of a flow.
+    pub fn new(setup: &Setup) -> SabulSender {
+        let cap = setup.rate.or(setup.rate_limit);
+        let wanted = Rate::from_bps_f64(setup.settings.value(&INITIAL_RATE) * 1e6);
+        let wanted = if wanted > Rate::ZERO { Some(wanted) } else { setup.rate };
+        let first = wanted.unwrap_or(TRICKLE);
+        let first = cap.map_or(first, |cap| first.min(cap));
+        let control = Box::new(PaperRate::new(setup, first, cap));
+        // The packet train is the application's, not the protocol's.
+        let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
+        let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
+        let mut sender = SabulSender::with(setup, control, interval, window);
+        sender.finding = wanted.is_none().then(|| datagram(setup));
+        sender
+    }
+
+    /// The sender of the release that Oak Ridge measured, at the start of a flow.
+    pub fn release(setup: &Setup) -> SabulSender {
+        let control = Box::new(ReleaseRate::new(setup, setup.rate.or(setup.rate_limit)));
+        let interval = Interval::new(setup.settings.value(&RELEASE_SYNC_INTERVAL));
+        let window = Window::unlimited(datagram(setup));
+        let sender = SabulSender::with(setup, control, interval, window);
+        SabulSender { release: true, expiries: Again::new(0), ..sender }
+    }
+
+    fn with(
+        setup: &Setup,
+        control: Box<dyn RateControl>,
+        interval: Interval,
+        mut window: Window,
+    ) -> SabulSender {
+        let cap = setup.rate.or(setup.rate_limit);
+        window.set_most(setup.settings.count(&WINDOW));
+        window.note_rate(cap.unwrap_or(control.rate()));
+        SabulSender {
+            end: SendingEnd::new(setup, control.rate()),
+            repairs: Repairs::new(setup),
+            heard: Heard::default(),
+            syncs: Heard::default(),
+            window,
+            control,
+            interval,
+            probes: Again::new(MOST_DOUBLED),
+            expiries: Again::new(MOST_DOUBLED),
+            frozen: None,
+            finding: None,
+            cap,
+            release: false,
+        }
+    }
+
+    /// How many first blocks the flow window lets go.
+    ///
+    /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
+    /// size, and if not, it packs a new packet and sends it out." (3.4)
+    pub(super) fn window_room(&self) -> u64 {
+        let size = self.window.size(self.interval.len, self.end.rtt.min());
+        size.saturating_sub(self.end.frontier.unacknowledged())
+    }
+
+    /// "The sender always first checks the loss list when it is time to send a packet. If there
+    /// are lost packets, the first packet in the list is resent and then removed." (3.4) Tells
+    /// whether the run is of first blocks.
+    fn next_run(&mut self, now: Time, max: u32) -> Option<(Run, bool)> {
+        if let Some(run) = self.repairs.take(now, &self.end, max) {
+            return Some((run, false));
+        }
+        let room = self.window_room().min(u64::from(max)) as u32;
+        if self.end.frontier.unacknowledged() == 0 {
+            self.hear_report(now);
+        }
+        Some((self.end.frontier.take(room)?, true))
+    }
+
+    fn is_frozen(&mut self, now: Time) -> bool {
+        if self.frozen.is_some_and(|until| until <= now) {
+            self.frozen = None;
+            self.end.pacer.idle(now);
+        }
+        self.frozen.is_some()
+    }
+
+    fn has_work(&self) -> bool {
+        let frontier = &self.end.frontier;
+        let is_new = frontier.peek().is_some() && !frontier.is_out_of_grant();
+        !self.repairs.is_empty() || (is_new && self.window_room() > 0)
+    }
+
+    /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
+    /// event that updates the inter-packet time." (3.4) It is looked at when something is to be
+    /// sent or has come: until then no rate matters.
+    fn check_interval(&mut self, now: Time) {
+        let Some(end) = self.interval.end.filter(|end| *end <= now && !self.release) else {
+            return;
+        };
+        let next = end + self.interval.len;
+        self.interval.end = Some(if next > now { next } else { now + self.interval.len });
+        self.end_interval(now);
+    }
+
+    fn end_interval(&mut self, now: Time) {
+        let (sent, lost) = self.interval.take();
+        self.control.on_interval(sent, lost);
+        self.apply_rate(now);
+    }
+
+    fn apply_rate(&mut self, now: Time) {
+        let rate = self.control.rate();
+        self.window.note_rate(self.cap.unwrap_or(rate));
+        self.end.pacer.set_rate(now, rate);
+    }
+
+    fn on_sync(&mut self, now: Time, sync: &Sync) {
+        if !self.release {
+            self.end.accounting.refused += 1;
+        } else if self.syncs.is_new(sync.sequence) {
+            self.end_interval(now);
+        }
+    }
+
+    /// An acknowledgement or a loss report has come, or the first block after a pause goes.
+    fn hear_report(&mut self, now: Time) {
+        self.probes.restart(now);
+        self.expiries.restart(now);
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if !self.repairs.on_ack(&mut self.end, ack.next) {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        self.hear_report(now);
+        let sent = self.end.accounting.first;
+        self.window.on_ack(sent - self.end.frontier.unacknowledged());
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        let Some(highest) = loss.lost().last().map(|run| run.end - 1) else { return };
+        let sent_to = self.end.frontier.passed();
+        if highest >= sent_to {
+            self.end.accounting.refused += 1;
+            return;
+        }
+        if !self.heard.is_new(loss.sequence()) {
+            return;
+        }
+        self.hear_report(now);
+        self.window.on_loss();
+        self.end.accounting.reported_lost += loss.count();
+        let mut lost = 0;
+        for run in loss.lost() {
+            lost += self.repairs.list(now, &self.end, run.clone(), !self.release);
+        }
+        if lost == 0 {
+            return;
+        }
+        self.interval.lost += lost;
+        // "The packet sending is frozen (no data is sent out) for a RTT once condition 1) is
+        // satisfied." (3.5)
+        if self.control.on_report(highest, sent_to) {
+            self.frozen = Some(now + self.end.rtt.smoothed());
+        }
+        self.apply_rate(now);
+    }
+
+    fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
+        if self.end.on_pulse(now, pulse).is_none() {
+            return;
+        }
+        if let Some(rate) = self.finding.and_then(|datagram| first_rate(datagram, pulse)) {
+            self.finding = None;
+            self.control.start(self.cap.map_or(rate, |cap| rate.min(cap)));
+            self.apply_rate(now);
+        }
+    }
+
+    pub(super) fn expiry(&self) -> Time {
+        let wait = EXPIRY.max(self.end.rtt.timeout() + self.interval.len * 2);
+        self.expiries.next(wait)
+    }
+
+    /// When the last block goes again, because nothing that follows will show whether it came.
+    fn probe(&self) -> Option<Time> {
+        let is_due = !self.release && self.frozen.is_none() && !self.has_work();
+        let wait = self.end.rtt.timeout() + self.interval.len * 2;
+        is_due.then(|| self.probes.next(wait))
+    }
+
+    /// What is due because nothing has been heard for so long.
+    fn check_silence(&mut self, now: Time) {
+        if self.end.frontier.unacknowledged() == 0 {
+            return;
+        }
+        if self.expiry() <= now {
+            self.interval.lost += self.repairs.list_in_flight(now, &self.end);
+            self.expiries.note(now);
+        } else if self.probe().is_some_and(|at| at <= now) {
+            self.repairs.list_last(&self.end);
+            self.probes.note(now);
+        }
+    }
+}
+
+impl Sender for SabulSender {
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        if !self.end.hear(now, flow) {
+            return;
+        }
+        self.check_interval(now);
+        match control {
+            Control::Ack(ack) => self.on_ack(now, ack),
+            Control::Loss(loss) => self.on_loss(now, loss),
+            Control::Sync(sync) => self.on_sync(now, sync),
+            Control::Pulse(pulse) => self.on_pulse(now, pulse),
+            _ => self.end.accounting.refused += 1,
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        if !self.end.check_breaker(now) {
+            self.check_silence(now);
+        }
+    }
+
+    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
+        if flow == self.end.flow {
+            self.repairs.skip(&mut self.end, blocks);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
+        if self.end.is_at_rest() || self.is_frozen(now) {
+            return;
+        }
+        self.check_interval(now);
+        let is_train = self.finding.is_some();
+        let trained = if is_train { TRAIN_LEN.saturating_sub(next.0) } else { 0 };
+        let room = trained.max(self.end.pacer.allowance(now));
+        let mut room = room.min(max as u64) as u32;
+        let mut number = next.0;
+        while room > 0 {
+            let Some((run, first_time)) = self.next_run(now, room) else {
+                self.end.pacer.idle(now);
+                break;
+            };
+            number += run.blocks.len() as u64;
+            room -= run.blocks.len() as u32;
+            self.end.send(now, &run, first_time, out);
+        }
+        let count = number - next.0;
+        self.end.sent(now, next, count);
+        if count > 0 {
+            self.interval.sent += count;
+            self.interval.end.get_or_insert(now + self.interval.len);
+        }
+    }
+
+    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
+        self.end.poll_control()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.end.poll_event()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        if self.end.is_at_rest() {
+            return Wake::OnInput;
+        }
+        let thaw = self.frozen.map_or(Wake::OnInput, |until| Wake::At(until, Why::Pacing));
+        let wake = self.end.next_wakeup(self.frozen.is_none() && self.has_work()).earlier(thaw);
+        if self.end.frontier.unacknowledged() == 0 {
+            return wake;
+        }
+        let silence = self.probe().map_or(self.expiry(), |at| at.min(self.expiry()));
+        wake.earlier(Wake::At(silence, Why::Repeat))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end.is_finished()
+    }
+
+    fn is_blocked_by_grant(&self) -> bool {
+        !self.is_finished() && self.repairs.is_empty() && self.end.frontier.is_out_of_grant()
+    }
+
+    fn rate(&self) -> Rate {
+        self.end.pacer.rate()
+    }
+
+    fn rtt(&self) -> Span {
+        self.end.rtt.smoothed()
+    }
+
+    fn accounting(&self) -> &SenderAccounting {
+        &self.end.accounting
+    }
+}

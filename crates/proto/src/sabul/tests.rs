@@ -1,0 +1,383 @@
+//! What SABUL's two ends do to each other, message by message.
+#![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
+
+mod rates;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{ORNL_ROW, ROW, SabulOrnlReceiver, SabulReceiver, SabulSender};
+use crate::endpoint::{Arrival, BlockRange, FlowId, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::layout::{Block, Layout};
+use crate::registry::Row;
+use crate::settings::Settings;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
+use crate::wire::{Ack, Control, Loss, Pulse, Sync, Train};
+
+const FLOW: FlowId = FlowId(7);
+const RTT: Span = Span::from_millis(100);
+
+fn setup(blocks: u64) -> Setup {
+    let layout = Layout::whole(Bytes::new(blocks * 1000), 1000).unwrap();
+    let (overhead, rate) = (Bytes::new(32), Some(Rate::from_mbps(100)));
+    Setup { overhead, rate, ..Setup::new(FLOW, layout, RTT) }
+}
+
+fn set(row: &'static Row, settings: &[(&str, f64)]) -> Settings {
+    let with = |all: Settings, (name, value): &(&str, f64)| all.with(row, name, *value).unwrap();
+    settings.iter().fold(Settings::default(), with)
+}
+
+fn ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+fn loss(sequence: u64, lost: &[Range<u64>]) -> Control {
+    Control::Loss(Loss::fill(sequence, &mut lost.iter().cloned().peekable()))
+}
+
+/// A sender, and what it has sent under which number.
+struct Out {
+    sender: SabulSender,
+    now: Time,
+    sent: Vec<Block>,
+    said: u64,
+}
+
+impl Out {
+    fn new(setup: &Setup) -> Out {
+        Out::of(SabulSender::new(setup))
+    }
+
+    /// A sender whose window is at its maximum, which is large.
+    fn open(blocks: u64) -> Out {
+        let settings = set(&ROW, &[("window", 1e6)]);
+        let mut out = Out::new(&Setup { settings, ..setup(blocks) });
+        out.sender.window.on_loss();
+        out
+    }
+
+    fn of(sender: SabulSender) -> Out {
+        Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
+    }
+
+    /// Sends until the pacer has nothing more or the time is `until`; gives the blocks sent.
+    fn run_until(&mut self, until: Time) -> Vec<u32> {
+        let from = self.sent.len();
+        loop {
+            let before = self.sent.len();
+            let next = PacketNumber(before as u64);
+            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
+            if self.sent.len() > before {
+                continue;
+            }
+            match self.sender.next_wakeup() {
+                Wake::At(at, _) if at <= until => {
+                    self.now = self.now.max(at);
+                    self.sender.on_timeout(self.now);
+                }
+                _ => break,
+            }
+        }
+        self.now = self.now.max(until);
+        self.sent[from..].iter().map(|block| block.index).collect()
+    }
+
+    fn run_for(&mut self, millis: u64) -> Vec<u32> {
+        self.run_until(self.now + Span::from_millis(millis))
+    }
+
+    fn hear(&mut self, control: &Control) {
+        self.sender.on_control(self.now, FLOW, control);
+    }
+
+    fn ack(&mut self, next: u64) {
+        self.said += 1;
+        self.hear(&Control::Ack(Ack { sequence: self.said, next, received: next }));
+    }
+
+    fn lose(&mut self, lost: &[Range<u64>]) {
+        self.said += 1;
+        self.hear(&loss(self.said, lost));
+    }
+}
+
+#[test]
+fn the_flow_window_starts_at_one_and_grows_to_what_was_acknowledged() {
+    let mut out = Out::new(&setup(1000));
+    assert_eq!(out.run_for(50), [0]);
+    let mut sizes = Vec::new();
+    for _ in 0..5 {
+        out.ack(out.sent.len() as u64);
+        sizes.push(out.run_for(50).len());
+    }
+    assert_eq!(sizes, [1, 2, 4, 8, 16]);
+    // "Once the NAK is received, the flow window is set to the maximum value": 100 Mbit/s times
+    // 110 ms, in datagrams of 1032 bytes.
+    out.lose(&[20..21]);
+    out.ack(20);
+    assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
+    // And is not changed.
+    out.ack(32);
+    out.lose(&[32..33]);
+    assert_eq!(out.sender.window_room(), 1332);
+}
+
+#[test]
+fn the_window_that_the_application_sets_holds() {
+    let settings = set(&ROW, &[("window", 5.0)]);
+    let mut out = Out::new(&Setup { settings, ..setup(1000) });
+    out.run_for(10);
+    for next in [1, 2, 4, 8] {
+        out.ack(next);
+        out.run_for(10);
+    }
+    assert_eq!(out.sent.len(), 8 + 5);
+}
+
+#[test]
+fn the_loss_list_goes_first_in_order_and_its_blocks_once() {
+    let mut out = Out::open(100_000);
+    let sent = out.run_for(10).len() as u64;
+    assert!(sent > 60);
+    out.lose(&[40..42, 50..51]);
+    out.lose(&[10..11, 41..43]);
+    // Frozen for a round trip, then the list.
+    assert!(out.run_for(99).is_empty());
+    let again = out.run_for(10);
+    assert_eq!(&again[..6], [10, 40, 41, 42, 50, sent as u32]);
+    assert_eq!(out.sender.accounting().retransmitted, 5);
+    assert_eq!(out.sender.accounting().reported_lost, 6);
+}
+
+#[test]
+fn a_report_that_was_made_before_the_repair_could_arrive_is_left_out() {
+    let mut out = Out::open(100_000);
+    out.run_for(10);
+    out.lose(&[10..11]);
+    out.run_for(110);
+    let rate = out.sender.rate();
+    out.lose(&[10..11]);
+    assert!(out.sender.repairs.is_empty() && out.sender.rate() == rate);
+    // Once a round trip has passed it is a loss again.
+    out.run_for(100);
+    out.lose(&[10..11]);
+    assert!(!out.sender.repairs.is_empty());
+    assert_eq!(out.sender.accounting().reported_lost, 3);
+}
+
+#[test]
+fn a_report_that_comes_twice_counts_once() {
+    let mut out = Out::open(1000);
+    out.run_for(10);
+    let report = loss(1, &[5..6]);
+    out.hear(&report);
+    let rate = out.sender.rate();
+    out.hear(&report);
+    assert_eq!((out.sender.accounting().reported_lost, out.sender.rate()), (1, rate));
+}
+
+#[test]
+fn what_was_never_sent_cannot_be_lost_or_be_beyond_the_object() {
+    let mut out = Out::new(&setup(100));
+    out.run_for(10);
+    out.lose(&[0..2]);
+    out.lose(&[99..101]);
+    out.ack(101);
+    out.hear(&Control::Sync(Sync { sequence: 1 }));
+    assert_eq!(out.sender.accounting().refused, 4);
+    assert!(out.sender.repairs.is_empty() && !out.sender.is_finished());
+}
+
+#[test]
+fn an_acknowledgement_takes_blocks_off_the_loss_list() {
+    let mut out = Out::open(1000);
+    out.run_for(10);
+    out.lose(&[5..20, 30..40]);
+    out.ack(35);
+    assert_eq!(out.sender.repairs.head(), 35..40);
+    let first = Block { segment: 0, index: 36 };
+    out.sender.skip(out.now, FLOW, BlockRange { first, count: 2 });
+    assert_eq!(out.run_for(110)[..3], [35, 38, 39]);
+}
+
+#[test]
+fn a_lost_end_is_found_by_the_last_block_and_then_given_up_whole() {
+    let mut out = Out::open(20);
+    assert_eq!(out.run_for(20).len(), 20);
+    // Nothing is heard: after a time-out the last block goes again, and again more slowly.
+    assert_eq!(out.run_until(ms(600)), [19]);
+    assert_eq!(out.run_until(ms(990)), [19]);
+    // After a second everything in flight is lost.
+    out.ack(5);
+    assert_eq!(out.run_for(1_100).len(), 2 + 15);
+}
+
+#[test]
+fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
+    let mut out = Out::new(&Setup { grant: Bytes::new(1000), ..setup(10) });
+    out.run_for(20);
+    out.ack(1);
+    out.run_for(30_000);
+    // It was blocked by the grant, with nothing in flight.
+    out.hear(&Control::Pulse(Pulse { sequence: 1, grant: Bytes::MAX, ..Pulse::default() }));
+    assert_eq!(out.run_for(100), [1]);
+    assert!(out.sender.expiry() > out.now + Span::from_millis(800));
+}
+
+#[test]
+fn without_a_rate_the_first_train_shows_it() {
+    let free = Setup { rate: None, ..setup(100_000) };
+    let mut out = Out::new(&free);
+    let train = out.run_until(Time::ZERO);
+    assert_eq!(train.len(), 32);
+    let first = PacketNumber(0);
+    let span = Span::from_micros(310);
+    let train = Some(Train { first, bytes: Bytes::new(31 * 1032), span, steps: 31 });
+    let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
+    out.hear(&Control::Pulse(pulse));
+    // 825.6 Mbit/s, of which nine tenths.
+    assert_eq!(out.sender.rate(), Rate::from_bps(743_040_000));
+    let mut limited = Out::new(&Setup { rate_limit: Some(Rate::from_mbps(50)), ..free });
+    limited.run_until(Time::ZERO);
+    limited.hear(&Control::Pulse(Pulse { sequence: 1, highest: 32, received: 32, train, ..pulse }));
+    assert_eq!(limited.sender.rate(), Rate::from_mbps(50));
+}
+
+/// A receiver, and what it says.
+struct In<R> {
+    receiver: R,
+    next: u64,
+}
+
+impl<R: Receiver + Default> In<R> {
+    fn new(setup: &Setup) -> In<R> {
+        let mut receiver = R::default();
+        receiver.add_flow(Time::ZERO, setup);
+        In { receiver, next: 0 }
+    }
+
+    fn arrive(&mut self, now: Time, blocks: impl IntoIterator<Item = u32>) {
+        let arrival = |(index, number)| Arrival {
+            number: PacketNumber(number),
+            block: Block { segment: 0, index },
+        };
+        let arrivals: Vec<Arrival> = blocks.into_iter().zip(self.next..).map(arrival).collect();
+        self.next += arrivals.len() as u64;
+        self.receiver.on_datagrams(now, FLOW, &arrivals);
+    }
+
+    /// What it says now, but for pulses.
+    fn said(&mut self, now: Time) -> Vec<Control> {
+        self.receiver.on_timeout(now);
+        let polls = core::iter::from_fn(|| Some(self.receiver.poll_control(now)?.control));
+        polls.filter(|control| !matches!(control, Control::Pulse(_))).collect()
+    }
+
+    /// The losses that it reports now.
+    fn lost(&mut self, now: Time) -> Vec<Range<u64>> {
+        let said = self.said(now).into_iter();
+        let lost = said.filter_map(|control| match control {
+            Control::Loss(loss) => Some(loss.lost().to_vec()),
+            _ => None,
+        });
+        lost.flatten().collect()
+    }
+}
+
+#[test]
+fn a_gap_is_reported_at_once_and_again_after_two_three_four_round_trips() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    inn.arrive(ms(0), [0, 1, 5, 6, 9]);
+    assert_eq!(inn.lost(ms(0)), [2..5, 7..9]);
+    assert_eq!(inn.lost(ms(199)), []);
+    // What has come meanwhile is not reported, and reports are compressed.
+    inn.arrive(ms(150), [3]);
+    assert_eq!(inn.lost(ms(200)), [2..3, 4..5, 7..9]);
+    assert_eq!(inn.lost(ms(499)), []);
+    assert_eq!(inn.lost(ms(500)), [2..3, 4..5, 7..9]);
+    assert_eq!(inn.lost(ms(899)), []);
+    assert_eq!(inn.lost(ms(900)), [2..3, 4..5, 7..9]);
+    // The same losses several times, the blocks once.
+    let accounting = inn.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.blocks_lost, accounting.reported_lost), (5, 5 + 3 * 4));
+}
+
+#[test]
+fn what_comes_late_is_reported_lost_and_then_a_duplicate() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    inn.arrive(ms(0), [0, 2]);
+    assert_eq!(inn.lost(ms(0)), [1..2]);
+    inn.arrive(ms(1), [1]);
+    inn.arrive(ms(100), [1]);
+    assert_eq!(inn.lost(ms(300)), []);
+    let accounting = inn.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.blocks_lost, accounting.reported_lost), (1, 1));
+    assert_eq!((accounting.distinct, accounting.duplicates), (3, 1));
+}
+
+#[test]
+fn an_acknowledgement_goes_each_interval_if_anything_new_has_come() {
+    let mut inn = In::<SabulReceiver>::new(&setup(10));
+    let ack = |sequence, next, received| Control::Ack(Ack { sequence, next, received });
+    inn.arrive(ms(0), [0]);
+    assert_eq!(inn.said(ms(0)), [ack(1, 1, 1)]);
+    inn.arrive(ms(1), [1, 2]);
+    assert_eq!(inn.said(ms(9)), []);
+    assert_eq!(inn.said(ms(10)), [ack(2, 3, 3)]);
+    inn.arrive(ms(11), [1]);
+    assert_eq!(inn.said(ms(40)), []);
+    // The last one does not wait.
+    inn.arrive(ms(41), 3..9);
+    assert_eq!(inn.said(ms(41)), [ack(3, 9, 9)]);
+    inn.arrive(ms(42), [9]);
+    assert_eq!(inn.said(ms(42)), [ack(4, 10, 10)]);
+    assert!(inn.receiver.is_finished(FLOW));
+}
+
+#[test]
+fn what_is_there_already_is_no_gap() {
+    let mut inn = In::<SabulReceiver>::new(&setup(100));
+    let first = Block { segment: 0, index: 10 };
+    inn.receiver.skip(ms(0), FLOW, BlockRange { first, count: 20 });
+    inn.arrive(ms(0), 0..10);
+    inn.arrive(ms(0), [31]);
+    assert_eq!(inn.lost(ms(0)), [30..31]);
+}
+
+#[test]
+fn the_release_reports_all_that_is_missing_each_20_ms_and_signals_each_200() {
+    let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
+    inn.arrive(ms(1), [0, 1, 5]);
+    assert_eq!(inn.lost(ms(1)), [2..5]);
+    assert_eq!(inn.lost(ms(19)), []);
+    for turn in 1..=5 {
+        assert_eq!(inn.lost(ms(20 * turn)), [2..5]);
+    }
+    let accounting = inn.receiver.accounting(FLOW).unwrap();
+    assert_eq!((accounting.blocks_lost, accounting.reported_lost), (3, 18));
+    inn.arrive(ms(100), [2, 3, 4]);
+    inn.said(ms(101));
+    assert!(inn.said(ms(200)).is_empty());
+    assert_eq!(inn.said(ms(201)), [Control::Sync(Sync { sequence: 1 })]);
+    assert_eq!(inn.said(ms(401)), [Control::Sync(Sync { sequence: 2 })]);
+}
+
+#[test]
+fn the_release_sends_again_what_is_reported_again() {
+    let mut out = Out::of(SabulSender::release(&setup(100_000)));
+    out.run_for(10);
+    for _ in 0..3 {
+        out.lose(&[3..5]);
+        assert_eq!(out.run_for(1)[..2], [3, 4]);
+    }
+    assert_eq!(out.sender.accounting().retransmitted, 6);
+    // No flow window holds it back: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
+    assert!(out.run_for(100).len() > 1_200);
+    // Nothing heard for a second: everything in flight.
+    let in_flight = out.sender.end.frontier.unacknowledged();
+    out.run_for(1_000);
+    let given_up = out.sender.accounting().retransmitted - 6;
+    assert!(given_up > in_flight / 2, "{given_up} of {in_flight}");
+}

@@ -1,0 +1,181 @@
+//! The two rate controls, by their numbers.
+
+use super::*;
+use crate::sabul::rate::{PaperRate, RateControl};
+use crate::sabul::release::ReleaseRate;
+
+/// A flow with datagrams of 1500 bytes: the MTU of the paper's table.
+fn mtu_1500(settings: Settings) -> Setup {
+    let layout = Layout::whole(Bytes::new(1_468_000), 1468).unwrap();
+    Setup { overhead: Bytes::new(32), settings, ..Setup::new(FLOW, layout, RTT) }
+}
+
+fn paper(mbps: f64) -> PaperRate {
+    PaperRate::new(&mtu_1500(Settings::default()), Rate::from_bps_f64(mbps * 1e6), None)
+}
+
+/// Datagrams of 1500 bytes in 10 ms.
+fn per_sync(control: &dyn RateControl) -> f64 {
+    control.rate().as_bps() as f64 * 0.01 / 12_000.0
+}
+
+#[test]
+fn the_increase_is_the_papers_table() {
+    // "If the MTU is 1500 bytes, the increase parameters are: 1Mbps < S <= 10Mbps, inc = 0.01;
+    // 10Mbps < S <= 100Mbps, inc = 0.1; 100Mbps < S <= 1000Mbps, inc = 1; and so on."
+    let table = [
+        (1.1, 0.01),
+        (5.0, 0.01),
+        (10.0, 0.01),
+        (10.1, 0.1),
+        (100.0, 0.1),
+        (100.1, 1.0),
+        (1000.0, 1.0),
+        (1001.0, 10.0),
+    ];
+    for (mbps, inc) in table {
+        let mut control = paper(mbps);
+        let before = per_sync(&control);
+        control.on_interval(100, 0);
+        let increase = per_sync(&control) - before;
+        assert!((increase - inc).abs() < 1e-5, "{mbps} Mbit/s: {increase}");
+    }
+}
+
+#[test]
+fn the_increase_is_a_byte_at_least() {
+    let mut control = paper(0.05);
+    let before = per_sync(&control);
+    control.on_interval(1, 0);
+    assert!((per_sync(&control) - before - 1.0 / 1500.0).abs() < 1e-5);
+}
+
+#[test]
+fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent() {
+    let mut control = paper(500.0);
+    control.on_interval(0, 0);
+    assert_eq!(control.rate(), Rate::from_mbps(500));
+    // 1 % in one interval counts an eighth, and less with each interval that follows.
+    control.on_interval(1000, 10);
+    let mut intervals = 0;
+    while control.rate() == Rate::from_mbps(500) {
+        control.on_interval(1000, 0);
+        intervals += 1;
+    }
+    // 0.00125 · (7/8)^n < 0.001.
+    assert_eq!(intervals, 2);
+    // More losses than datagrams are the loss of all.
+    let mut control = paper(500.0);
+    control.on_interval(10, 1_000_000);
+    for _ in 0..36 {
+        control.on_interval(1000, 0);
+    }
+    assert_eq!(control.rate(), Rate::from_mbps(500));
+    control.on_interval(1000, 0);
+    assert!(control.rate() > Rate::from_mbps(500));
+}
+
+#[test]
+fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
+    let mut control = paper(900.0);
+    assert!(control.on_report(10, 1_000));
+    assert_eq!(control.rate(), Rate::from_mbps(800));
+    // Of what was sent before the decrease: no.
+    assert!(!control.on_report(999, 1_500));
+    assert_eq!(control.rate(), Rate::from_mbps(800));
+    assert!(control.on_report(1_000, 2_000));
+    assert!(control.rate() < Rate::from_mbps(712));
+}
+
+#[test]
+fn further_reports_slow_down_at_the_16th_32nd_and_64th() {
+    let mut control = paper(900.0);
+    control.on_report(10, 1_000);
+    let mut slowed = Vec::new();
+    for report in 1..=128 {
+        let before = control.rate();
+        assert!(!control.on_report(20, 1_000));
+        if control.rate() < before {
+            slowed.push(report);
+        }
+    }
+    assert_eq!(slowed, [16, 32, 64, 128]);
+    // The count starts anew with condition 1.
+    assert!(control.on_report(1_000, 2_000));
+    let before = control.rate();
+    for _ in 0..15 {
+        control.on_report(20, 2_000);
+    }
+    assert_eq!(control.rate(), before);
+    control.on_report(20, 2_000);
+    assert!(control.rate() < before);
+}
+
+#[test]
+fn the_rate_stays_between_a_datagram_an_interval_and_the_cap() {
+    let setup = mtu_1500(Settings::default());
+    let cap = Rate::from_mbps(300);
+    let mut control = PaperRate::new(&setup, cap, Some(cap));
+    for _ in 0..100 {
+        control.on_interval(100, 0);
+    }
+    assert_eq!(control.rate(), cap);
+    for turn in 0..1_000 {
+        control.on_report(turn, turn);
+    }
+    assert_eq!(control.rate(), Rate::from_bps(1_200_000));
+    // A cap below that stands.
+    let cap = Rate::from_bps(80_000);
+    let mut control = PaperRate::new(&setup, cap, Some(cap));
+    control.on_report(0, 1);
+    assert_eq!(control.rate(), cap);
+}
+
+#[test]
+fn the_papers_constants_can_be_set() {
+    let settings = set(&ROW, &[("decrease", 1.0), ("loss-threshold", 0.5), ("beta", 1.2e-4)]);
+    let setup = mtu_1500(settings);
+    let mut control = PaperRate::new(&setup, Rate::from_mbps(500), None);
+    control.on_interval(100, 10);
+    assert!((per_sync(&control) - 1e6 * 500.0 * 0.01 / 12_000.0 - 10.0).abs() < 1e-3);
+    control.on_report(1, 2);
+    assert_eq!(control.rate(), Rate::from_mbps(256));
+}
+
+#[test]
+fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
+    let settings = set(&ORNL_ROW, &[("loss-smoothing", 1.0), ("shortest-delay", 9.0)]);
+    let mut control = ReleaseRate::new(&mtu_1500(settings), None);
+    let delay = |control: &ReleaseRate| 12_000.0 * 1e6 / control.rate().as_bps() as f64;
+    assert!((delay(&control) - 10.0).abs() < 1e-6);
+    control.on_interval(1000, 2);
+    assert!((delay(&control) - 10.5).abs() < 1e-6);
+    // "If equal, .1 is added."
+    control.on_interval(1000, 1);
+    assert!((delay(&control) - 10.6).abs() < 1e-6);
+    control.on_interval(1000, 0);
+    assert!((delay(&control) - 10.6 / 1.05).abs() < 1e-6);
+    for _ in 0..20 {
+        control.on_interval(1000, 0);
+    }
+    assert!((delay(&control) - 9.0).abs() < 1e-6);
+    for _ in 0..1000 {
+        control.on_interval(1000, 5000);
+    }
+    assert!((delay(&control) - 10_000.0).abs() < 1e-3);
+    assert!(!control.on_report(5, 10));
+}
+
+#[test]
+fn the_releases_host_is_its_limit_not_its_delay() {
+    let cap = Some(Rate::from_mbps(97));
+    let mut control = ReleaseRate::new(&mtu_1500(Settings::default()), cap);
+    assert_eq!(control.rate(), Rate::from_mbps(97));
+    // From 10 µs to 124 µs, a twentieth at a time.
+    let mut turns = 0;
+    while control.rate() == Rate::from_mbps(97) {
+        control.on_interval(1000, 100);
+        turns += 1;
+    }
+    assert_eq!(turns, 52);
+}

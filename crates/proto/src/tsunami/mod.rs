@@ -1,0 +1,132 @@
+//! Tsunami: the file transfer tool of Indiana University's Advanced Network Management Lab, as
+//! Oak Ridge National Laboratory describes and measured it ("Faster bulk transfer starring: UDP"),
+//! and as the public tool, versions 1.1 and 1.2, behaves.
+//!
+//! > The receiver uses the combination of the number of packets received (a multiple of 50) and a
+//! > timed interval (>350ms) since the last update to determine when to send a REQUEST_ERROR_RATE
+//! > packet containing a smoothed error rate. If the error rate is greater than the maximum
+//! > tolerated rate, the sending rate is decreased; if it is less, the sending rate is increased.
+//! > (3.2) … The TSUNAMI client reports missing packets after the requirements for numbers of
+//! > packets received (a multiple of 50) and amount of time since the last report (more than 350ms)
+//! > have been satisfied. (6)
+//!
+//! The receiver drives: it asks for what is missing, reports the error rate, asks to start again
+//! where too much is missing, and says when it has everything (an acknowledgement of the whole).
+//! The sender sends in order, what is asked for first, at a delay between datagrams that begins at
+//! three times its target.
+//!
+//! The study's troubles, their causes, and what we do instead:
+//! - "Many of the requests were repeats": every report asked anew for what was on its way. A block
+//!   is asked for again only after two round trips; the sender drops a request for a block that
+//!   waits to be sent, or that left less than a round trip ago; and a gap counts as missing only
+//!   when a reordering grace is over.
+//! - "The last block was observed being transmitted 11,876 times": the tool repeats it without
+//!   pause until it is told to stop, for its receiver looks only when a datagram comes. Ours has
+//!   timers, and the last block goes again only after a time-out in which nothing was heard.
+//! - "REQUEST_RESTART requests seem to cause instability": everything after the first missing block
+//!   goes again, some of it is lost again, and the first missing block is near the beginning still.
+//!   Ours asks for no second restart while the first is passing, only for what was lost behind it;
+//!   and the table that makes a restart needed is larger ([`TABLE`]).
+//!
+//! What else we settle: the tool has requests for single blocks, we send runs; its interval is
+//! measured in whole microseconds, ours exactly; and where nothing comes for a report interval, the
+//! receiver asks on its own.
+//!
+//! Files by decision: `sender` selects, `delay` decides how fast, `receiver` counts, `requests`
+//! says when and what is asked for.
+
+mod delay;
+mod receiver;
+mod requests;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use receiver::TsunamiReceiver;
+pub use sender::TsunamiSender;
+
+use alloc::boxed::Box;
+
+use crate::registry::{ProtocolOption, Row};
+
+/// "A timed interval (>350ms) since the last update." (Study, 3.2)
+pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
+    name: "report-interval",
+    help: "seconds between reports at least",
+    least: 0.001,
+    most: 60.0,
+    default: 0.35,
+};
+
+/// "The number of packets received (a multiple of 50)." (Study, 3.2)
+pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption {
+    name: "report-blocks",
+    help: "a report goes when the count of datagrams received passes a multiple of this",
+    least: 1.0,
+    most: 1e6,
+    default: 50.0,
+};
+
+/// "A default tolerated loss rate of 7.9%." (Study, 3.2)
+pub const ERROR_RATE: ProtocolOption = ProtocolOption {
+    name: "error-rate",
+    help: "tolerated error rate, a share; half of what is missing counts, as in the public tool",
+    least: 0.0,
+    most: 0.99,
+    default: 0.079,
+};
+
+/// The public tool's slow-down, 25/24.
+pub const SLOW_DOWN: ProtocolOption = ProtocolOption {
+    name: "slow-down",
+    help: "factor on the delay where everything is lost; less where less is",
+    least: 1.0,
+    most: 10.0,
+    default: 25.0 / 24.0,
+};
+
+/// The public tool's speed-up, 5/6.
+pub const SPEED_UP: ProtocolOption = ProtocolOption {
+    name: "speed-up",
+    help: "factor on the delay after a report within the tolerated error rate",
+    least: 0.01,
+    most: 1.0,
+    default: 5.0 / 6.0,
+};
+
+/// The public tool's weight of what was before.
+pub const HISTORY: ProtocolOption = ProtocolOption {
+    name: "history",
+    help: "weight of the error rate so far in the smoothed one",
+    least: 0.0,
+    most: 0.99,
+    default: 0.25,
+};
+
+/// The public tool's table of missing blocks has 2048; the study "enlarged" it "in an attempt to
+/// eliminate REQUEST_RESTART requests", and so do we.
+pub const TABLE: ProtocolOption = ProtocolOption {
+    name: "table",
+    help: "most missing blocks that a report asks for; where there are more it asks to restart",
+    least: 1.0,
+    most: 1e9,
+    default: 65_536.0,
+};
+
+/// Tsunami in the registry.
+pub const ROW: Row = Row {
+    name: "tsunami",
+    title: "Tsunami",
+    paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP (2003), sections 3.2 \
+            and 6; the public tool, versions 1.1 and 1.2",
+    summary: "The receiver drives: each 350 ms it asks for what is missing and reports an error \
+              rate, and the sender changes the delay between datagrams, from three times its \
+              target down to it, and up where more is missing than is tolerated. Loss of a few \
+              percent does not slow it down. Made for paths that are mostly one's own; it yields \
+              little to others.",
+    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file", "ornl-reorder"],
+    frugal: true,
+    options: &[REPORT_INTERVAL, REPORT_BLOCKS, ERROR_RATE, SLOW_DOWN, SPEED_UP, HISTORY, TABLE],
+    sender: |setup| Box::new(TsunamiSender::new(setup)),
+    receiver: || Box::new(TsunamiReceiver::default()),
+};

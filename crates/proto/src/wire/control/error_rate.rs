@@ -1,0 +1,34 @@
+//! What a Tsunami receiver says when it reports: the error rate, and where to start again.
+
+use super::WireError;
+use crate::wire::header::Header;
+use crate::wire::messages;
+
+/// The error rate of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRate {
+    /// Counts the reports: one that comes twice counts once.
+    pub sequence: u64,
+    /// Smoothed, in thousandths of a percent.
+    pub rate: u32,
+    /// Too much is missing to ask for it: everything from this block on is to be sent again.
+    pub restart: Option<u64>,
+}
+
+impl ErrorRate {
+    /// All of what was sent, in thousandths of a percent.
+    pub const ALL: u32 = 100_000;
+
+    pub(super) fn to_wire(self) -> messages::ErrorRate {
+        let ErrorRate { sequence, rate, restart } = self;
+        messages::ErrorRate { sequence, rate, restart }
+    }
+
+    pub(super) fn from_wire(wire: &messages::ErrorRate) -> Result<ErrorRate, WireError> {
+        let messages::ErrorRate { sequence, rate, restart } = *wire;
+        if rate > ErrorRate::ALL || restart.is_some_and(|block| block >= Header::BLOCKS) {
+            return Err(WireError::Range);
+        }
+        Ok(ErrorRate { sequence, rate, restart })
+    }
+}

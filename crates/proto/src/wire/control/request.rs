@@ -1,0 +1,165 @@
+//! What a receiver that requests its data says (GTP, section 3.3), and what its sender answers.
+//! Numbers are [`Layout::number`](crate::layout::Layout::number)'s.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{WireError, runs};
+use crate::time::Span;
+use crate::units::Rate;
+use crate::wire::header::Header;
+use crate::wire::messages;
+
+/// Blocks that the receiver wants, and the rate that it allows from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    sequence: u64,
+    rate: Rate,
+    anew: bool,
+    blocks: Vec<Range<u64>>,
+}
+
+/// What the sender can, and how far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Counts the offers, from 1: an older one that comes late says nothing new.
+    pub sequence: u64,
+    /// The round-trip time as the sender sees it.
+    pub rtt: Span,
+    /// The most that the sender may send, if it knows.
+    pub limit: Option<Rate>,
+    /// All blocks of the requests up to this one have been sent, or need not be; 0 for those that
+    /// were sent before any request.
+    pub answered: u64,
+    /// One more than the highest packet number used for them.
+    pub highest: u64,
+}
+
+impl Request {
+    /// A request with as many runs of `blocks` as fit one message; the runs are in order and do
+    /// not touch. What does not fit stays in the iterator. None at all changes the rate alone.
+    pub fn fill(
+        sequence: u64,
+        rate: Rate,
+        anew: bool,
+        blocks: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,
+    ) -> Request {
+        let mut request = Request { sequence, rate, anew, blocks: Vec::new() };
+        let (mut size, mut at) = (0, 0);
+        while let Some(run) = blocks.next_if(|run| size + runs::len(at, run) <= runs::MAX_MISSING) {
+            size += runs::len(at, &run);
+            at = run.end;
+            request.blocks.push(run);
+        }
+        request
+    }
+
+    /// Counts the requests, from 1: each is obeyed once, after all before it.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The rate that is allowed from now on, in bits a second of UDP payload.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Whether all that earlier requests asked for and that has not been sent is to be forgotten.
+    pub fn is_anew(&self) -> bool {
+        self.anew
+    }
+
+    /// The blocks, in order, in disjoint runs.
+    pub fn blocks(&self) -> &[Range<u64>] {
+        &self.blocks
+    }
+
+    pub(super) fn to_wire(&self) -> messages::Request {
+        let blocks = runs::write(0, self.blocks.iter().cloned());
+        let (sequence, rate) = (self.sequence, self.rate.as_bps());
+        messages::Request { sequence, rate, anew: self.anew, blocks }
+    }
+
+    pub(super) fn from_wire(wire: &messages::Request) -> Result<Request, WireError> {
+        if wire.sequence == 0 || wire.rate == 0 {
+            return Err(WireError::Range);
+        }
+        let blocks = runs::read(&wire.blocks, 0..Header::BLOCKS)?;
+        let (sequence, rate) = (wire.sequence, Rate::from_bps(wire.rate));
+        Ok(Request { sequence, rate, anew: wire.anew, blocks })
+    }
+}
+
+impl Offer {
+    pub(super) fn to_wire(self) -> messages::Offer {
+        messages::Offer {
+            sequence: self.sequence,
+            rtt: self.rtt.as_nanos(),
+            limit: self.limit.map(Rate::as_bps),
+            answered: self.answered,
+            highest: self.highest,
+        }
+    }
+
+    pub(super) fn from_wire(wire: &messages::Offer) -> Result<Offer, WireError> {
+        if wire.sequence == 0 || wire.limit == Some(0) || wire.highest > Header::NUMBERS {
+            return Err(WireError::Range);
+        }
+        Ok(Offer {
+            sequence: wire.sequence,
+            rtt: Span::from_nanos(wire.rtt),
+            limit: wire.limit.map(Rate::from_bps),
+            answered: wire.answered,
+            highest: wire.highest,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Control, MAX_CONTROL};
+
+    fn encoded(control: &Control) -> Vec<u8> {
+        let mut out = Vec::new();
+        control.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn requests_of_any_length_survive_the_wire_in_messages_that_fit() {
+        let run = |n: u64| n * 1000 + (1 << 40)..n * 1000 + (1 << 40) + 7;
+        let all: Vec<Range<u64>> = (0..3000).map(run).collect();
+        let (mut rest, mut heard) = (all.iter().cloned().peekable(), Vec::new());
+        for sequence in 1.. {
+            let request = Request::fill(sequence, Rate::from_mbps(9), sequence == 1, &mut rest);
+            let bytes = encoded(&Control::Request(request.clone()));
+            assert!(bytes.len() <= MAX_CONTROL);
+            assert_eq!(Control::decode(&bytes), Ok(Control::Request(request.clone())));
+            heard.extend_from_slice(request.blocks());
+            if rest.peek().is_none() {
+                break;
+            }
+        }
+        assert_eq!(heard, all);
+    }
+
+    #[test]
+    fn an_offer_survives_the_wire_and_nonsense_is_refused() {
+        let limit = Some(Rate::from_mbps(900));
+        let rtt = Span::from_millis(40);
+        let offer = Offer { sequence: 3, rtt, limit, answered: 7, highest: 99 };
+        let bytes = encoded(&Control::Offer(offer));
+        assert_eq!(Control::decode(&bytes), Ok(Control::Offer(offer)));
+        let none = &mut core::iter::empty().peekable();
+        for lie in [
+            Control::Offer(Offer { sequence: 0, ..offer }),
+            Control::Offer(Offer { limit: Some(Rate::ZERO), ..offer }),
+            Control::Offer(Offer { highest: u64::MAX, ..offer }),
+            Control::Request(Request::fill(0, Rate::from_mbps(1), false, none)),
+            Control::Request(Request::fill(1, Rate::ZERO, false, none)),
+        ] {
+            assert_eq!(Control::decode(&encoded(&lie)), Err(WireError::Range), "{lie:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What FOBS promises beyond every other: a path kept full at any loss, for a bounded waste, also
+//! where the receiver has little room; with the table, less greed while there is congestion.
+
+use longhaul_proto::endpoint::Event;
+use longhaul_proto::layout::Layout;
+use longhaul_proto::registry::{Row, find};
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::rig::{Channel, Host, Rig, setup};
+
+const RTT: Span = Span::from_millis(40);
+const RATE: Rate = Rate::from_mbps(50);
+
+fn row(name: &str) -> &'static Row {
+    find(name).expect("it is registered")
+}
+
+fn settings(name: &str, set: &[(&str, f64)]) -> Settings {
+    let with = |settings: Settings, (option, value): &(&str, f64)| {
+        settings.with(row(name), option, *value).expect("a setting that it has")
+    };
+    set.iter().fold(Settings::default(), with)
+}
+
+/// One flow at [`RATE`] over [`RTT`].
+fn rig(name: &str, set: &[(&str, f64)], blocks: u64, channel: Channel, host: Host) -> Rig {
+    let mut rig = Rig::new(row(name), 1, channel);
+    let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
+    setup.settings = settings(name, set);
+    // Chunks as long as 8 ms at the rate, segments of twenty.
+    let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(1_000_000));
+    setup.layout = Layout::new(object, segment, Bytes::new(50_000), 1000).expect("sizes that fit");
+    rig.add_flow(setup, host);
+    rig
+}
+
+fn lossy(loss: f64) -> Channel {
+    Channel { loss, ..Channel::perfect(RTT / 2) }
+}
+
+/// The time that one flow took as a share of what it had to take at least, and its waste.
+fn fullness(rig: &mut Rig, loss: f64) -> (f64, f64) {
+    rig.run(Span::from_secs(600));
+    let flow = &rig.flows[0];
+    let blocks = flow.setup.layout.blocks();
+    let took = flow.finished_at.expect("it ran to the end").since(Time::ZERO);
+    let best = Bytes::new(blocks * 1032) / RATE;
+    let share = best.as_secs_f64() / (1.0 - loss) / took.as_secs_f64();
+    (share, flow.sender.accounting().waste(blocks))
+}
+
+#[test]
+fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
+    const BLOCKS: u64 = 30_000;
+    let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;
+    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("tolerated-loss", 10.0)])] {
+        for loss in [0.0, 0.001, 0.01, 0.05] {
+            let mut rig = rig(name, set, BLOCKS, lossy(loss), Host::Fast);
+            let (share, waste) = fullness(&mut rig, loss);
+            assert!(share > 0.96, "{name}, loss {loss}: {share}");
+            assert!(waste <= loss / (1.0 - loss) + trip + 0.015, "{name}, loss {loss}: {waste}");
+        }
+    }
+}
+
+#[test]
+fn greed_costs_a_round_trip_at_least_and_on_a_clean_path_no_more() {
+    const BLOCKS: u64 = 5_000;
+    let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;
+    let mut rig = rig("fobs", &[("batch", 2.0)], BLOCKS, lossy(0.0), Host::Fast);
+    let (_, waste) = fullness(&mut rig, 0.0);
+    assert!((trip * 0.98..trip * 1.1).contains(&waste), "{waste}, a round trip is {trip}");
+}
+
+#[test]
+fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
+    // A hole keeps its chunk, so that the sender is out of grant again and again.
+    for (trips, loss, least) in
+        [(4, 0.001, 0.95), (4, 0.01, 0.9), (8, 0.05, 0.85), (20, 0.05, 0.95)]
+    {
+        let budget = Bytes::new(RATE.over(RTT).get() * trips);
+        let mut rig = rig("fobs", &[], 20_000, lossy(loss), Host::Chunked(budget));
+        let (share, waste) = fullness(&mut rig, loss);
+        assert!(share > least, "{trips} round trips, loss {loss}: {share}");
+        assert!(waste <= loss / (1.0 - loss) + 0.03, "{trips} round trips, loss {loss}: {waste}");
+    }
+}
+
+#[test]
+fn the_path_never_idles_while_the_receiver_has_room() {
+    // A disk that writes 50 ms and stands still 50 ms, on the whole slower than the path, with
+    // room for a stall and two round trips. A chunk of the table's is a fifth of that.
+    let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
+    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 0.2)])] {
+        for loss in [0.0, 0.005] {
+            let mut rig = rig(name, set, 10_000, lossy(loss), host);
+            let (mut sent, mut last, mut idle, mut idle_with_room) = (0, Time::ZERO, 0, 0);
+            while !rig.step() {
+                let sender = &rig.flows[0].sender;
+                if sender.accounting().sent > sent {
+                    (sent, last) = (sender.accounting().sent, rig.now);
+                }
+                // Twenty-five datagrams take 4.1 ms at the rate.
+                if rig.now.since(last) > Span::from_millis(6) {
+                    idle += 1;
+                    idle_with_room += u32::from(!rig.flows[0].blocked);
+                }
+            }
+            rig.audit();
+            assert_eq!(idle_with_room, 0, "{name}, loss {loss}: instants");
+            // The disk did stop it.
+            assert!(idle > 10, "{name}, loss {loss}: {idle} instants");
+        }
+    }
+}
+
+/// The rates of the states that the sender went through, in Mbit/s.
+fn states(rig: &Rig) -> Vec<u64> {
+    let rate = |event: &Event| match event {
+        Event::Rate(rate) => Some(rate.as_bps() / 1_000_000),
+        _ => None,
+    };
+    rig.flows[0].events.iter().filter_map(rate).collect()
+}
+
+#[test]
+fn the_table_finds_what_a_narrower_path_carries_and_wastes_less_than_greed() {
+    let narrow = |queue| Channel {
+        bottleneck: Some((Rate::from_mbps(20), Bytes::new(queue))),
+        ..Channel::perfect(RTT / 2)
+    };
+    let set = [("state-segment", 1_000.0)];
+    let mut table = rig("fobs-table", &set, 20_000, narrow(50_000), Host::Fast);
+    let (_, wasted) = fullness(&mut table, 0.0);
+    let states = states(&table);
+    // 20 of 50 Mbit/s are the eighth of twenty states.
+    assert!(states.len() > 5 && states.iter().skip(1).all(|rate| (15..=25).contains(rate)));
+    let mut greedy = rig("fobs", &[], 20_000, narrow(50_000), Host::Fast);
+    let (_, greed) = fullness(&mut greedy, 0.0);
+    assert!(wasted < greed / 4.0, "{wasted}, greedy {greed}");
+}
+
+#[test]
+fn when_the_congestion_is_over_the_table_returns_to_its_highest_rate_and_to_greed() {
+    let bottleneck = Some((Rate::from_mbps(20), Bytes::new(50_000)));
+    let channel = Channel { bottleneck, ..Channel::perfect(RTT / 2) };
+    let mut rig = rig("fobs-table", &[("state-segment", 500.0)], 40_000, channel, Host::Fast);
+    while rig.flows[0].sender.accounting().first < 10_000 {
+        rig.step();
+    }
+    assert!(rig.flows[0].sender.rate() <= Rate::from_mbps(25));
+    rig.channel.bottleneck = None;
+    let retransmitted = rig.flows[0].sender.accounting().retransmitted;
+    rig.run(Span::from_secs(60));
+    assert_eq!(states(&rig).last(), Some(&50));
+    // The last round trip is spent as greed does.
+    let last = rig.flows[0].sender.accounting().retransmitted - retransmitted;
+    assert!(last * 1032 > RATE.over(RTT).get() * 9 / 10, "{last} datagrams");
+}

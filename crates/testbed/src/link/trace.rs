@@ -1,0 +1,103 @@
+//! Losses as they were recorded: the text of a trace.
+
+use super::{Loss, SpecError};
+
+/// The most packets of a trace.
+const MAX_PACKETS: usize = 1 << 24;
+
+impl Loss {
+    /// Losses packet by packet: a `1` for each that was lost, a `0` for each that arrived, over
+    /// again at the end. White space says nothing, nor does what follows a `#` on its line.
+    ///
+    /// # Errors
+    /// Another letter, no packet, more than 16 million.
+    pub fn from_bits(text: &str) -> Result<Loss, SpecError> {
+        let mut pattern = Vec::new();
+        for (line, content) in lines(text) {
+            for letter in content.chars().filter(|letter| !letter.is_whitespace()) {
+                match letter {
+                    '0' | '1' => pattern.push(letter == '1'),
+                    other => {
+                        let what = format!("line {line}: '{other}' is neither 0 nor 1");
+                        return Err(SpecError::new(what));
+                    }
+                }
+            }
+            bounded(pattern.len())?;
+        }
+        finished(pattern)
+    }
+
+    /// Losses by the gaps between them: how many packets arrive before each that is lost, over
+    /// again at the end. White space parts them; what follows a `#` on its line says nothing.
+    ///
+    /// # Errors
+    /// What is no number, no gap, more than 16 million packets.
+    pub fn from_gaps(text: &str) -> Result<Loss, SpecError> {
+        let mut pattern = Vec::new();
+        for (line, content) in lines(text) {
+            for word in content.split_whitespace() {
+                let Ok(gap) = word.parse::<usize>() else {
+                    let what = format!("line {line}: '{word}' is no count of packets");
+                    return Err(SpecError::new(what));
+                };
+                let len = pattern.len().saturating_add(gap);
+                bounded(len)?;
+                pattern.resize(len, false);
+                pattern.push(true);
+            }
+        }
+        finished(pattern)
+    }
+}
+
+/// The lines of a trace with their numbers, without comments.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let content = |line: &'_ str| line.split('#').next().map_or(0, str::len);
+    (1..).zip(text.lines()).map(move |(number, line)| (number, &line[..content(line)]))
+}
+
+fn bounded(packets: usize) -> Result<(), SpecError> {
+    if packets < MAX_PACKETS {
+        return Ok(());
+    }
+    Err(SpecError::new(format!("a trace of more than {MAX_PACKETS} packets")))
+}
+
+fn finished(pattern: Vec<bool>) -> Result<Loss, SpecError> {
+    if pattern.is_empty() {
+        return Err(SpecError::new("the trace has no packet".into()));
+    }
+    Ok(Loss::Pattern(pattern.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(packets: &[u8]) -> Result<Loss, SpecError> {
+        Ok(Loss::Pattern(packets.iter().map(|lost| *lost == 1).collect()))
+    }
+
+    #[test]
+    fn both_forms_of_a_trace_say_the_same() {
+        let bits = "0010 # recorded on a Tuesday\n1 0 0 0 1\n";
+        assert_eq!(Loss::from_bits(bits), pattern(&[0, 0, 1, 0, 1, 0, 0, 0, 1]));
+        assert_eq!(Loss::from_gaps("2 1\n3 # three\n"), Loss::from_bits(bits));
+        assert_eq!(Loss::from_gaps("0 0"), pattern(&[1, 1]));
+    }
+
+    #[test]
+    fn a_wrong_trace_is_refused_with_its_line() {
+        for (wrong, reason) in [
+            (Loss::from_bits("01\n012"), "line 2: '2'"),
+            (Loss::from_bits("# nothing\n"), "no packet"),
+            (Loss::from_gaps("1\n-4"), "line 2: '-4'"),
+            (Loss::from_gaps("18446744073709551615"), "more than 16777216"),
+            (Loss::from_gaps("99999999999999999999999"), "no count"),
+        ] {
+            let error = wrong.expect_err(reason).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Flows of a scenario file.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{LossRatio, Rate};
+
+use super::keys;
+use super::section::{FileError, Section, list};
+use crate::scenario::{
+    Amount, Arrivals, Congestion, Flow, MAX_FLOWS, Mice, Tcp, Traffic, Transfer, Udp,
+};
+
+/// The most settings of a flow.
+const MAX_SETTINGS: usize = 64;
+/// The most bytes of a name or a command.
+const MAX_TEXT: usize = 4_096;
+
+const CONGESTION: [(&str, Congestion); 2] =
+    [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic)];
+
+/// The flows that an entry stands for: one for each copy and each pair of hosts that its names
+/// match. `hosts` are all hosts' names; `nth` is the entry's own place.
+pub(super) fn flows(
+    entry: &Section<'_>,
+    hosts: &[&str],
+    nth: usize,
+) -> Result<Vec<Flow>, FileError> {
+    let carrier = carrier(entry)?;
+    for key in ["name", "protocol", "command"] {
+        if entry.text(key)?.is_some_and(|text| text.len() > MAX_TEXT) {
+            return Err(entry.error(key, format!("'{key}' has more than {MAX_TEXT} bytes")));
+        }
+    }
+    let traffic = traffic(entry, carrier)?;
+    let amount = amount(entry, carrier)?;
+    let ends = ends(entry, carrier, hosts)?;
+    let copies: usize = entry.count("copies")?.unwrap_or(1);
+    let all = ends.len().saturating_mul(copies);
+    if all == 0 || all > MAX_FLOWS {
+        return Err(entry.error("copies", format!("{all} flows; there can be 1 to {MAX_FLOWS}")));
+    }
+    let start = Time::ZERO + entry.span("start")?.unwrap_or(Span::ZERO);
+    let apart = entry.span("apart")?.unwrap_or(Span::ZERO);
+    let base = entry.text("name")?.map_or_else(|| format!("flow{}", nth + 1), str::to_owned);
+    let mut flows = Vec::new();
+    for Ends { from, to, varied } in &ends {
+        for copy in 1..=copies {
+            let mut name = base.clone();
+            if ends.len() > 1 {
+                name += &format!("-{varied}");
+            }
+            if copies > 1 {
+                name += &format!("-{copy}");
+            }
+            let start = start + apart * flows.len() as u64;
+            let (from, to, traffic) = (*from, *to, traffic.clone());
+            flows.push(Flow { name, from, to, start, amount, traffic });
+        }
+    }
+    Ok(flows)
+}
+
+/// The key that says what carries the flow.
+fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
+    let names = || keys::CARRIERS.iter().map(|(name, _)| *name);
+    let given: Vec<&'static str> = names().filter(|name| entry.has(name)).collect();
+    let [carrier] = given[..] else {
+        let found = if given.is_empty() { "none".into() } else { list(given.iter().copied()) };
+        let what = format!("a flow has one of {}; this one has {found}", list(names()));
+        return Err(entry.source.error(&entry.extent, what));
+    };
+    let belongs = |key: &str| {
+        let of = |name: &str| keys::CARRIERS.iter().find(|(other, _)| *other == name);
+        key == carrier
+            || keys::FLOW.contains(&key)
+            || of(carrier).is_some_and(|c| c.1.contains(&key))
+    };
+    if let Some((key, value)) = entry.entries().find(|(key, _)| !belongs(key)) {
+        let owners = keys::CARRIERS.iter().filter(|(_, keys)| keys.contains(&key));
+        let owners = list(owners.map(|(name, _)| *name));
+        let what = format!("'{key}' says nothing about a flow by {carrier}");
+        let error = entry.source.error(&value.span(), what);
+        return Err(error.advise(format!("it belongs to one by {owners}")));
+    }
+    Ok(carrier)
+}
+
+/// The hosts of one flow.
+struct Ends<'h> {
+    from: usize,
+    to: usize,
+    /// The name of the one that differs from flow to flow.
+    varied: &'h str,
+}
+
+/// The hosts of each flow that an entry stands for.
+fn ends<'h>(
+    entry: &Section<'_>,
+    carrier: &str,
+    hosts: &[&'h str],
+) -> Result<Vec<Ends<'h>>, FileError> {
+    let matches = |key: &str, name: &str| -> Result<Vec<usize>, FileError> {
+        let fits = |host: &str| match name.strip_suffix('*') {
+            Some(start) => host.starts_with(start),
+            None => host == name,
+        };
+        let found: Vec<usize> = (0..hosts.len()).filter(|host| fits(hosts[*host])).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let error = entry.error(key, format!("no host is named '{name}'"));
+        Err(match super::section::nearest(name, hosts.iter().copied()) {
+            Some(near) => error.advise(format!("did you mean '{near}'?")),
+            None => error,
+        })
+    };
+    let from = entry.text("from")?.ok_or_else(|| entry.missing("from"))?;
+    let to = match entry.text("to")? {
+        Some(to) => to,
+        None if carrier == "command" => from,
+        None => return Err(entry.missing("to")),
+    };
+    let (senders, receivers) = (matches("from", from)?, matches("to", to)?);
+    if !from.ends_with('*') && !to.ends_with('*') {
+        let (from, to) = (senders[0], receivers[0]);
+        return Ok(vec![Ends { from, to, varied: hosts[from] }]);
+    }
+    let pairs: Vec<(usize, usize)> = match (senders.as_slice(), receivers.as_slice()) {
+        (all, [one]) => all.iter().map(|from| (*from, *one)).collect(),
+        ([one], all) => all.iter().map(|to| (*one, *to)).collect(),
+        (a, b) if a.len() == b.len() => a.iter().copied().zip(b.iter().copied()).collect(),
+        (a, b) => {
+            let what = format!("{} senders and {} receivers make no pairs", a.len(), b.len());
+            return Err(entry.error("to", what));
+        }
+    };
+    let flow = |(from, to): (usize, usize)| {
+        let varied = hosts[if senders.len() > 1 { from } else { to }];
+        Ends { from, to, varied }
+    };
+    // Of hosts that match, the one at the other end is not meant.
+    let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
+    Ok(apart.map(flow).collect())
+}
+
+fn amount(entry: &Section<'_>, carrier: &str) -> Result<Amount, FileError> {
+    match (entry.bytes("size")?, entry.span("lasts")?) {
+        (Some(_), Some(_)) => {
+            Err(entry.error("lasts", "a flow has a 'size' or it 'lasts', not both"))
+        }
+        (Some(size), None) => Ok(Amount::Size(size)),
+        (None, Some(span)) => Ok(Amount::Lasts(span)),
+        (None, None) if carrier == "mice" => Err(entry.missing("size")),
+        (None, None) => Ok(Amount::Endless),
+    }
+}
+
+fn traffic(entry: &Section<'_>, carrier: &str) -> Result<Traffic, FileError> {
+    match carrier {
+        "protocol" => protocol(entry).map(Traffic::Protocol),
+        "tcp" => {
+            let congestion = entry.word("tcp", &CONGESTION)?.unwrap_or_default();
+            let streams = entry.count("streams")?.unwrap_or(1);
+            tcp(entry, congestion, streams).map(Traffic::Tcp)
+        }
+        "udp" => {
+            let bursts = match (entry.span("on")?, entry.span("off")?) {
+                (Some(on), Some(off)) => Some((on, off)),
+                (None, None) => None,
+                (Some(_), None) => return Err(entry.missing("off")),
+                (None, Some(_)) => return Err(entry.missing("on")),
+            };
+            Ok(Traffic::Udp(Udp {
+                rate: entry.rate("udp")?.unwrap_or(Rate::ZERO),
+                datagram: entry.count("datagram")?,
+                bursts,
+                random: entry.flag("random")?.unwrap_or(false),
+            }))
+        }
+        "mice" => mice(entry).map(Traffic::Mice),
+        _ => Ok(Traffic::Command(entry.text("command")?.unwrap_or_default().to_owned())),
+    }
+}
+
+fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
+    let mut settings = BTreeMap::new();
+    if let Some(value) = entry.value("settings") {
+        let Some(table) = value.get_ref().as_table() else {
+            return Err(entry.error("settings", "'settings' is a table of names and numbers"));
+        };
+        let title = "settings";
+        if table.len() > MAX_SETTINGS {
+            return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
+        }
+        let given: Vec<&str> = table.keys().map(|key| &**key.get_ref()).collect();
+        let table = Section::of_table(entry.source, title, value.span(), table, &[&given])?;
+        for name in given {
+            if let Some(number) = table.quantity(name, parse_setting)? {
+                settings.insert(name.to_owned(), number);
+            }
+        }
+    }
+    Ok(Transfer {
+        protocol: entry.text("protocol")?.unwrap_or_default().to_owned(),
+        rate: entry.rate("rate")?,
+        segment: entry.bytes("segment")?,
+        block: entry.count("block")?,
+        tail_copies: entry.count("tail-copies")?,
+        reads_disk: entry.flag("reads-disk")?.unwrap_or(false),
+        writes_disk: entry.flag("writes-disk")?.unwrap_or(false),
+        settings,
+    })
+}
+
+fn tcp(entry: &Section<'_>, congestion: Congestion, streams: u32) -> Result<Tcp, FileError> {
+    Ok(Tcp {
+        streams,
+        congestion,
+        window: entry.bytes("window")?,
+        initial_window: entry.count("initial-window")?.unwrap_or(Tcp::DEFAULT_INITIAL_WINDOW),
+    })
+}
+
+fn mice(entry: &Section<'_>) -> Result<Mice, FileError> {
+    let words = [("regular", 0), ("poisson", 1), ("in-turn", 2)];
+    let arrivals = entry.word("arrivals", &words)?.unwrap_or(0);
+    let every = entry.span("every")?;
+    let arrivals = match (arrivals, every) {
+        (2, None) => Arrivals::InTurn,
+        (2, Some(_)) => {
+            let what = "mice that come in turn wait for the one before, not for a time";
+            return Err(entry.error("every", what));
+        }
+        (_, None) => return Err(entry.missing("every")),
+        (1, Some(every)) => Arrivals::Poisson(every),
+        (_, Some(every)) => Arrivals::Regular(every),
+    };
+    let congestion = entry.word("congestion", &CONGESTION)?.unwrap_or_default();
+    let count = entry.count("mice")?.unwrap_or(0);
+    Ok(Mice { count, arrivals, tcp: tcp(entry, congestion, 1)? })
+}
+
+/// Reads a protocol's setting: a number, or a quantity in base units (`10M` is 10⁷, `350ms` 0.35,
+/// `85%` 0.85).
+fn parse_setting(text: &str) -> Result<f64, String> {
+    if let Ok(number) = text.replace('_', "").parse::<f64>()
+        && number.is_finite()
+    {
+        return Ok(number);
+    }
+    let share = || parse_loss(text).map(LossRatio::get);
+    let span = || parse_span(text).map(Span::as_secs_f64);
+    let rate = || parse_rate(text).map(|rate| rate.as_bps() as f64);
+    let bytes = || parse_bytes(text).map(|bytes| bytes.get() as f64);
+    let quantity = share().or_else(|_| span()).or_else(|_| rate()).or_else(|_| bytes());
+    quantity.map_err(|_| format!("'{text}' is no number and no quantity"))
+}

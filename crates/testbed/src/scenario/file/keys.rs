@@ -1,0 +1,99 @@
+//! Every key of a scenario file: what is in a table that is not in its list is a mistake.
+//!
+//! The page `docs/scenarios.md` explains each; a test keeps page and lists in step.
+
+/// The file itself.
+pub(super) const WHOLE: &[&str] = &[
+    "about",
+    "seed",
+    "time-limit",
+    "mtu",
+    "record-every",
+    "routers",
+    "topology",
+    "all-hosts",
+    "all-links",
+    "host",
+    "link",
+    "route",
+    "flow",
+];
+/// `[topology]`.
+pub(super) const TOPOLOGY: &[&str] =
+    &["kind", "left", "right", "hosts", "hops", "link", "bottleneck", "access", "access-delays"];
+/// `[all-hosts]` and, beside `name`, `[[host]]`.
+pub(super) const HOST: &[&str] = &[
+    "name",
+    "nic",
+    "sends-packets",
+    "sends-rate",
+    "receives-packets",
+    "receives-rate",
+    "socket-buffer",
+    "disk-rate",
+    "disk-stall",
+    "disk-stall-every",
+];
+/// What a link is: `[all-links]`, `back`, and the links of `[topology]`.
+pub(super) const LINK: &[&str] = &[
+    "rate",
+    "delay",
+    "queue",
+    "bdp-rtt",
+    "queue-control",
+    "codel-target",
+    "codel-interval",
+    "loss",
+    "jitter",
+    "overtakes",
+    "reorder",
+    "reorder-by",
+    "duplicate",
+    "corrupt",
+    "framing",
+    "largest-packet",
+    "up",
+    "changes",
+];
+/// Where a link is, and its other direction: `[[link]]` beside [`LINK`].
+pub(super) const LINK_ENDS: &[&str] = &["between", "from", "to", "back"];
+/// `loss` as a table.
+pub(super) const LOSS: &[&str] = &[
+    "ratio",
+    "burst",
+    "worsens",
+    "recovers",
+    "good-loss",
+    "bad-loss",
+    "bit-errors",
+    "pattern",
+    "trace",
+    "gaps",
+];
+/// An entry of `changes`.
+pub(super) const CHANGE: &[&str] = &["at", "over", "rate", "delay", "loss", "up"];
+/// `[[route]]`.
+pub(super) const ROUTE: &[&str] = &["from", "to", "via"];
+/// `[[flow]]`: what each flow has.
+pub(super) const FLOW: &[&str] = &["name", "from", "to", "start", "copies", "apart"];
+/// Beside [`FLOW`]: the key that says what carries the flow, and what else such a flow has.
+pub(super) const CARRIERS: &[(&str, &[&str])] = &[
+    (
+        "protocol",
+        &[
+            "size",
+            "lasts",
+            "rate",
+            "segment",
+            "block",
+            "tail-copies",
+            "reads-disk",
+            "writes-disk",
+            "settings",
+        ],
+    ),
+    ("tcp", &["size", "lasts", "streams", "window", "initial-window"]),
+    ("udp", &["size", "lasts", "datagram", "on", "off", "random"]),
+    ("mice", &["size", "arrivals", "every", "congestion", "window", "initial-window"]),
+    ("command", &[]),
+];

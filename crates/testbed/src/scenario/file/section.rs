@@ -1,0 +1,275 @@
+//! A table of a scenario file, read key by key; what is wrong is said with its line.
+
+use core::fmt;
+use core::ops::Range;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileError {
+    /// In which line, from 1; none where the file has no such line (a value given from outside).
+    pub line: Option<usize>,
+    /// What.
+    pub what: String,
+    /// What to do about it, if that is known.
+    pub advice: Option<String>,
+}
+
+impl FileError {
+    /// The same error, with what to do about it.
+    pub(super) fn advise(self, advice: impl Into<String>) -> FileError {
+        FileError { advice: Some(advice.into()), ..self }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(&self.what)?;
+        self.advice.as_ref().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+impl core::error::Error for FileError {}
+
+/// What a value spans in the text; empty where it comes from outside.
+pub(super) type Extent = Range<usize>;
+
+/// The text of the file.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a>(pub(super) &'a str);
+
+impl Source<'_> {
+    pub(super) fn error(self, at: &Extent, what: impl Into<String>) -> FileError {
+        let before = self.0.as_bytes().get(..at.start).unwrap_or(self.0.as_bytes());
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        // A file's own words, shown on a terminal, must not steer it.
+        let what = what.into().replace(char::is_control, "?");
+        FileError { line: (!at.is_empty()).then_some(line), what, advice: None }
+    }
+}
+
+/// A value that is known to be missing, or where it is.
+type Found<T> = Result<Option<T>, FileError>;
+
+/// A table, with the name by which people know it.
+pub(super) struct Section<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) title: &'static str,
+    pub(super) extent: Extent,
+    table: &'a DeTable<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// The table at `value`, all of whose keys are among `keys`.
+    pub(super) fn new(
+        source: Source<'a>,
+        title: &'static str,
+        value: &'a Spanned<DeValue<'a>>,
+        keys: &[&[&str]],
+    ) -> Result<Section<'a>, FileError> {
+        let extent = value.span();
+        let Some(table) = value.get_ref().as_table() else {
+            return Err(source.error(&extent, format!("{title} is a table of keys and values")));
+        };
+        Section::of_table(source, title, extent, table, keys)
+    }
+
+    /// As [`Section::new`], of a table.
+    pub(super) fn of_table(
+        source: Source<'a>,
+        title: &'static str,
+        extent: Extent,
+        table: &'a DeTable<'a>,
+        keys: &[&[&str]],
+    ) -> Result<Section<'a>, FileError> {
+        let section = Section { source, title, extent, table };
+        let known = || keys.iter().flat_map(|keys| keys.iter().copied());
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if !known().any(|known| known == name) {
+                let error = source.error(&key.span(), format!("unknown key '{name}' in {title}"));
+                return Err(nearest(name, known()).map_or_else(
+                    || error.clone().advise(format!("its keys: {}", list(known()))),
+                    |near| error.clone().advise(format!("did you mean '{near}'?")),
+                ));
+            }
+        }
+        Ok(section)
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.table.get(key)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// Where `key` is; the whole table where it is not.
+    pub(super) fn extent_of(&self, key: &str) -> Extent {
+        self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
+    }
+
+    /// Something wrong with the value of `key`, or with the table that lacks it.
+    pub(super) fn error(&self, key: &str, what: impl Into<String>) -> FileError {
+        self.source.error(&self.extent_of(key), what)
+    }
+
+    pub(super) fn missing(&self, key: &str) -> FileError {
+        self.source.error(&self.extent, format!("{} lacks '{key}'", self.title))
+    }
+
+    fn wrong_kind(&self, key: &str, wanted: &str) -> FileError {
+        self.error(key, format!("'{key}' in {} is {wanted}", self.title))
+    }
+
+    pub(super) fn text(&self, key: &str) -> Found<&'a str> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        value.get_ref().as_str().map(Some).ok_or_else(|| self.wrong_kind(key, "a text in quotes"))
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Found<bool> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let given = match value.get_ref() {
+            DeValue::String(word) => word.parse().ok(),
+            value => value.as_bool(),
+        };
+        given.map(Some).ok_or_else(|| self.wrong_kind(key, "true or false"))
+    }
+
+    /// A quantity, in quotes with its unit or as a bare number.
+    pub(super) fn quantity<T>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Found<T> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        self.parsed(key, value, parse).map(Some)
+    }
+
+    fn parsed<T>(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, FileError> {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.as_ref(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            DeValue::Float(number) => number.as_str(),
+            _ => return Err(self.wrong_kind(key, "a quantity such as \"100M\" or \"5ms\"")),
+        };
+        let named = |what: String| {
+            self.source.error(&value.span(), format!("'{key}' in {}: {what}", self.title))
+        };
+        parse(text).map_err(named)
+    }
+
+    pub(super) fn rate(&self, key: &str) -> Found<Rate> {
+        self.quantity(key, longhaul_proto::quantity::parse_rate)
+    }
+
+    pub(super) fn bytes(&self, key: &str) -> Found<Bytes> {
+        self.quantity(key, longhaul_proto::quantity::parse_bytes)
+    }
+
+    pub(super) fn span(&self, key: &str) -> Found<Span> {
+        self.quantity(key, longhaul_proto::quantity::parse_span)
+    }
+
+    pub(super) fn ratio(&self, key: &str) -> Found<LossRatio> {
+        // A bare number may be as small as `1e-7`.
+        let bare = |text: &str| text.parse().ok().and_then(LossRatio::new);
+        let parse = longhaul_proto::quantity::parse_loss;
+        self.quantity(key, |text| bare(text).map_or_else(|| parse(text), Ok))
+    }
+
+    /// A number that need not be whole.
+    pub(super) fn number(&self, key: &str) -> Found<f64> {
+        let parse = |text: &str| match text.replace('_', "").parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(format!("'{text}' is no number")),
+        };
+        self.quantity(key, parse)
+    }
+
+    /// A count, whole and not negative.
+    pub(super) fn count<T: core::str::FromStr>(&self, key: &str) -> Found<T> {
+        let parse = |text: &str| {
+            text.replace('_', "").parse().map_err(|_| format!("'{text}' is no count in its range"))
+        };
+        self.quantity(key, parse)
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Clone>(&self, key: &str, words: &[(&str, T)]) -> Found<T> {
+        let Some(given) = self.text(key)? else { return Ok(None) };
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
+            return Ok(Some(meaning.clone()));
+        }
+        let known = || words.iter().map(|(word, _)| *word);
+        let error = self.error(key, format!("'{key}' in {} cannot be '{given}'", self.title));
+        Err(match nearest(given, known()) {
+            Some(near) => error.advise(format!("did you mean '{near}'?")),
+            None => error.advise(format!("it is one of: {}", list(known()))),
+        })
+    }
+
+    /// A list of texts, each with its extent.
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<(&'a str, Extent)>, FileError> {
+        let text = |value: &'a Spanned<DeValue<'a>>| {
+            let text = value.get_ref().as_str();
+            let text = text.ok_or_else(|| self.wrong_kind(key, "a list of texts in quotes"))?;
+            Ok((text, value.span()))
+        };
+        self.list(key)?.iter().map(text).collect()
+    }
+
+    /// A list of spans of time.
+    pub(super) fn spans(&self, key: &str) -> Result<Vec<Span>, FileError> {
+        let parse = longhaul_proto::quantity::parse_span;
+        self.list(key)?.iter().map(|value| self.parsed(key, value, parse)).collect()
+    }
+
+    /// The values of a list; none where there is no such key.
+    pub(super) fn list(&self, key: &str) -> Result<&'a [Spanned<DeValue<'a>>], FileError> {
+        let Some(value) = self.value(key) else { return Ok(&[]) };
+        let list = value.get_ref().as_array();
+        list.map(|list| &**list).ok_or_else(|| self.wrong_kind(key, "a list in [brackets]"))
+    }
+
+    /// The table at `key`.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        title: &'static str,
+        keys: &[&[&str]],
+    ) -> Found<Section<'a>> {
+        let value = self.value(key);
+        value.map(|value| Section::new(self.source, title, value, keys)).transpose()
+    }
+
+    /// The keys and values, in the order of their names.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Spanned<DeValue<'a>>)> {
+        self.table.iter().map(|(key, value)| (&**key.get_ref(), value))
+    }
+}
+
+/// The known word that is nearest to `word`, if one is near.
+pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let scored = known.map(|known| (strsim::jaro_winkler(known, word), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
+}
+
+/// Words, with commas.
+pub(super) fn list<'k>(words: impl Iterator<Item = &'k str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,344 @@
+use std::collections::BTreeMap;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+
+use super::*;
+use crate::link::{Change, CoDel, GilbertElliott, LinkSpec, Loss, QueueControl, Step};
+use crate::scenario::{
+    Amount, Arrivals, Congestion, Disk, Flow, MAX_NODES, Mice, Pace, Route, Stalls, Tcp, Traffic,
+    Transfer, Udp,
+};
+
+fn parse(text: &str) -> Result<Scenario, FileError> {
+    Scenario::parse("test", text, &Reading::PLAIN)
+}
+
+/// The error of a text that has one.
+fn refused(text: &str) -> FileError {
+    parse(text).expect_err(text)
+}
+
+/// Two hosts and one link.
+const PAIR: &str = "[topology]\nkind = \"pair\"\nlink = { rate = \"100M\", delay = \"10ms\" }\n";
+
+fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+/// A file with every key.
+const EVERYTHING: &str = include_str!("everything.toml");
+
+#[test]
+fn every_key_finds_its_place() {
+    let scenario = parse(EVERYTHING).unwrap();
+    assert_eq!((scenario.name.as_str(), scenario.seed, scenario.mtu), ("test", 7, 9_000));
+    assert_eq!((scenario.time_limit, scenario.record.interval), (ms(120_000), Some(ms(100))));
+    let [a, b] = &scenario.hosts[..] else { panic!("{:?}", scenario.hosts) };
+    assert_eq!((a.nic, b.nic), (Some(Rate::from_mbps(1_000)), Some(Rate::from_mbps(10_000))));
+    assert_eq!(a.sends, Pace { packets: Some(50_000.0), rate: None });
+    assert_eq!(b.receives, Pace { packets: Some(65_000.0), rate: Some(Rate::from_mbps(643)) });
+    assert_eq!(b.socket_buffer, Bytes::new(2_000_000));
+    let stalls = Some(Stalls { every: ms(5_000), length: ms(200) });
+    assert_eq!(a.disk, Some(Disk { rate: Rate::from_mbps(320), stalls }));
+    assert_eq!(scenario.node_name(2), "r");
+    assert_eq!(scenario.network.routes, [Route { from: 0, to: 1, via: vec![2] }]);
+    assert_eq!(scenario.routes().between(0, 1), Some(vec![0, 2]));
+    assert_eq!(scenario.routes().between(1, 0), Some(vec![3, 1]));
+}
+
+#[test]
+fn every_key_of_a_link_finds_its_place() {
+    let scenario = parse(EVERYTHING).unwrap();
+    let ends: Vec<_> = scenario.network.links.iter().map(|l| (l.from, l.to)).collect();
+    assert_eq!(ends, [(0, 2), (2, 0), (2, 1), (1, 2), (0, 1)]);
+    let link = |nth: usize| &scenario.network.links[nth].link;
+    let plain = LinkSpec { delay: ms(5), framing: 20, ..LinkSpec::default() };
+    assert_eq!(link(0), &plain);
+    assert_eq!(link(4), &LinkSpec { delay: Span::from_secs(3_600), ..plain });
+    let forward = link(2);
+    assert_eq!(forward.queue, Bytes::new(2 * 875_000));
+    let codel = CoDel { target: ms(4), ..CoDel::default() };
+    assert_eq!(forward.control, QueueControl::CoDel(codel));
+    let chain = GilbertElliott::bursts(LossRatio::new(0.01).unwrap(), 4.0).unwrap();
+    assert_eq!(forward.loss, Loss::GilbertElliott(chain));
+    assert_eq!((forward.jitter.spread, forward.jitter.overtakes), (ms(1), true));
+    assert_eq!((forward.reorder.share, forward.reorder.by), (0.01, ms(2)));
+    assert_eq!((forward.duplicate, forward.corrupt), (0.005, 0.001));
+    assert_eq!(forward.swallow_above, Some(8_000));
+    let step = |secs, change| Step { at: Time::ZERO + Span::from_secs(secs), change };
+    let steps = [
+        step(1, Change::RateRamp { to: Rate::from_mbps(50), over: Span::from_secs(3) }),
+        step(2, Change::Delay(ms(7))),
+        step(2, Change::Loss(Loss::BitErrors(1e-9))),
+        step(9, Change::Up(false)),
+    ];
+    assert_eq!(forward.schedule, steps);
+    let back = link(3);
+    assert_eq!((&back.loss, back.queue), (&Loss::None, Bytes::new(30 * 9_020)));
+    assert_eq!(back.rate, Some(Rate::from_mbps(100)));
+    assert!(back.schedule.is_empty());
+}
+
+#[test]
+fn every_key_of_a_flow_finds_its_place() {
+    let scenario = parse(EVERYTHING).unwrap();
+    let [first, tcp, udp, mice, command] = &scenario.flows[..] else { panic!("five flows") };
+    let settings = [("sync-interval", 0.01), ("cap", 1e7), ("share", 0.85), ("factor", 3.0)];
+    let transfer = Transfer {
+        protocol: "rbudp".into(),
+        rate: Some(Rate::from_mbps(90)),
+        segment: Some(Bytes::new(450_000_000)),
+        block: Some(1_440),
+        reads_disk: true,
+        writes_disk: false,
+        tail_copies: Some(1),
+        settings: BTreeMap::from(settings.map(|(name, value)| (name.to_owned(), value))),
+    };
+    let expected = Flow {
+        name: "first".into(),
+        from: 0,
+        to: 1,
+        start: Time::ZERO,
+        amount: Amount::Size(Bytes::new(450_000_000)),
+        traffic: Traffic::Protocol(transfer),
+    };
+    assert_eq!(*first, expected);
+    let reno = Tcp {
+        streams: 3,
+        congestion: Congestion::NewReno,
+        window: Some(Bytes::new(64_000)),
+        initial_window: 2,
+    };
+    assert_eq!((&tcp.traffic, tcp.name.as_str()), (&Traffic::Tcp(reno), "flow2"));
+    assert_eq!((tcp.start, tcp.amount), (Time::ZERO + ms(2_000), Amount::Lasts(ms(30_000))));
+    let bursts = Some((ms(1_000), ms(2_000)));
+    let rate = Rate::from_mbps(10);
+    assert_eq!(
+        (&udp.traffic, udp.amount),
+        (&Traffic::Udp(Udp { rate, datagram: Some(1_000), bursts, random: true }), Amount::Endless)
+    );
+    let one = Tcp::default();
+    assert_eq!(
+        mice.traffic,
+        Traffic::Mice(Mice { count: 500, arrivals: Arrivals::InTurn, tcp: one })
+    );
+    assert_eq!(command.traffic, Traffic::Command("iperf3 -c b".into()));
+    assert_eq!((command.from, command.to), (0, 0));
+}
+
+#[test]
+fn a_dumbbell_shares_its_bottleneck() {
+    let text = r#"
+[topology]
+kind = "dumbbell"
+left = 2
+right = 2
+bottleneck = { rate = "1G", delay = "10ms" }
+access-delays = ["1ms", "2ms", "3ms"]
+[[host]]
+name = "extra"
+[[host]]
+name = "left2"
+nic = "100M"
+[[link]]
+between = ["extra", "left"]
+"#;
+    let scenario = parse(text).unwrap();
+    let names: Vec<_> = (0..scenario.nodes()).map(|node| scenario.node_name(node)).collect();
+    assert_eq!(names, ["left1", "left2", "right1", "right2", "extra", "left", "right"]);
+    assert_eq!(scenario.hosts[1].nic, Some(Rate::from_mbps(100)));
+    let mut routes = scenario.routes();
+    let mut way = |from, to| routes.between(from, to).unwrap();
+    for (from, to) in [(0, 2), (1, 3), (4, 2)] {
+        assert!(way(from, to).contains(&0) && way(to, from).contains(&1));
+    }
+    let ways = [way(0, 2), way(1, 3), way(0, 1)];
+    let routes = scenario.routes();
+    assert_eq!(ways.map(|way| routes.delay(&way)), [ms(14), ms(13), ms(3)]);
+}
+
+#[test]
+fn stars_and_parking_lots_are_what_they_say() {
+    let star =
+        parse("[topology]\nkind = \"star\"\nhosts = 3\naccess = { delay = \"2ms\" }").unwrap();
+    assert_eq!(star.routes().between(0, 2).map(|way| way.len()), Some(2));
+    assert_eq!(star.node_name(3), "hub");
+    let lot = "[topology]\nkind = \"parking-lot\"\nhops = 3\nbottleneck = { delay = \"2ms\" }";
+    let lot = parse(lot).unwrap();
+    assert_eq!((lot.hosts.len(), lot.nodes()), (4, 8));
+    let mut routes = lot.routes();
+    let (long, short) = (routes.between(0, 3).unwrap(), routes.between(1, 2).unwrap());
+    assert_eq!((long.len(), short.len()), (5, 3));
+    assert_eq!(long.iter().filter(|link| short.contains(link)).count(), 1);
+}
+
+#[test]
+fn names_with_a_star_and_copies_stand_for_many_flows() {
+    let flows = |end: &str| {
+        let text = format!(
+            "[topology]\nkind = \"star\"\nhosts = 4\n[[flow]]\nname = \"x\"\nprotocol = \"gtp\"\n\
+             size = \"1MB\"\nstart = \"1s\"\napart = \"2s\"\n{end}"
+        );
+        parse(&text).map(|scenario| scenario.flows)
+    };
+    let all = flows("from = \"h*\"\nto = \"h4\"").unwrap();
+    let seen: Vec<_> = all.iter().map(|f| (f.name.as_str(), f.from, f.start.as_nanos())).collect();
+    let secs = |n: u64| n * 1_000_000_000;
+    assert_eq!(seen, [("x-h1", 0, secs(1)), ("x-h2", 1, secs(3)), ("x-h3", 2, secs(5))]);
+    let copies = flows("from = \"h1\"\nto = \"h2\"\ncopies = 2").unwrap();
+    assert_eq!(copies.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["x-1", "x-2"]);
+    let error = flows("from = \"h1\"\nto = \"h2\"\ncopies = 99999").unwrap_err();
+    assert!(error.what.contains("10000"), "{error}");
+}
+
+#[test]
+fn settings_from_outside_go_before_the_file() {
+    let set = |path: &str, value: &str| {
+        let settings = [(path.to_owned(), value.to_owned())];
+        Scenario::parse("test", EVERYTHING, &Reading { settings: &settings, ..Reading::PLAIN })
+    };
+    assert_eq!(set("seed", "9").unwrap().seed, 9);
+    let all = set("link.*.delay", "3ms").unwrap();
+    assert!(all.network.links.iter().all(|link| link.link.delay == ms(3)));
+    let named = set("link.r-b.rate", "7M").unwrap();
+    assert_eq!(named.network.links[2].link.rate, Some(Rate::from_mbps(7)));
+    let first = set("flow.first.size", "1MB").unwrap();
+    assert_eq!(first.flows[0].amount, Amount::Size(Bytes::new(1_000_000)));
+    assert_eq!(set("flow.0.size", "1MB").unwrap(), first);
+    let scaled = set("flow.first.settings.factor", "5").unwrap();
+    assert!(
+        matches!(&scaled.flows[0].traffic, Traffic::Protocol(t) if t.settings["factor"] == 5.0)
+    );
+    for (path, value, reason) in [
+        ("flow.9.size", "1MB", "no 'flow.9.size'"),
+        ("flow.0.sise", "1MB", "did you mean 'size'?"),
+        ("seed", "-1", "'seed'"),
+        ("", "1", "unknown key ''"),
+    ] {
+        let error = set(path, value).expect_err(path);
+        assert!(error.to_string().contains(reason) && error.line.is_none(), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_is_asked_for_by_its_name() {
+    let text = format!("{PAIR}[all-links]\nloss = {{ gaps = \"tuesday.txt\" }}\n");
+    let trace = |name: &str| match name {
+        "tuesday.txt" => Ok("1 0".to_owned()),
+        _ => Err("no such file".to_owned()),
+    };
+    let reading = Reading { trace: &trace, ..Reading::PLAIN };
+    let scenario = Scenario::parse("test", &text, &reading).unwrap();
+    let pattern = Loss::Pattern([false, true, true].into());
+    assert_eq!(scenario.network.links[1].link.loss, pattern);
+    let error = Scenario::parse("test", &text.replace("tuesday", "friday"), &reading).unwrap_err();
+    assert_eq!((error.line, error.what.as_str()), (Some(5), "friday.txt: no such file"));
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
+    let flow = |text: &str| format!("{PAIR}[[flow]]\nfrom = \"a\"\nto = \"b\"\n{text}");
+    let wrong: [(&str, usize, &str); 28] = [
+        ("mtu = ", 1, "expected"),
+        ("[topolgy]", 1, "unknown key 'topolgy' in the scenario; did you mean 'topology'?"),
+        ("xyzzy = 1", 1, "its keys: about, seed"),
+        (&PAIR.replace("delay", "dellay"), 3, "did you mean 'delay'?"),
+        (&PAIR.replace("pair", "pear"), 2, "'kind' in [topology] cannot be 'pear'; did you mean"),
+        (&PAIR.replace("100M", "-100M"), 3, "'rate' in a link of [topology]"),
+        (&PAIR.replace("100M", "0"), 3, "rate of zero"),
+        (&PAIR.replace("\"10ms\"", "true"), 3, "a quantity such as"),
+        (&format!("{PAIR}[all-links]\nqueue = \"1000B\""), 5, "smaller than a packet"),
+        (&format!("{PAIR}[all-links]\nqueue = \"1 box\""), 5, "100 packets or 1bdp"),
+        (&format!("{PAIR}[all-links]\nloss = 1.5"), 5, "more than everything"),
+        (&format!("{PAIR}[all-links]\nloss = {{ ratio = 0.9, burst = 1 }}"), 5, "no bursts of 1"),
+        (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "a loss has one of ratio"),
+        (&format!("{PAIR}[all-hosts]\nreceives-packets = -3"), 5, "no positive number"),
+        (&format!("{PAIR}[all-hosts]\ndisk-stall = \"1s\""), 4, "lacks 'disk-stall-every'"),
+        (
+            &format!("{PAIR}[[host]]\nname = \"left\"\n[[host]]\nname = \"left\""),
+            6,
+            "are named left",
+        ),
+        (
+            &format!("{PAIR}[[link]]\nbetween = [\"a\", \"bb\"]"),
+            5,
+            "no host or router is named 'bb'",
+        ),
+        (&format!("{PAIR}[[link]]\nbetween = [\"a\", \"b\"]"), 4, "two links from a to b"),
+        (&format!("{PAIR}[[link]]\nbetween = [\"a\"]"), 5, "between two nodes"),
+        ("[topology]\nkind = \"star\"\nhosts = 10000", 3, "1 to 2000"),
+        ("[topology]\nkind = \"dumbbell\"\nleft = 1500\nright = 1500", 1, "at most 2000"),
+        (&flow("udp = \"1M\"\nsise = 1"), 8, "did you mean 'size'?"),
+        (&flow("udp = \"1M\"\nstreams = 1"), 8, "it belongs to one by tcp"),
+        (&flow("udp = \"1M\"\ntcp = \"cubic\""), 4, "this one has tcp, udp"),
+        (&flow("tcp = \"vegas\""), 7, "one of: newreno, cubic"),
+        (&flow("tcp = \"cubic\"\nsize = \"0\""), 4, "sends nothing"),
+        (&flow("protocol = \"rbudp\"\nblock = 1500"), 4, "takes 1 to 1440"),
+        (&flow("protocol = \"rbudp\"").replace("\"b\"\nproto", "\"c\"\nproto"), 6, "named 'c'"),
+    ];
+    for (text, line, reason) in wrong {
+        let error = refused(text);
+        assert!(error.to_string().contains(reason), "{text}\n{error}");
+        assert_eq!(error.line, Some(line), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn what_is_not_connected_and_what_goes_round_is_refused() {
+    let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nudp = \"1M\"\n";
+    let hosts = "routers = [\"r\", \"s\"]\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n";
+    let link = |a: &str, b: &str| format!("[[link]]\nbetween = [\"{a}\", \"{b}\"]\n");
+    let one_way = "[[link]]\nfrom = \"a\"\nto = \"b\"\n";
+    let ring = [link("a", "r"), link("r", "s"), link("s", "b"), link("r", "b")].concat();
+    let route = |via: &str| format!("[[route]]\nfrom = \"a\"\nto = \"b\"\nvia = [{via}]\n");
+    let wrong = [
+        ([hosts, flow].concat(), "no way leads from a to b"),
+        ([hosts, one_way, flow].concat(), "no way leads from b to a"),
+        ([hosts, &ring, &route("\"r\", \"s\", \"r\"")].concat(), "comes to r twice"),
+        ([hosts, &ring, &route("\"s\"")].concat(), "needs a link from a to s"),
+        (
+            [hosts, &ring, &route("\"r\""), &route("\"r\", \"s\"")].concat(),
+            "two routes from a to b",
+        ),
+        ([hosts, &ring, &route("\"r\", \"b\"")].concat(), "comes to b twice"),
+    ];
+    for (text, reason) in wrong {
+        let error = refused(&text);
+        assert!(error.to_string().contains(reason), "{text}\n{error}");
+        assert!(error.line.is_some_and(|line| line > 5), "{error}");
+    }
+    assert_eq!(parse(&[hosts, &ring, flow].concat()).unwrap().flows.len(), 1);
+}
+
+#[test]
+fn a_host_of_each_name_is_read_up_to_the_limit_that_the_error_names() {
+    let hosts =
+        |n: usize| (0..n).map(|i| format!("[[host]]\nname = \"n{i}\"\n")).collect::<String>();
+    assert_eq!(parse(&hosts(MAX_NODES)).unwrap().hosts.len(), MAX_NODES);
+    let error = refused(&hosts(10_000));
+    assert!(error.what.contains("more than 2000 hosts"), "{error}");
+}
+
+/// A value, deep enough to be read in every way.
+fn garbled(text: &str, at: usize, with: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let at = at % bytes.len();
+    let end = (at + with.len()).min(bytes.len());
+    bytes.splice(at..end, with.bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_garbled_file_is_read_or_refused_but_never_panics(
+        at in 0usize..4_000,
+        with in "[ -~\n]{1,6}",
+    ) {
+        let text = garbled(EVERYTHING, at, &with);
+        match parse(&text) {
+            Ok(scenario) => proptest::prop_assert_eq!(scenario.validate(), Ok(())),
+            Err(error) => proptest::prop_assert!(!error.what.is_empty()),
+        }
+    }
+}

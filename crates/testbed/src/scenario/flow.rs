@@ -1,0 +1,155 @@
+//! Who sends what to whom, and when.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+/// Something that one host sends to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// What it is called in results; no two flows have the same name.
+    pub name: String,
+    /// The place of the sending host in [`super::Scenario::hosts`]; a command runs there.
+    pub from: usize,
+    /// The place of the receiving host; for a command, whom it speaks to.
+    pub to: usize,
+    /// When it starts.
+    pub start: Time,
+    /// How much; for [`Traffic::Mice`], the size of each.
+    pub amount: Amount,
+    /// By what.
+    pub traffic: Traffic,
+}
+
+/// How much a flow sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// This many bytes of object.
+    Size(Bytes),
+    /// As much as goes for this long.
+    Lasts(Span),
+    /// As much as goes until the run ends. It does not keep a run from ending: once every flow
+    /// that can end has, so has the run.
+    Endless,
+}
+
+/// What carries a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// A protocol of the registry.
+    Protocol(Transfer),
+    /// TCP: the kernel's in the emulator, a model in the simulator.
+    Tcp(Tcp),
+    /// UDP that nobody repairs: constant, or on and off.
+    Udp(Udp),
+    /// Short TCP connections that come one after the other.
+    Mice(Mice),
+    /// A shell command on the sending host (in the emulator only).
+    Command(String),
+}
+
+/// A transfer by one of longhaul's protocols. Flows of one protocol to one host have one receiver
+/// there, as those of one `serve` have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// The protocol's name in the registry. Whether there is one is asked when it runs.
+    pub protocol: String,
+    /// Bits of UDP payload a second, as `--rate`; without it the protocol finds its own.
+    pub rate: Option<Rate>,
+    /// Bytes of a segment; without it the protocol's default. At least the object's size: one.
+    pub segment: Option<Bytes>,
+    /// Bytes of object in a datagram; without it what the MTU leaves room for.
+    pub block: Option<u32>,
+    /// Whether the object comes from the sending host's disk.
+    pub reads_disk: bool,
+    /// Whether the object goes to the receiving host's disk.
+    pub writes_disk: bool,
+    /// Times that a repair block of a small last round is sent at most; without it the default.
+    pub tail_copies: Option<u32>,
+    /// Settings of the protocol's own, by name, in base units: bits a second, bytes, seconds,
+    /// shares of 1.
+    pub settings: BTreeMap<String, f64>,
+}
+
+/// A TCP transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tcp {
+    /// Connections that share the amount evenly and run side by side.
+    pub streams: u32,
+    /// How the window grows.
+    pub congestion: Congestion,
+    /// The most that may be on its way, each connection (64 kB: a host that nobody tuned);
+    /// without it, the window has no limit but congestion.
+    pub window: Option<Bytes>,
+    /// The first window, in segments.
+    pub initial_window: u32,
+}
+
+/// How TCP's window grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 6582 with selective acknowledgements.
+    NewReno,
+    /// RFC 9438.
+    #[default]
+    Cubic,
+}
+
+/// UDP at a given rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Udp {
+    /// Bits of UDP payload a second, while it sends.
+    pub rate: Rate,
+    /// Bytes of UDP payload in a datagram; without it what the MTU leaves room for.
+    pub datagram: Option<u32>,
+    /// For how long it sends, and is silent, by turns; without it, it always sends.
+    pub bursts: Option<(Span, Span)>,
+    /// Whether these are the means of exponential times rather than the times themselves.
+    pub random: bool,
+}
+
+/// Short connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mice {
+    /// How many.
+    pub count: u32,
+    /// When they start.
+    pub arrivals: Arrivals,
+    /// What each of them is.
+    pub tcp: Tcp,
+}
+
+/// When short connections start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One each span.
+    Regular(Span),
+    /// At random, independent of each other, this span apart on average.
+    Poisson(Span),
+    /// Each when the one before has ended.
+    InTurn,
+}
+
+/// What a run writes down beside its totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// How far apart the points of the time series are; without it, there is none.
+    pub interval: Option<Span>,
+}
+
+impl Tcp {
+    /// The first window of RFC 6928.
+    pub const DEFAULT_INITIAL_WINDOW: u32 = 10;
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp {
+            streams: 1,
+            congestion: Congestion::default(),
+            window: None,
+            initial_window: Tcp::DEFAULT_INITIAL_WINDOW,
+        }
+    }
+}

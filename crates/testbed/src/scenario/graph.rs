@@ -1,0 +1,198 @@
+//! Nodes, one-way links between them, and the ways through.
+
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use longhaul_proto::time::Span;
+
+use crate::link::LinkSpec;
+
+/// Routers, links and routes. Hosts are nodes too: a node's place is that of a host, or the number
+/// of hosts and the place of a router behind it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// The names of the nodes that only forward.
+    pub routers: Vec<String>,
+    /// One-way links, no two with the same ends.
+    pub links: Vec<LinkBetween>,
+    /// Ways that are given, in place of those that would be found.
+    pub routes: Vec<Route>,
+}
+
+/// A one-way link from one node to another, by their places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkBetween {
+    /// Where packets come from.
+    pub from: usize,
+    /// Where they go.
+    pub to: usize,
+    /// What happens to them.
+    pub link: LinkSpec,
+}
+
+/// A way that is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The place of the host at which it begins.
+    pub from: usize,
+    /// The place of the host at which it ends.
+    pub to: usize,
+    /// The nodes between them, in order; for a direct link, none.
+    pub via: Vec<usize>,
+}
+
+/// Finds the way from host to host: the given one, or else the one of the least delay; of several,
+/// the one of the fewest links; of several, the one whose links stand first in the scenario.
+///
+/// Packets are forwarded by routers only: a way never leads through a host. What was found for a
+/// destination is remembered.
+#[derive(Clone, Debug)]
+pub struct Routes<'n> {
+    network: &'n Network,
+    /// Nodes in all; those from `first_router` on forward.
+    nodes: usize,
+    first_router: usize,
+    /// The links that lead into each node.
+    into: Vec<Vec<usize>>,
+    /// For a destination, the link to take at each node.
+    trees: BTreeMap<usize, Vec<Option<usize>>>,
+}
+
+impl<'n> Routes<'n> {
+    pub(super) fn new(network: &'n Network, nodes: usize) -> Routes<'n> {
+        let mut into = vec![Vec::new(); nodes];
+        for (index, link) in network.links.iter().enumerate() {
+            into[link.to].push(index);
+        }
+        let first_router = nodes - network.routers.len();
+        Routes { network, nodes, first_router, into, trees: BTreeMap::new() }
+    }
+
+    /// The links on the way from one node to another, in order; nothing where there is none. To
+    /// itself a node needs no link.
+    pub fn between(&mut self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let given = self.network.routes.iter().find(|route| (route.from, route.to) == (from, to));
+        if let Some(route) = given {
+            return self.along(route);
+        }
+        let network = self.network;
+        let tree = self.tree(to);
+        let (mut at, mut links) = (from, Vec::new());
+        while at != to {
+            let next = tree[at]?;
+            links.push(next);
+            at = network.links[next].to;
+        }
+        Some(links)
+    }
+
+    /// The delay of a way, without jitter and queues.
+    pub fn delay(&self, links: &[usize]) -> Span {
+        links.iter().fold(Span::ZERO, |sum, link| sum + self.network.links[*link].link.delay)
+    }
+
+    /// The links of a given route; nothing if two of its nodes have no link between them.
+    fn along(&self, route: &Route) -> Option<Vec<usize>> {
+        let mut at = route.from;
+        let nodes = route.via.iter().chain([&route.to]);
+        nodes
+            .map(|node| {
+                let before = core::mem::replace(&mut at, *node);
+                let ends = |link: &&usize| self.network.links[**link].from == before;
+                self.into[*node].iter().find(ends).copied()
+            })
+            .collect()
+    }
+
+    /// For each node the first link of its way to `to`: Dijkstra's algorithm from the far end.
+    fn tree(&mut self, to: usize) -> &[Option<usize>] {
+        let (network, into, nodes) = (self.network, &self.into, self.nodes);
+        let first_router = self.first_router;
+        self.trees.entry(to).or_insert_with(|| {
+            let mut next = vec![None; nodes];
+            let mut best = vec![(Span::MAX, usize::MAX, usize::MAX); nodes];
+            let mut heap = BinaryHeap::from([Reverse((Span::ZERO, 0, to))]);
+            best[to] = (Span::ZERO, 0, 0);
+            while let Some(Reverse((delay, hops, node))) = heap.pop() {
+                let stale = (delay, hops) > (best[node].0, best[node].1);
+                let forwards = node == to || node >= first_router;
+                if stale || !forwards {
+                    continue;
+                }
+                for index in &into[node] {
+                    let link = &network.links[*index];
+                    let way = (delay + link.link.delay, hops + 1, *index);
+                    if way < best[link.from] {
+                        best[link.from] = way;
+                        next[link.from] = Some(*index);
+                        heap.push(Reverse((way.0, way.1, link.from)));
+                    }
+                }
+            }
+            next
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(from: usize, to: usize, millis: u64) -> LinkBetween {
+        let link = LinkSpec { delay: Span::from_millis(millis), ..LinkSpec::default() };
+        LinkBetween { from, to, link }
+    }
+
+    /// Hosts 0, 1, 2; routers 3, 4.
+    fn network(links: Vec<LinkBetween>, routes: Vec<Route>) -> Network {
+        Network { routers: vec!["r".into(), "s".into()], links, routes }
+    }
+
+    #[test]
+    fn the_way_of_least_delay_is_found_and_ties_go_by_links_then_by_order() {
+        let links = vec![
+            link(0, 3, 5), // 0
+            link(3, 1, 5), // 1
+            link(0, 4, 1), // 2
+            link(4, 1, 1), // 3
+            link(3, 4, 0), // 4
+            link(4, 2, 9), // 5
+            link(0, 2, 10),
+        ];
+        let network = network(links, Vec::new());
+        let mut routes = Routes::new(&network, 5);
+        assert_eq!(routes.between(0, 1), Some(vec![2, 3]));
+        let way = routes.between(0, 2).unwrap();
+        assert_eq!(way, [6], "as long as by router 4, but one link");
+        assert_eq!(routes.delay(&way), Span::from_millis(10));
+        assert_eq!(routes.between(1, 0), None);
+        assert_eq!(routes.between(1, 1), Some(vec![]));
+    }
+
+    #[test]
+    fn of_two_equal_ways_the_first_written_is_taken() {
+        for first in [3, 4] {
+            let second = 7 - first;
+            let links =
+                vec![link(0, first, 1), link(first, 1, 1), link(0, second, 1), link(second, 1, 1)];
+            let network = network(links, Vec::new());
+            assert_eq!(Routes::new(&network, 5).between(0, 1), Some(vec![0, 1]));
+        }
+    }
+
+    #[test]
+    fn no_way_leads_through_a_host() {
+        let network = network(vec![link(0, 1, 1), link(1, 2, 1)], Vec::new());
+        assert_eq!(Routes::new(&network, 5).between(0, 2), None);
+    }
+
+    #[test]
+    fn a_given_route_is_kept() {
+        let links = vec![link(0, 1, 1), link(0, 3, 9), link(3, 4, 9), link(4, 1, 9)];
+        let route = Route { from: 0, to: 1, via: vec![3, 4] };
+        let with_route = network(links.clone(), vec![route]);
+        assert_eq!(Routes::new(&with_route, 5).between(0, 1), Some(vec![1, 2, 3]));
+        let broken = network(links, vec![Route { from: 0, to: 1, via: vec![4] }]);
+        assert_eq!(Routes::new(&broken, 5).between(0, 1), None);
+    }
+}

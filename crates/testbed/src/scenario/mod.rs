@@ -1,0 +1,82 @@
+//! A scenario: hosts, the network between them, and what they do with it, as one value.
+//!
+//! The simulator and the emulator run the same value. In reading order: `host` (what a machine
+//! can take), `graph` (nodes, one-way links, routes), `topology` (networks of a well-known form),
+//! `flow` (who sends what to whom), `checks` (what a scenario must hold), `file` (all of it as
+//! TOML).
+
+mod checks;
+mod file;
+mod flow;
+mod graph;
+mod host;
+mod topology;
+
+use longhaul_proto::time::Span;
+
+pub use checks::{Fault, Place};
+pub use file::{FileError, Reading};
+pub use flow::{Amount, Arrivals, Congestion, Flow, Mice, Record, Tcp, Traffic, Transfer, Udp};
+pub use graph::{LinkBetween, Network, Route, Routes};
+pub use host::{Disk, Host, Pace, Stalls};
+pub use topology::{Duplex, Topology};
+
+/// The most hosts and routers of a scenario, together.
+pub const MAX_NODES: usize = 2_000;
+/// The most one-way links of a scenario, and the most given routes.
+pub const MAX_LINKS: usize = 20_000;
+/// The most flows of a scenario.
+pub const MAX_FLOWS: usize = 10_000;
+/// The largest IP packet where a scenario says nothing, in bytes.
+pub const DEFAULT_MTU: u16 = 1_500;
+
+/// Hosts, links, flows, and what to write down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it is called in results.
+    pub name: String,
+    /// What it shows, in a sentence or two.
+    pub about: String,
+    /// Determines all chance.
+    pub seed: u64,
+    /// When a run ends that has not ended by itself.
+    pub time_limit: Span,
+    /// The largest IP packet that a host sends, in bytes.
+    pub mtu: u16,
+    /// The hosts: the nodes that programs run on.
+    pub hosts: Vec<Host>,
+    /// Nodes, links and routes.
+    pub network: Network,
+    /// Who sends what to whom, in the order of the file.
+    pub flows: Vec<Flow>,
+    /// What a run writes down beside its totals.
+    pub record: Record,
+}
+
+impl Scenario {
+    /// Where the host named `name` stands in [`Scenario::hosts`].
+    pub fn host(&self, name: &str) -> Option<usize> {
+        self.hosts.iter().position(|host| host.name == name)
+    }
+
+    /// The name of the node at place `node`: hosts come first, then routers.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn node_name(&self, node: usize) -> &str {
+        match node.checked_sub(self.hosts.len()) {
+            None => &self.hosts[node].name,
+            Some(router) => &self.network.routers[router],
+        }
+    }
+
+    /// How many nodes there are: hosts and routers.
+    pub fn nodes(&self) -> usize {
+        self.hosts.len() + self.network.routers.len()
+    }
+
+    /// Finds ways through the network; one for as long as the network stays as it is.
+    pub fn routes(&self) -> Routes<'_> {
+        Routes::new(&self.network, self.nodes())
+    }
+}

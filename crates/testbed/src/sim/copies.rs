@@ -1,0 +1,239 @@
+//! What comes for copies: datagrams through the host's program to the receiver's core, and the
+//! disk's turns.
+
+use longhaul_proto::accounting::ReceiverAccounting;
+use longhaul_proto::endpoint::{Arrival, Event, PacketNumber, Wake};
+use longhaul_proto::layout::Block;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::copy::{CopyAgent, MAX_POLLS, due};
+use super::host::{Waiting, disk_work};
+use super::packet::Packet;
+use super::setup::MEMORY;
+use super::world::{Agent, World};
+use super::{SimError, What};
+
+/// How often a disk's work is counted and told.
+const DISK_TURN: Span = Span::from_millis(5);
+
+impl CopyAgent {
+    /// A genuine datagram has come to the driver: whether it is the first of its number.
+    fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
+        if !self.numbers.insert(arrival.number.0) {
+            self.replayed += 1;
+            return false;
+        }
+        let layout = &self.setup.layout;
+        if self.blocks.insert(layout.number(arrival.block)) {
+            self.delivered += Bytes::new(layout.extent(arrival.block).len.into());
+            self.stall.end(now);
+        }
+        true
+    }
+}
+
+impl World<'_> {
+    /// A datagram of a copy has come to its host.
+    pub(super) fn on_block(
+        &mut self,
+        packet: &Packet,
+        number: PacketNumber,
+        block: Block,
+    ) -> Result<(), SimError> {
+        let Agent::Copy(copy) = &mut self.agents[packet.agent as usize] else { return Ok(()) };
+        if copy.closed.is_some() {
+            copy.late += 1;
+            return Ok(());
+        }
+        if packet.corrupted {
+            copy.corrupted += 1;
+            return Ok(());
+        }
+        let (host, receiver) = (copy.host, copy.receiver);
+        let arrival = Arrival { number, block };
+        let (now, id) = (self.fabric.now, copy.setup.flow);
+        let program = &mut self.programs[host];
+        if program.is_instant() {
+            if copy.accept(now, &arrival) {
+                self.receivers[receiver].core.on_datagrams(now, id, &[arrival]);
+                return self.pump_receiver(receiver);
+            }
+            return Ok(());
+        }
+        let payload = packet.bytes - super::packet::UDP_IP;
+        if program.arrive(Waiting { agent: packet.agent, arrival, payload }) {
+            self.begin_batch(host);
+            return Ok(());
+        }
+        copy.socket_lost += 1;
+        self.receivers[receiver].core.set_socket_lost(now, id, copy.socket_lost);
+        self.pump_receiver(receiver)
+    }
+
+    fn begin_batch(&mut self, host: usize) {
+        if let Some(cost) = self.programs[host].begin() {
+            self.fabric.calendar.add(self.fabric.now + cost, What::Program(host as u32));
+        }
+    }
+
+    /// A receiving program has done with its batch: the cores get it, run by run.
+    pub(super) fn end_batch(&mut self, host: usize) -> Result<(), SimError> {
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        batch.extend_from_slice(&self.programs[host].batch);
+        self.programs[host].end();
+        self.begin_batch(host);
+        let now = self.fabric.now;
+        for run in batch.chunk_by(|a, b| a.agent == b.agent) {
+            let Agent::Copy(copy) = &mut self.agents[run[0].agent as usize] else { continue };
+            if copy.closed.is_some() {
+                copy.late += run.len() as u64;
+                continue;
+            }
+            let arrivals = run.iter().map(|datagram| datagram.arrival);
+            let arrivals: Vec<Arrival> =
+                arrivals.filter(|arrival| copy.accept(now, arrival)).collect();
+            let (receiver, id) = (copy.receiver, copy.setup.flow);
+            self.receivers[receiver].core.on_datagrams(self.fabric.now, id, &arrivals);
+            self.pump_receiver(receiver)?;
+        }
+        self.batch = batch;
+        Ok(())
+    }
+
+    /// The time that a receiver's core named has come.
+    pub(super) fn wake_receiver(&mut self, index: usize) -> Result<(), SimError> {
+        let now = self.fabric.now;
+        let core = &mut self.receivers[index];
+        if core.wake != now {
+            return Ok(());
+        }
+        core.wake = Time::NEVER;
+        core.polls = if core.polls.0 == now { (now, core.polls.1 + 1) } else { (now, 0) };
+        if core.polls.1 > MAX_POLLS {
+            let what = format!("it was polled {MAX_POLLS} times in one instant");
+            return Err(self.broken(index, what));
+        }
+        if due(core.core.next_wakeup(), now) {
+            core.core.on_timeout(now);
+        }
+        self.pump_receiver(index)
+    }
+
+    fn broken(&self, receiver: usize, what: String) -> SimError {
+        let core = &self.receivers[receiver];
+        let host = &self.scenario.hosts[core.host].name;
+        let whose = format!("the receiver of {} on {host}", core.protocol);
+        SimError::Broken { at: self.fabric.now, whose, what }
+    }
+
+    /// Polls a receiver's core until nothing is left, and sees to it that it is woken again.
+    pub(super) fn pump_receiver(&mut self, index: usize) -> Result<(), SimError> {
+        let now = self.fabric.now;
+        let mut turns = 0;
+        while let Some(outgoing) = self.receivers[index].core.poll_control(now) {
+            let agent = outgoing.flow.0;
+            let Some(Agent::Copy(copy)) = self.agents.get_mut(agent as usize) else { continue };
+            copy.to_sender.send(&mut self.fabric, agent, super::End::Sender, &outgoing);
+            turns += 1;
+            if turns > MAX_POLLS {
+                return Err(self.broken(index, "it speaks without end in one instant".into()));
+            }
+        }
+        while let Some((id, event)) = self.receivers[index].core.poll_event() {
+            if event == Event::Finished {
+                self.finish(id.0)?;
+            }
+        }
+        let core = &mut self.receivers[index];
+        let at = match core.core.next_wakeup() {
+            Wake::Now => now,
+            Wake::At(at, _) => at.max(now),
+            Wake::OnInput => return Ok(()),
+        };
+        // A wake-up that comes too early finds that nothing is due, and asks again.
+        if at < core.wake {
+            core.wake = at;
+            self.fabric.calendar.add(at, What::Receiver(index as u32));
+        }
+        Ok(())
+    }
+
+    /// A receiver says that an object is whole.
+    fn finish(&mut self, agent: u32) -> Result<(), SimError> {
+        let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
+        let (come, all) = (copy.blocks.count(), copy.setup.layout.blocks());
+        copy.whole = Some(self.fabric.now);
+        if copy.written.is_some() && copy.unwritten() == Bytes::ZERO {
+            copy.stored = copy.whole;
+        }
+        if come != all {
+            let what = format!("called whole with {come} of its {all} blocks");
+            return self.check(agent, Err(what));
+        }
+        Ok(())
+    }
+
+    /// A disk has worked for a while: what it has written makes room for more.
+    pub(super) fn turn_disk(&mut self, host: usize) -> Result<(), SimError> {
+        let Some(disk) = self.scenario.hosts[host].disk else { return Ok(()) };
+        let now = self.fabric.now;
+        let mut work = disk_work(
+            &disk,
+            Time::from_nanos(now.since(Time::ZERO).saturating_sub(DISK_TURN).as_nanos()),
+            DISK_TURN,
+        );
+        let mut writers = core::mem::take(&mut self.writers[host]);
+        writers.retain(|agent| !self.done[*agent as usize]);
+        // Shared evenly; what one does not need goes to those after it, and around once more.
+        for turn in 0..2 * writers.len() {
+            let Agent::Copy(copy) = &mut self.agents[writers[turn % writers.len()] as usize] else {
+                continue;
+            };
+            let left = (writers.len() - turn % writers.len()) as u64;
+            let share = Bytes::new(work.get().div_ceil(left)).min(copy.unwritten()).min(work);
+            work -= share;
+            copy.written = copy.written.map(|written| written + share);
+        }
+        let drain = Rate::from_bps(disk.rate.as_bps() / (writers.len() as u64).max(1));
+        for agent in &writers {
+            self.tell_written(*agent, drain)?;
+        }
+        if !writers.is_empty() {
+            self.fabric.calendar.add(now + DISK_TURN, What::Disk(host as u32));
+        }
+        self.writers[host] = writers;
+        Ok(())
+    }
+
+    fn tell_written(&mut self, agent: u32, drain: Rate) -> Result<(), SimError> {
+        let now = self.fabric.now;
+        let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
+        let (receiver, id) = (copy.receiver, copy.setup.flow);
+        let written = copy.written.unwrap_or(Bytes::ZERO);
+        if copy.whole.is_some() && copy.stored.is_none() && copy.unwritten() == Bytes::ZERO {
+            copy.stored = Some(now);
+        }
+        let done = copy.known.is_some() && copy.finished().is_some();
+        self.receivers[receiver].core.set_grant(now, id, written + MEMORY, Some(drain));
+        self.pump_receiver(receiver)?;
+        self.settle(agent, done);
+        Ok(())
+    }
+
+    /// A copy is over: its receiver forgets it.
+    pub(super) fn close(&mut self, agent: u32) {
+        let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return };
+        let core = &mut self.receivers[copy.receiver].core;
+        copy.closed = core.accounting(copy.setup.flow).copied();
+        core.remove_flow(copy.setup.flow);
+    }
+
+    /// The receiver's columns of a copy.
+    pub(super) fn receiver_accounts(&self, copy: &CopyAgent) -> ReceiverAccounting {
+        let core = &self.receivers[copy.receiver].core;
+        let open = || core.accounting(copy.setup.flow).copied();
+        copy.closed.or_else(open).unwrap_or_default()
+    }
+}

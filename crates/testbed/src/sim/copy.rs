@@ -1,0 +1,309 @@
+//! The sending driver of a copy, and what is known of the copy at both ends.
+
+use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::endpoint::{BoxedSender, Event, PacketNumber, Setup, Wake};
+use longhaul_proto::layout::Block;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::Control;
+
+use super::What;
+use super::fabric::Fabric;
+use super::lane::Lane;
+use super::packet::{Body, End, Packet, UDP_IP};
+use super::store::Bits;
+use crate::scenario::{Disk, Pace};
+
+/// The most datagrams asked for in one poll: what the kernel takes in one segmented send.
+const BATCH: usize = 44;
+/// A program that sends slowly asks for no more than it sends in this.
+const TURN: Span = Span::from_micros(250);
+/// What waits in the card before the sending program has to: its socket's buffer.
+const SOCKET: Bytes = Bytes::new(212_992);
+/// One instant may be polled this often before a core counts as stuck.
+pub(super) const MAX_POLLS: u32 = 10_000;
+
+/// What limits a sending program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendingHost {
+    pub(super) pace: Pace,
+    /// Where the object is read from.
+    pub(super) disk: Option<Disk>,
+    /// The link that is its card.
+    pub(super) card: Option<u32>,
+}
+
+/// The longest time in which nothing new came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    last: Time,
+    pub(super) longest: Span,
+}
+
+impl Stall {
+    pub(super) fn new(began: Time) -> Stall {
+        Stall { last: began, longest: Span::ZERO }
+    }
+
+    /// Something new has come.
+    pub(super) fn end(&mut self, now: Time) {
+        self.longest = self.longest.max(now.since(self.last));
+        self.last = now;
+    }
+}
+
+/// A copy.
+pub(super) struct CopyAgent {
+    /// Its number among the agents.
+    pub(super) agent: u32,
+    /// The places of its flow, of the receiving host, and of the receiver's core.
+    pub(super) flow: usize,
+    pub(super) host: usize,
+    pub(super) receiver: usize,
+    pub(super) setup: Setup,
+    pub(super) sender: BoxedSender,
+    sending: SendingHost,
+    next: u64,
+    /// Until when the sending program is busy with what it has sent.
+    busy: Time,
+    /// When the last datagram that it has sent leaves the card.
+    leaves: Time,
+    /// When it will be woken.
+    wake: Time,
+    polls: (Time, u32),
+    pub(super) to_receiver: Lane,
+    pub(super) to_sender: Lane,
+    /// Packet numbers and blocks that have come.
+    pub(super) numbers: Bits,
+    pub(super) blocks: Bits,
+    pub(super) delivered: Bytes,
+    pub(super) stall: Stall,
+    /// Of these, bytes on the disk, where they go there.
+    pub(super) written: Option<Bytes>,
+    pub(super) replayed: u64,
+    pub(super) corrupted: u64,
+    pub(super) socket_lost: u64,
+    /// What came after the accounts were closed.
+    pub(super) late: u64,
+    /// When all was at the receiving host, when on its disk, and when the sender knew.
+    pub(super) whole: Option<Time>,
+    pub(super) stored: Option<Time>,
+    pub(super) known: Option<Time>,
+    /// The receiver's columns, once it has forgotten the flow.
+    pub(super) closed: Option<ReceiverAccounting>,
+    stopped: bool,
+}
+
+impl CopyAgent {
+    pub(super) fn new(
+        setup: Setup,
+        sender: BoxedSender,
+        sending: SendingHost,
+        places: (u32, usize, usize, usize),
+        writes: bool,
+        began: Time,
+    ) -> CopyAgent {
+        let (agent, flow, host, receiver) = places;
+        CopyAgent {
+            agent,
+            flow,
+            host,
+            receiver,
+            setup,
+            sender,
+            sending,
+            next: 0,
+            busy: Time::ZERO,
+            leaves: Time::ZERO,
+            wake: Time::NEVER,
+            polls: (Time::ZERO, 0),
+            to_receiver: Lane::default(),
+            to_sender: Lane::default(),
+            numbers: Bits::default(),
+            blocks: Bits::default(),
+            delivered: Bytes::ZERO,
+            stall: Stall::new(began),
+            written: writes.then_some(Bytes::ZERO),
+            replayed: 0,
+            corrupted: 0,
+            socket_lost: 0,
+            late: 0,
+            whole: None,
+            stored: None,
+            known: None,
+            closed: None,
+            stopped: false,
+        }
+    }
+
+    /// The flow's time is over: nothing is sent any more.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// When it was all there: on the disk, where it goes there.
+    pub(super) fn finished(&self) -> Option<Time> {
+        if self.written.is_some() { self.stored } else { self.whole }
+    }
+
+    /// The event that was to wake it has come.
+    pub(super) fn on_wake(
+        &mut self,
+        fabric: &mut Fabric,
+        blocks: &mut Vec<Block>,
+    ) -> Result<(), String> {
+        if fabric.now != self.wake {
+            return Ok(());
+        }
+        self.wake = Time::NEVER;
+        let now = fabric.now;
+        self.polls = if self.polls.0 == now { (now, self.polls.1 + 1) } else { (now, 0) };
+        if self.polls.1 > MAX_POLLS {
+            return Err(format!("its sender was woken {MAX_POLLS} times in one instant"));
+        }
+        if due(self.sender.next_wakeup(), fabric.now) {
+            self.sender.on_timeout(fabric.now);
+        }
+        self.pump(fabric, blocks)
+    }
+
+    /// Control messages have come for the sender.
+    pub(super) fn on_controls(
+        &mut self,
+        fabric: &mut Fabric,
+        controls: &mut Vec<Control>,
+        blocks: &mut Vec<Block>,
+    ) -> Result<(), String> {
+        for control in controls.drain(..) {
+            self.sender.on_control(fabric.now, self.setup.flow, &control);
+        }
+        self.pump(fabric, blocks)
+    }
+
+    /// Polls the sender until nothing is left, and sees to it that it is woken again.
+    pub(super) fn pump(
+        &mut self,
+        fabric: &mut Fabric,
+        blocks: &mut Vec<Block>,
+    ) -> Result<(), String> {
+        let now = fabric.now;
+        if self.stopped {
+            return Ok(());
+        }
+        let free = self.transmit(fabric, blocks)?;
+        while let Some(outgoing) = self.sender.poll_control(now) {
+            self.to_receiver.send(fabric, self.agent, End::Receiver, &outgoing);
+        }
+        while let Some(event) = self.sender.poll_event() {
+            if event == Event::Finished {
+                self.known = Some(now);
+            }
+        }
+        let wake = self.sender.next_wakeup();
+        if self.known.is_some() != self.sender.is_finished() {
+            return Err("its sender has finished and not said so, or the other way round".into());
+        }
+        match wake {
+            Wake::OnInput => {}
+            _ if self.known.is_some() => return Err(format!("finished, and wants {wake:?}")),
+            Wake::Now => self.wake_at(fabric, now.max(free)),
+            Wake::At(at, _) => self.wake_at(fabric, at.max(now).max(free)),
+        }
+        Ok(())
+    }
+
+    fn wake_at(&mut self, fabric: &mut Fabric, at: Time) {
+        if at < self.wake {
+            self.wake = at;
+            fabric.calendar.add(at, What::Wake(self.agent));
+        }
+    }
+
+    /// Sends what is due; tells when the program can send again.
+    fn transmit(&mut self, fabric: &mut Fabric, blocks: &mut Vec<Block>) -> Result<Time, String> {
+        let now = fabric.now;
+        for turn in 0.. {
+            if turn > MAX_POLLS {
+                return Err("its sender sends without end in one instant".into());
+            }
+            let free = self.busy.max(self.socket_free(fabric));
+            if free > now {
+                return Ok(free);
+            }
+            blocks.clear();
+            self.sender.poll_transmit(now, PacketNumber(self.next), self.batch(), blocks);
+            if blocks.is_empty() {
+                break;
+            }
+            if self.known.is_some() {
+                return Err(format!("{} datagrams were sent after the end", blocks.len()));
+            }
+            let mut cost = Span::ZERO;
+            let mut bytes = 0;
+            for block in &*blocks {
+                let len = self.setup.layout.extent(*block).len;
+                if len == 0 {
+                    return Err(format!("{block:?} is not of the object"));
+                }
+                bytes += u64::from(len);
+                let payload = len + self.setup.overhead.get() as u32;
+                cost = cost + self.sending.pace.cost(Bytes::new(payload.into()));
+                let body = Body::Block { number: PacketNumber(self.next), block: *block };
+                self.next += 1;
+                fabric.send(Packet::new(self.agent, End::Receiver, payload + UDP_IP, body));
+            }
+            self.busy = (now + cost).max(self.read(now, Bytes::new(bytes)));
+            self.leaves = self.card(fabric).map_or(now, |(waits, rate)| now + waits / rate);
+        }
+        Ok(now)
+    }
+
+    /// How many datagrams the program asks for at once.
+    fn batch(&self) -> usize {
+        let payload = u64::from(self.setup.layout.block_size()) + self.setup.overhead.get();
+        match self.sending.pace.cost(Bytes::new(payload)).as_nanos() {
+            0 => BATCH,
+            each => (TURN.as_nanos() / each).clamp(1, BATCH as u64) as usize,
+        }
+    }
+
+    /// What waits in the card, and how fast that goes out.
+    fn card(&self, fabric: &Fabric) -> Option<(Bytes, Rate)> {
+        let link = &fabric.wires[self.sending.card? as usize].link;
+        Some((link.backlog(fabric.now), link.spec().rate?))
+    }
+
+    /// When what it has in the card itself is little enough to send more. Each program of a host
+    /// waits for its own datagrams: so they take turns.
+    fn socket_free(&self, fabric: &Fabric) -> Time {
+        let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| SOCKET / rate);
+        Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
+    }
+
+    /// When the disk has read so much.
+    fn read(&self, now: Time, bytes: Bytes) -> Time {
+        let Some(disk) = self.sending.disk else { return now };
+        let begin =
+            disk.stalls.map_or(now, |stalls| Time::ZERO + stalls.resume(now.since(Time::ZERO)));
+        begin + bytes / disk.rate
+    }
+
+    /// The share of the disk's work in `span` that this copy could use.
+    pub(super) fn unwritten(&self) -> Bytes {
+        self.written.map_or(Bytes::ZERO, |written| self.delivered - written)
+    }
+
+    /// The sender's columns.
+    pub(super) fn sent(&self) -> &SenderAccounting {
+        self.sender.accounting()
+    }
+}
+
+/// Whether a wake-up's time has come.
+pub(super) fn due(wake: Wake, now: Time) -> bool {
+    match wake {
+        Wake::Now => true,
+        Wake::At(at, _) => at <= now,
+        Wake::OnInput => false,
+    }
+}

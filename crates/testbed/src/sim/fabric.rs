@@ -1,0 +1,302 @@
+//! The network at work: packets on links, from one end of a route to the other.
+//!
+//! What a link lets through comes out in the order of its arrival times almost always, so each
+//! link keeps its packets in a queue and only the first of them stands in the calendar. A packet
+//! that overtakes stands there by itself. Both are taken in one order (time, then making), so the
+//! queue is a matter of speed alone.
+
+use std::collections::VecDeque;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+
+use super::What;
+use super::calendar::{Calendar, Due};
+use super::packet::{Body, End, Packet};
+use super::store::Store;
+use crate::link::{Fate, Link, LinkSpec};
+
+/// A link, and what is on it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) link: Link,
+    flying: VecDeque<(Due, Packet)>,
+    /// The most that waited before it.
+    pub(super) queue_max: Bytes,
+    /// Packets that came out of it, copies too.
+    pub(super) delivered: u64,
+    /// Packets on it that stand in the calendar by themselves.
+    loose: u64,
+    /// Its first packet stands in the calendar, or its packets are being taken out.
+    active: bool,
+}
+
+/// What happened to an agent's load on the way, beside arriving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fares {
+    /// Packets offered to the route's first link.
+    pub(super) sent: u64,
+    /// Second copies that a link made.
+    pub(super) copied: u64,
+    /// Packets that a link lost, for whatever reason.
+    pub(super) dropped: u64,
+    /// Of these, those that a queue dropped.
+    pub(super) queue_full: u64,
+}
+
+/// A control message's bytes, and how many packets refer to them.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) bytes: Vec<u8>,
+    /// Its number among those of its end, by either carrier.
+    pub(super) number: u64,
+    /// Its number on the stream, if it is there.
+    pub(super) on_stream: u64,
+    /// How often the stream has sent it.
+    pub(super) tries: u32,
+    pub(super) uses: u32,
+}
+
+/// An agent's routes.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    /// Where the links of the way to the receiver and of the way back stand in `Fabric::hops`.
+    there: (u32, u32),
+    back: (u32, u32),
+}
+
+/// Links, routes, and the calendar.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    pub(super) now: Time,
+    pub(super) calendar: Calendar<What>,
+    pub(super) wires: Vec<Wire>,
+    hops: Vec<u32>,
+    ways: Vec<Ways>,
+    loose: Store<(u32, Packet)>,
+    pub(super) messages: Store<Message>,
+    pub(super) fares: Vec<Fares>,
+    /// Packets offered to links.
+    pub(super) offered: u64,
+}
+
+impl Fabric {
+    pub(super) fn new() -> Fabric {
+        Fabric {
+            now: Time::ZERO,
+            calendar: Calendar::new(),
+            wires: Vec::new(),
+            hops: Vec::new(),
+            ways: Vec::new(),
+            loose: Store::new(),
+            messages: Store::new(),
+            fares: Vec::new(),
+            offered: 0,
+        }
+    }
+
+    /// Adds a link; its number.
+    pub(super) fn add_link(&mut self, spec: LinkSpec, seed: u64) -> u32 {
+        self.wires.push(Wire {
+            link: Link::new(spec, seed),
+            flying: VecDeque::new(),
+            queue_max: Bytes::ZERO,
+            delivered: 0,
+            loose: 0,
+            active: false,
+        });
+        (self.wires.len() - 1) as u32
+    }
+
+    /// Remembers a route; its place.
+    pub(super) fn add_route(&mut self, links: &[u32]) -> (u32, u32) {
+        let start = self.hops.len() as u32;
+        self.hops.extend_from_slice(links);
+        (start, links.len() as u32)
+    }
+
+    /// Adds an agent with its ways; its number.
+    pub(super) fn add_agent(&mut self, there: (u32, u32), back: (u32, u32)) -> u32 {
+        self.ways.push(Ways { there, back });
+        self.fares.push(Fares::default());
+        (self.ways.len() - 1) as u32
+    }
+
+    fn way(&self, agent: u32, to: End) -> &[u32] {
+        let ways = &self.ways[agent as usize];
+        self.links_of(match to {
+            End::Receiver => ways.there,
+            End::Sender => ways.back,
+        })
+    }
+
+    /// How long a packet takes to an end without queues, and back.
+    pub(super) fn round_trip(&self, agent: u32) -> Span {
+        let ways = [End::Receiver, End::Sender].map(|to| self.way(agent, to));
+        let links = ways.into_iter().flatten();
+        let spec = |link: &u32| self.wires[*link as usize].link.spec();
+        links.fold(Span::ZERO, |sum, link| sum + spec(link).delay)
+    }
+
+    /// Sends a packet on its way.
+    pub(super) fn send(&mut self, packet: Packet) {
+        if packet.is_load() {
+            self.fares[packet.agent as usize].sent += 1;
+        }
+        let first = self.way(packet.agent, packet.to).first().copied();
+        let first = first.expect("no flow goes from a host to itself");
+        self.offer(first, packet);
+    }
+
+    fn offer(&mut self, index: u32, mut packet: Packet) {
+        self.offered += 1;
+        let wire = &mut self.wires[index as usize];
+        let fate = wire.link.offer(self.now, packet.bytes);
+        let backlog = wire.link.backlog(self.now);
+        wire.queue_max = wire.queue_max.max(backlog);
+        let Fate::Arrives(passage) = fate else {
+            self.drop(packet, matches!(fate, Fate::QueueFull | Fate::Managed));
+            return;
+        };
+        packet.hop += 1;
+        packet.corrupted |= passage.turned_bit.is_some();
+        self.fly(index, passage.at, packet);
+        if passage.twice {
+            if packet.is_load() {
+                self.fares[packet.agent as usize].copied += 1;
+            }
+            if let Body::Control { message, .. } = packet.body
+                && let Some(message) = self.messages.get_mut(message)
+            {
+                message.uses += 1;
+            }
+            self.fly(index, passage.at, packet);
+        }
+    }
+
+    fn fly(&mut self, index: u32, at: Time, packet: Packet) {
+        let due = self.calendar.due(at);
+        let wire = &mut self.wires[index as usize];
+        match wire.flying.back() {
+            Some((last, _)) if *last > due => {
+                wire.loose += 1;
+                let place = self.loose.put((index, packet));
+                self.calendar.add_due(due, What::Loose(place));
+            }
+            _ => {
+                if !core::mem::replace(&mut wire.active, true) {
+                    self.calendar.add_due(due, What::Wire(index));
+                }
+                wire.flying.push_back((due, packet));
+            }
+        }
+    }
+
+    fn drop(&mut self, packet: Packet, queue_full: bool) {
+        if packet.is_load() {
+            let fares = &mut self.fares[packet.agent as usize];
+            fares.dropped += 1;
+            fares.queue_full += u64::from(queue_full);
+        }
+        match packet.body {
+            // Whoever sent it will find out after a while, by the clock.
+            Body::Control { message, on_stream: true } => self.late(packet, message),
+            Body::Control { message, on_stream: false } => self.release(message),
+            Body::Block { .. } | Body::Tcp(_) | Body::Plain => {}
+        }
+    }
+
+    /// A packet of the stream is lost: it is sent again after a probe time-out (RFC 9002, section
+    /// 6.2), which doubles.
+    pub(super) fn late(&mut self, packet: Packet, place: u32) {
+        let round_trip = self.round_trip(packet.agent);
+        let Some(message) = self.messages.get_mut(place) else { return };
+        let wait = (round_trip * 3 / 2 + MAX_ACK_DELAY) * (1 << message.tries.min(6));
+        message.tries += 1;
+        let at = self.now + wait.min(MAX_PROBE.max(round_trip * 3));
+        let Packet { agent, to, bytes, .. } = packet;
+        self.calendar.add(at, What::Again { agent, to, bytes, message: place });
+    }
+
+    /// One packet less refers to a message.
+    pub(super) fn release(&mut self, place: u32) {
+        if let Some(message) = self.messages.get_mut(place) {
+            message.uses -= 1;
+            if message.uses == 0 {
+                self.messages.take(place);
+            }
+        }
+    }
+
+    /// The first packet on a link comes out: now, if it is the next of all events.
+    pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
+        let wire = &mut self.wires[index as usize];
+        let (_, packet) = wire.flying.pop_front()?;
+        wire.delivered += 1;
+        Some(packet)
+    }
+
+    /// Nothing is on a link any more.
+    pub(super) fn rest(&mut self, index: u32) {
+        self.wires[index as usize].active = false;
+    }
+
+    /// The links of a route.
+    pub(super) fn links_of(&self, (start, len): (u32, u32)) -> &[u32] {
+        &self.hops[start as usize..(start + len) as usize]
+    }
+
+    /// When the next packet of a link comes out.
+    pub(super) fn next_on(&self, index: u32) -> Option<Due> {
+        self.wires[index as usize].flying.front().map(|(due, _)| *due)
+    }
+
+    /// A packet that overtook comes out.
+    pub(super) fn take_loose(&mut self, place: u32) -> Option<Packet> {
+        let (index, packet) = self.loose.take(place)?;
+        let wire = &mut self.wires[index as usize];
+        wire.delivered += 1;
+        wire.loose -= 1;
+        Some(packet)
+    }
+
+    /// A packet has come to the end of a link: it goes on, or is given back at its route's end.
+    pub(super) fn forward(&mut self, packet: Packet) -> Option<Packet> {
+        match self.way(packet.agent, packet.to).get(usize::from(packet.hop)) {
+            Some(next) => {
+                let next = *next;
+                self.offer(next, packet);
+                None
+            }
+            None => Some(packet),
+        }
+    }
+
+    /// The load of an agent that is on links.
+    pub(super) fn under_way(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.ways.len()];
+        let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));
+        let loose = self.loose.iter().map(|(_, packet)| packet);
+        for packet in flying.chain(loose).filter(|packet| packet.is_load()) {
+            counts[packet.agent as usize] += 1;
+        }
+        counts
+    }
+
+    /// Whether each link gave back what it took: tells the number of the first that did not.
+    pub(super) fn leak(&self) -> Option<usize> {
+        self.wires.iter().position(|wire| {
+            let tally = wire.link.tally();
+            let queue = tally.queue_full + tally.managed;
+            let dropped = queue + tally.lost + tally.down + tally.too_large;
+            let on_it = wire.flying.len() as u64 + wire.loose;
+            tally.offered != tally.arrives + dropped
+                || tally.arrives + tally.duplicates != wire.delivered + on_it
+        })
+    }
+}
+
+/// How late QUIC's peer may acknowledge (RFC 9000, section 18.2).
+const MAX_ACK_DELAY: Span = Span::from_millis(25);
+/// The stream never waits longer than this, or three round trips.
+const MAX_PROBE: Span = Span::from_secs(4);

@@ -1,0 +1,157 @@
+//! What a host can take: the receiving program behind its socket buffer, and the disk.
+
+use std::collections::VecDeque;
+
+use longhaul_proto::endpoint::Arrival;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+
+use crate::scenario::{Disk, Host, Pace};
+
+/// A program takes at most this many datagrams by one call, and no more than last this long.
+const BATCH: usize = 64;
+const TURN: Span = Span::from_micros(250);
+
+/// A datagram that waits for the receiving program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) agent: u32,
+    pub(super) arrival: Arrival,
+    pub(super) payload: u32,
+}
+
+/// The receiving program of a host: one thread, one socket.
+#[derive(Debug)]
+pub(super) struct Program {
+    pace: Pace,
+    buffer: Bytes,
+    waiting: VecDeque<Waiting>,
+    occupied: Bytes,
+    /// What it is working on.
+    pub(super) batch: Vec<Waiting>,
+    busy: bool,
+}
+
+impl Program {
+    pub(super) fn new(host: &Host) -> Program {
+        Program {
+            pace: host.receives,
+            buffer: host.socket_buffer,
+            waiting: VecDeque::new(),
+            occupied: Bytes::ZERO,
+            batch: Vec::new(),
+            busy: false,
+        }
+    }
+
+    /// Whether it takes all at once.
+    pub(super) fn is_instant(&self) -> bool {
+        !self.pace.is_limited()
+    }
+
+    /// A datagram has come; whether the socket buffer had room for it.
+    pub(super) fn arrive(&mut self, datagram: Waiting) -> bool {
+        let payload = Bytes::new(datagram.payload.into());
+        if self.occupied + payload > self.buffer {
+            return false;
+        }
+        self.occupied += payload;
+        self.waiting.push_back(datagram);
+        true
+    }
+
+    /// An idle program takes what waits; how long it works on that.
+    pub(super) fn begin(&mut self) -> Option<Span> {
+        if self.busy || self.waiting.is_empty() {
+            return None;
+        }
+        let mut cost = Span::ZERO;
+        while let Some(datagram) = self.waiting.front()
+            && self.batch.len() < BATCH
+        {
+            let payload = Bytes::new(datagram.payload.into());
+            let more = cost + self.pace.cost(payload);
+            if more > TURN && !self.batch.is_empty() {
+                break;
+            }
+            cost = more;
+            self.occupied -= payload;
+            self.batch.extend(self.waiting.pop_front());
+        }
+        self.busy = true;
+        Some(cost)
+    }
+
+    /// It has done with its batch.
+    pub(super) fn end(&mut self) {
+        self.batch.clear();
+        self.busy = false;
+    }
+
+    /// What is in its buffer and its hands.
+    pub(super) fn holds(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter().chain(&self.batch)
+    }
+}
+
+/// How much a disk does in `span` from `from` on, stalls left out.
+pub(super) fn disk_work(disk: &Disk, from: Time, span: Span) -> Bytes {
+    let from = from.since(Time::ZERO);
+    let end = from + span;
+    let Some(stalls) = disk.stalls else { return disk.rate.over(span) };
+    let (mut at, mut work) = (stalls.resume(from), Span::ZERO);
+    while at < end {
+        let period = at.as_nanos() / stalls.every.as_nanos().max(1) + 1;
+        let next = Span::from_nanos(period.saturating_mul(stalls.every.as_nanos().max(1)));
+        work = work + (next.min(end) - at);
+        at = stalls.resume(next);
+    }
+    disk.rate.over(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::endpoint::PacketNumber;
+    use longhaul_proto::layout::Block;
+    use longhaul_proto::units::Rate;
+
+    use super::*;
+    use crate::scenario::Stalls;
+
+    fn datagram() -> Waiting {
+        let block = Block { segment: 0, index: 0 };
+        let arrival = Arrival { number: PacketNumber(0), block };
+        Waiting { agent: 0, arrival, payload: 1_000 }
+    }
+
+    #[test]
+    fn a_full_socket_buffer_drops_and_a_turn_frees_it() {
+        let mut host = Host::new("b");
+        host.socket_buffer = Bytes::new(3_500);
+        host.receives.packets = Some(10_000.0);
+        let mut program = Program::new(&host);
+        assert!(!program.is_instant());
+        let taken = (0..5).filter(|_| program.arrive(datagram())).count();
+        assert_eq!(taken, 3);
+        // 100 µs each: two fit into a turn.
+        assert_eq!(program.begin(), Some(Span::from_micros(200)));
+        assert_eq!((program.begin(), program.batch.len()), (None, 2));
+        assert!(program.arrive(datagram()) && program.arrive(datagram()));
+        assert_eq!(program.holds().count(), 5);
+        program.end();
+        assert!(program.begin().is_some());
+    }
+
+    #[test]
+    fn a_disk_does_nothing_while_it_stalls() {
+        let ms = Span::from_millis;
+        let stalls = Some(Stalls { every: ms(1_000), length: ms(200) });
+        let disk = Disk { rate: Rate::from_mbps(8), stalls };
+        let work = |from, span| disk_work(&disk, Time::ZERO + ms(from), ms(span)).get();
+        assert_eq!(work(0, 1_000), 1_000_000);
+        assert_eq!(work(0, 2_000), 1_800_000);
+        assert_eq!(work(1_050, 100), 0);
+        assert_eq!(work(900, 400), 200_000);
+        assert_eq!(disk_work(&Disk { stalls: None, ..disk }, Time::ZERO, ms(500)).get(), 500_000);
+    }
+}

@@ -1,0 +1,83 @@
+//! Control messages from one end of a copy to the other: sealed datagrams, and an ordered stream
+//! that loses nothing.
+//!
+//! As the real driver does, a message of the stream also goes ahead of it in a datagram, and the
+//! other end takes each message once. On the stream, each message is a packet: one that is lost is
+//! sent again after a time-out, and what came later waits for it.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::endpoint::{Carrier, Outgoing};
+use longhaul_proto::wire::Control;
+
+use super::fabric::{Fabric, Message};
+use super::packet::{Body, End, Packet, UDP_IP};
+use super::store::Bits;
+
+/// What QUIC, or the seal, puts around a message.
+const AROUND: u32 = 32;
+
+/// One direction between the ends of a copy.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Messages sent, by either carrier.
+    pub(super) sent: u64,
+    on_stream: u64,
+    /// The stream's next message to hand over, and those that came before their turn.
+    expected: u64,
+    early: BTreeMap<u64, u32>,
+    seen: Bits,
+}
+
+impl Lane {
+    /// Sends a message to the end `to` of an agent.
+    pub(super) fn send(&mut self, fabric: &mut Fabric, agent: u32, to: End, outgoing: &Outgoing) {
+        let mut bytes = Vec::new();
+        outgoing.control.encode(&mut bytes);
+        let size = UDP_IP + AROUND + bytes.len() as u32;
+        let reliable = outgoing.carrier == Carrier::Reliable;
+        let uses = if reliable { 2 } else { 1 };
+        let (number, on_stream) = (self.sent, self.on_stream);
+        let message = fabric.messages.put(Message { bytes, number, on_stream, tries: 0, uses });
+        self.sent += 1;
+        let body = Body::Control { message, on_stream: false };
+        fabric.send(Packet::new(agent, to, size, body));
+        if reliable {
+            self.on_stream += 1;
+            let body = Body::Control { message, on_stream: true };
+            fabric.send(Packet::new(agent, to, size, body));
+        }
+    }
+
+    /// A packet with a message has come: adds to `out` what is now to be handed over.
+    pub(super) fn take(
+        &mut self,
+        fabric: &mut Fabric,
+        place: u32,
+        on_stream: bool,
+        out: &mut Vec<Control>,
+    ) {
+        let Some(message) = fabric.messages.get_mut(place) else { return };
+        if !on_stream {
+            self.open(message, out);
+            fabric.release(place);
+        } else if message.on_stream < self.expected || self.early.contains_key(&message.on_stream) {
+            fabric.release(place);
+        } else {
+            self.early.insert(message.on_stream, place);
+        }
+        while let Some(place) = self.early.remove(&self.expected) {
+            self.expected += 1;
+            if let Some(message) = fabric.messages.get_mut(place) {
+                self.open(message, out);
+            }
+            fabric.release(place);
+        }
+    }
+
+    fn open(&mut self, message: &Message, out: &mut Vec<Control>) {
+        if self.seen.insert(message.number) {
+            out.push(Control::decode(&message.bytes).expect("what the other end encoded"));
+        }
+    }
+}

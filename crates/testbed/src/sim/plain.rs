@@ -1,0 +1,134 @@
+//! UDP that nobody repairs: constant, or on and off by turns.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::What;
+use super::fabric::Fabric;
+use super::packet::{Body, End, Packet, UDP_IP};
+use crate::random::Random;
+use crate::scenario::Udp;
+
+/// A stream of UDP.
+#[derive(Debug)]
+pub(super) struct Plain {
+    agent: u32,
+    pub(super) flow: usize,
+    udp: Udp,
+    pub(super) payload: u32,
+    /// Datagrams left to send, if there is an end.
+    left: Option<u64>,
+    /// When it next falls silent.
+    silent_at: Time,
+    random: Random,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) corrupted: u64,
+    pub(super) last: Option<Time>,
+    stopped: bool,
+}
+
+impl Plain {
+    pub(super) fn new(
+        places: (u32, usize),
+        udp: Udp,
+        payload: u32,
+        size: Option<Bytes>,
+        random: Random,
+    ) -> Plain {
+        let (agent, flow) = places;
+        Plain {
+            agent,
+            flow,
+            udp,
+            payload,
+            left: size.map(|size| size.get().div_ceil(u64::from(payload))),
+            silent_at: Time::NEVER,
+            random,
+            sent: 0,
+            received: 0,
+            corrupted: 0,
+            last: None,
+            stopped: false,
+        }
+    }
+
+    /// The flow's time is over: nothing is sent any more.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether all has been sent that is to be.
+    pub(super) fn is_sent(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// The rate while it sends.
+    pub(super) fn rate(&self) -> Rate {
+        self.udp.rate
+    }
+
+    /// Begins: the first datagram goes now.
+    pub(super) fn begin(&mut self, fabric: &mut Fabric) {
+        if let Some((on, _)) = self.udp.bursts {
+            self.silent_at = fabric.now + self.length(on);
+        }
+        self.on_wake(fabric);
+    }
+
+    /// The next datagram is due.
+    pub(super) fn on_wake(&mut self, fabric: &mut Fabric) {
+        if self.stopped || self.is_sent() {
+            return;
+        }
+        self.left = self.left.map(|left| left - 1);
+        self.sent += 1;
+        let bytes = self.payload + UDP_IP;
+        fabric.send(Packet::new(self.agent, End::Receiver, bytes, Body::Plain));
+        let mut next = fabric.now + Bytes::new(self.payload.into()) / self.udp.rate;
+        if let Some((on, off)) = self.udp.bursts
+            && next >= self.silent_at
+        {
+            next = next.max(self.silent_at + self.length(off));
+            self.silent_at = next + self.length(on);
+        }
+        fabric.calendar.add(next, What::Wake(self.agent));
+    }
+
+    /// A datagram has come.
+    pub(super) fn arrive(&mut self, now: Time, corrupted: bool) {
+        if corrupted {
+            self.corrupted += 1;
+        } else {
+            self.received += 1;
+            self.last = Some(now);
+        }
+    }
+
+    /// How long a phase of this mean lasts.
+    fn length(&mut self, mean: Span) -> Span {
+        if self.udp.random { exponential(&mut self.random, mean) } else { mean }
+    }
+}
+
+/// A span of an exponential law with this mean.
+pub(super) fn exponential(random: &mut Random, mean: Span) -> Span {
+    Span::from_secs_f64(-libm::log(1.0 - random.unit()) * mean.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exponential_span_has_its_mean_and_spread() {
+        let (mut random, mean, n) = (Random::new(5), Span::from_millis(20), 20_000);
+        let spans: Vec<f64> =
+            (0..n).map(|_| exponential(&mut random, mean).as_secs_f64() / 0.02).collect();
+        let average = spans.iter().sum::<f64>() / f64::from(n);
+        assert!((average - 1.0).abs() < 4.0 / f64::from(n).sqrt(), "{average}");
+        // The law's median is ln 2.
+        let below = spans.iter().filter(|span| **span < core::f64::consts::LN_2).count();
+        assert!((below as f64 / f64::from(n) - 0.5).abs() < 0.015, "{below}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What a protocol is told at the start of a copy, as a real session tells it.
+
+use longhaul_proto::endpoint::{FlowId, Setup};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::SimError;
+use super::packet::UDP_IP;
+use crate::scenario::Transfer;
+
+/// Header and tag of a sealed datagram.
+pub(super) const OVERHEAD: u32 = 32;
+/// A chunk, and a segment where the scenario says nothing: the real program's.
+const CHUNK: Bytes = Bytes::mebi(1);
+const SEGMENT: Bytes = Bytes::mebi(16);
+/// What may be sent before the receiving host grants more, if it writes: its memory.
+pub(super) const MEMORY: Bytes = Bytes::mebi(512);
+
+/// The protocol that a copy names.
+pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
+    registry::find(&copy.protocol).ok_or_else(|| {
+        let names: Vec<&str> = registry::all().iter().map(|row| row.name).collect();
+        let (name, names) = (&copy.protocol, names.join(", "));
+        SimError::Scenario(format!("there is no protocol '{name}'; there are: {names}"))
+    })
+}
+
+/// The setup of a copy of `object` bytes over a route of `rtt`, by datagrams in packets of up to
+/// `mtu` bytes.
+pub(super) fn setup(
+    copy: &Transfer,
+    flow: FlowId,
+    object: Bytes,
+    rtt: Span,
+    mtu: u16,
+) -> Result<Setup, SimError> {
+    let most = u32::from(mtu).saturating_sub(UDP_IP + OVERHEAD);
+    let block = copy.block.unwrap_or(most);
+    if block == 0 || block > most {
+        let why =
+            format!("a block of {block} bytes does not fit a packet of {mtu} (at most {most})");
+        return Err(SimError::Scenario(why));
+    }
+    Ok(Setup {
+        flow,
+        layout: layout(copy, object, block)?,
+        overhead: Bytes::new(OVERHEAD.into()),
+        rtt,
+        rate: copy.rate,
+        rate_limit: None,
+        grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
+        settings: settings(copy)?,
+    })
+}
+
+fn layout(copy: &Transfer, object: Bytes, block: u32) -> Result<Layout, SimError> {
+    let segment = copy.segment.unwrap_or(SEGMENT);
+    let layout = if segment >= object {
+        Layout::whole(object, block)
+    } else {
+        let chunk = CHUNK.min(segment);
+        let chunks = segment.get().div_ceil(chunk.get());
+        Layout::new(object, Bytes::new(chunks * chunk.get()), chunk, block)
+    };
+    layout.map_err(|error| {
+        let (segment, block) = (segment.get(), u64::from(block));
+        SimError::Scenario(format!(
+            "an object of {object} cannot be cut into segments of {segment} bytes and blocks of \
+             {block}: {error:?}"
+        ))
+    })
+}
+
+/// The protocol's own settings.
+fn settings(copy: &Transfer) -> Result<Settings, SimError> {
+    let row = row(copy)?;
+    let tail = copy.tail_copies.map(|copies| ("tail-copies", f64::from(copies)));
+    let named = copy.settings.iter().map(|(name, value)| (name.as_str(), *value));
+    tail.into_iter().chain(named).try_fold(Settings::default(), |settings, (name, value)| {
+        settings.with(row, name, value).map_err(|error| {
+            let names: Vec<&str> = row.options.iter().map(|option| option.name).collect();
+            SimError::Scenario(format!("{error}; {} has: {}", row.name, names.join(", ")))
+        })
+    })
+}
+
+/// A size that lasts for `span` at what a route lets through, and then some.
+pub(super) fn more_than(span: Span, rate: Option<Rate>) -> Result<Bytes, SimError> {
+    let rate = rate.ok_or_else(|| {
+        let why = "a copy that lasts for a time needs a rate: its own, or a link's on its way";
+        SimError::Scenario(why.into())
+    })?;
+    Ok(rate.over(span) + Bytes::mebi(1))
+}

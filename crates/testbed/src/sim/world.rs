@@ -1,0 +1,318 @@
+//! The run: takes event after event, and sees to what each one does.
+
+use longhaul_proto::endpoint::BoxedReceiver;
+use longhaul_proto::layout::Block;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_proto::wire::Control;
+
+use super::connection::Connection;
+use super::copy::CopyAgent;
+use super::fabric::Fabric;
+use super::host::{Program, Waiting};
+use super::outcome::Point;
+use super::packet::{Body, End, Packet};
+use super::plain::Plain;
+use super::{SimError, What};
+use crate::random::Random;
+use crate::scenario::Scenario;
+
+/// How long a run goes on after its last flow's end, beside two round trips: long enough for what
+/// should not happen any more.
+const LINGER: Span = Span::from_millis(50);
+
+/// All that there is in a run.
+pub(super) struct World<'s> {
+    pub(super) scenario: &'s Scenario,
+    pub(super) fabric: Fabric,
+    pub(super) agents: Vec<Agent>,
+    /// Whether each agent has done what it was made for.
+    pub(super) done: Vec<bool>,
+    pub(super) flows: Vec<FlowState>,
+    /// By host: its card's links (out, in), its receiving program, the copies that write there.
+    pub(super) cards: Vec<Option<(u32, u32)>>,
+    pub(super) programs: Vec<Program>,
+    pub(super) writers: Vec<Vec<u32>>,
+    pub(super) receivers: Vec<Core>,
+    /// Flows that can end and have not.
+    pub(super) open: usize,
+    pub(super) ended: Option<Time>,
+    pub(super) timed_out: bool,
+    pub(super) events: u64,
+    /// Used again and again, so that nothing is allocated for each packet.
+    pub(super) blocks: Vec<Block>,
+    pub(super) controls: Vec<Control>,
+    pub(super) batch: Vec<Waiting>,
+}
+
+/// One thing that sends, and what receives from it.
+pub(super) enum Agent {
+    Copy(Box<CopyAgent>),
+    Tcp(Box<Connection>),
+    Plain(Box<Plain>),
+}
+
+/// A receiver's core: one for each protocol and host, of all copies by that protocol to that host.
+pub(super) struct Core {
+    pub(super) protocol: &'static str,
+    pub(super) host: usize,
+    pub(super) core: BoxedReceiver,
+    /// When it will be woken, and how often it was at that time.
+    pub(super) wake: Time,
+    pub(super) polls: (Time, u32),
+}
+
+/// A flow of the scenario.
+pub(super) struct FlowState {
+    pub(super) agents: Vec<u32>,
+    /// Its ways, there and back, and their delay together.
+    pub(super) ways: ((u32, u32), (u32, u32)),
+    pub(super) rtt: Span,
+    pub(super) random: Random,
+    /// Agents that have not done, and mice that have not set out.
+    pub(super) busy: usize,
+    pub(super) mice: u32,
+    pub(super) can_end: bool,
+    /// When it ended, and how much had arrived by then, if its time was over.
+    pub(super) ended: Option<Time>,
+    pub(super) delivered: Option<Bytes>,
+    pub(super) series: Vec<Point>,
+}
+
+impl World<'_> {
+    /// Takes events until every flow that can end has, or the time limit comes.
+    pub(super) fn run(&mut self) -> Result<(), SimError> {
+        while let Some((due, what)) = self.fabric.calendar.pop() {
+            self.fabric.now = due.at;
+            self.events += 1;
+            match what {
+                What::Wire(index) => self.drain(index)?,
+                What::Loose(place) => {
+                    if let Some(packet) = self.fabric.take_loose(place) {
+                        self.arrive(packet)?;
+                    }
+                }
+                What::Wake(agent) => self.wake(agent)?,
+                What::Timer { agent, end } => {
+                    if let Agent::Tcp(connection) = &mut self.agents[agent as usize] {
+                        connection.on_wake(&mut self.fabric, end);
+                    }
+                }
+                What::Receiver(index) => self.wake_receiver(index as usize)?,
+                What::Program(host) => self.end_batch(host as usize)?,
+                What::Disk(host) => self.turn_disk(host as usize)?,
+                What::Again { agent, to, bytes, message } => {
+                    let body = Body::Control { message, on_stream: true };
+                    self.fabric.send(Packet::new(agent, to, bytes, body));
+                }
+                What::Start(flow) => self.start(flow as usize)?,
+                What::Mouse(flow) => self.set_out(flow as usize),
+                What::Stop(flow) => self.stop(flow as usize),
+                What::Close(agent) => self.close(agent),
+                What::Sample => self.sample(),
+                What::End => break,
+            }
+        }
+        self.timed_out = self.open > 0;
+        self.ended.get_or_insert(self.fabric.now);
+        Ok(())
+    }
+
+    /// Packets come out of a link, as long as nothing else is due before.
+    fn drain(&mut self, index: u32) -> Result<(), SimError> {
+        while let Some(packet) = self.fabric.take_first(index) {
+            self.arrive(packet)?;
+            let Some(due) = self.fabric.next_on(index) else { break };
+            if self.fabric.calendar.next_due().is_some_and(|next| next < due) {
+                self.fabric.calendar.add_due(due, What::Wire(index));
+                return Ok(());
+            }
+            self.fabric.now = due.at;
+            self.events += 1;
+        }
+        self.fabric.rest(index);
+        Ok(())
+    }
+
+    /// A packet has come to the end of a link.
+    fn arrive(&mut self, packet: Packet) -> Result<(), SimError> {
+        let Some(packet) = self.fabric.forward(packet) else { return Ok(()) };
+        match packet.body {
+            Body::Block { number, block } => self.on_block(&packet, number, block),
+            Body::Control { message, on_stream } => self.on_control(&packet, message, on_stream),
+            Body::Tcp(segment) => {
+                if let Agent::Tcp(connection) = &mut self.agents[packet.agent as usize] {
+                    connection.arrive(&mut self.fabric, &packet, segment);
+                    let known = connection.known.is_some();
+                    self.settle(packet.agent, known);
+                }
+                Ok(())
+            }
+            Body::Plain => {
+                if let Agent::Plain(plain) = &mut self.agents[packet.agent as usize] {
+                    plain.arrive(self.fabric.now, packet.corrupted);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn wake(&mut self, agent: u32) -> Result<(), SimError> {
+        let done = match &mut self.agents[agent as usize] {
+            Agent::Copy(copy) => {
+                let result = copy.on_wake(&mut self.fabric, &mut self.blocks);
+                let done = copy.known.is_some() && copy.finished().is_some();
+                self.check(agent, result)?;
+                done
+            }
+            Agent::Plain(plain) => {
+                plain.on_wake(&mut self.fabric);
+                plain.is_sent()
+            }
+            Agent::Tcp(_) => false,
+        };
+        self.settle(agent, done);
+        Ok(())
+    }
+
+    /// A promise that an agent broke becomes the run's error.
+    pub(super) fn check(&self, agent: u32, result: Result<(), String>) -> Result<(), SimError> {
+        result.map_err(|what| {
+            let whose = self.scenario.flows[self.flow_of(agent)].name.clone();
+            SimError::Broken { at: self.fabric.now, whose, what }
+        })
+    }
+
+    pub(super) fn flow_of(&self, agent: u32) -> usize {
+        match &self.agents[agent as usize] {
+            Agent::Copy(copy) => copy.flow,
+            Agent::Tcp(connection) => connection.flow,
+            Agent::Plain(plain) => plain.flow,
+        }
+    }
+
+    /// An agent may have done: then its flow may have, and the run.
+    pub(super) fn settle(&mut self, agent: u32, done: bool) {
+        if !done || self.done[agent as usize] {
+            return;
+        }
+        self.done[agent as usize] = true;
+        let index = self.flow_of(agent);
+        let now = self.fabric.now;
+        let flow = &mut self.flows[index];
+        if let Agent::Copy(_) = &self.agents[agent as usize] {
+            let at = now + flow.rtt * 2 + Span::from_secs(1);
+            self.fabric.calendar.add(at, What::Close(agent));
+        }
+        flow.busy -= 1;
+        if flow.busy == 0 && flow.ended.is_none() {
+            self.end_flow(index);
+        } else if flow.mice > 0 {
+            self.after_mouse(index);
+        }
+    }
+
+    /// A flow that can end has.
+    pub(super) fn end_flow(&mut self, index: usize) {
+        let (now, flow) = (self.fabric.now, &mut self.flows[index]);
+        flow.ended = Some(now);
+        if !flow.can_end {
+            return;
+        }
+        self.open -= 1;
+        if self.open == 0 {
+            self.ended = Some(now);
+            let longest = self.flows.iter().map(|flow| flow.rtt).max().unwrap_or(Span::ZERO);
+            self.fabric.calendar.add(now + longest * 2 + LINGER, What::End);
+        }
+    }
+
+    /// The next point of each series.
+    fn sample(&mut self) {
+        let Some(interval) = self.scenario.record.interval else { return };
+        for index in 0..self.flows.len() {
+            if self.scenario.flows[index].start < self.fabric.now && self.ended.is_none() {
+                let point = self.point(index);
+                self.flows[index].series.push(point);
+            }
+        }
+        if self.ended.is_none() {
+            self.fabric.calendar.add(self.fabric.now + interval, What::Sample);
+        }
+    }
+
+    fn point(&self, index: usize) -> Point {
+        let mut point = Point { at: self.fabric.now, ..Point::default() };
+        let mut rate = 0;
+        for agent in &self.flows[index].agents {
+            let done = self.done[*agent as usize];
+            let sends = match &self.agents[*agent as usize] {
+                Agent::Copy(copy) => {
+                    let accounts = self.receiver_accounts(copy);
+                    let block = u64::from(copy.setup.layout.block_size());
+                    point.received += Bytes::new(accounts.received * block);
+                    point.delivered += copy.delivered;
+                    point.reported_lost += copy.sent().reported_lost;
+                    point.duplicates += accounts.duplicates;
+                    copy.sender.rate()
+                }
+                Agent::Tcp(connection) => {
+                    let counts = connection.receiver.counts();
+                    point.received += connection.received();
+                    point.delivered += connection.delivered();
+                    point.reported_lost += connection.sender.counts().lost;
+                    point.duplicates += counts.received - counts.distinct;
+                    connection.rate()
+                }
+                Agent::Plain(plain) => {
+                    let bytes = Bytes::new(plain.received * u64::from(plain.payload));
+                    point.received += bytes;
+                    point.delivered += bytes;
+                    plain.rate()
+                }
+            };
+            rate += if done { 0 } else { sends.as_bps() };
+        }
+        point.rate = longhaul_proto::units::Rate::from_bps(rate);
+        point
+    }
+
+    /// Whether packets go to the sender or the receiver of a copy.
+    fn on_control(
+        &mut self,
+        packet: &Packet,
+        message: u32,
+        on_stream: bool,
+    ) -> Result<(), SimError> {
+        if packet.corrupted {
+            // The seal finds it out, and it is as if it had not come.
+            match on_stream {
+                true => self.fabric.late(*packet, message),
+                false => self.fabric.release(message),
+            }
+            return Ok(());
+        }
+        let Agent::Copy(copy) = &mut self.agents[packet.agent as usize] else { return Ok(()) };
+        let mut controls = core::mem::take(&mut self.controls);
+        let (fabric, out) = (&mut self.fabric, &mut controls);
+        let result = match packet.to {
+            End::Sender => {
+                copy.to_sender.take(fabric, message, on_stream, out);
+                let result = copy.on_controls(fabric, out, &mut self.blocks);
+                let done = copy.known.is_some() && copy.finished().is_some();
+                self.settle(packet.agent, done);
+                self.check(packet.agent, result)
+            }
+            End::Receiver => {
+                copy.to_receiver.take(fabric, message, on_stream, out);
+                let (receiver, id) = (copy.receiver, copy.setup.flow);
+                for control in out.drain(..) {
+                    self.receivers[receiver].core.on_control(self.fabric.now, id, &control);
+                }
+                self.pump_receiver(receiver)
+            }
+        };
+        self.controls = controls;
+        result
+    }
+}

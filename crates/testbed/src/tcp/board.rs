@@ -1,0 +1,228 @@
+//! What of the segments sent has arrived, is lost, or is in flight: the scoreboard of RFC 6675.
+
+use std::collections::VecDeque;
+
+use longhaul_proto::ranges::RangeSet;
+use longhaul_proto::time::{Span, Time};
+
+use super::Ack;
+
+/// RFC 6675, section 2: `DupThresh`.
+const REORDERING: u32 = 3;
+
+/// One segment that was sent and not acknowledged by all before it.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// When, the last time.
+    at: Time,
+    sacked: bool,
+    lost: bool,
+    /// A repair of it is in flight.
+    again: bool,
+}
+
+/// The segments between the first that is not acknowledged and the next to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    first: u32,
+    sent: VecDeque<Sent>,
+    /// Runs that were reported, and all below `first`.
+    reported: RangeSet,
+    sacked: u32,
+    lost: u32,
+    again: u32,
+    /// One more than the highest that is sacked.
+    highest: u32,
+    /// All below have been judged by what is sacked above them.
+    judged: u32,
+    /// No segment below waits to be repaired.
+    repair_from: u32,
+    /// Repairs in the order of their sending.
+    repairs: VecDeque<(Time, u32)>,
+    /// When the latest of those that arrived was sent.
+    newest_arrived: Time,
+}
+
+/// What an acknowledgement changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// Segments known to have arrived, for the first time.
+    pub(super) arrived: u32,
+    /// Of these, those below the acknowledgement.
+    pub(super) acked: u32,
+    /// Segments found lost.
+    pub(super) lost: u32,
+    /// Whether one that was sent only once arrived.
+    pub(super) unambiguous: bool,
+}
+
+impl Board {
+    /// The first segment that is not acknowledged.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The next to be sent for the first time.
+    pub(super) fn next(&self) -> u32 {
+        self.first + self.sent.len() as u32
+    }
+
+    /// Segments sent and not acknowledged.
+    pub(super) fn flight(&self) -> u32 {
+        self.sent.len() as u32
+    }
+
+    /// RFC 6675's pipe: what is believed to be on the path.
+    pub(super) fn pipe(&self) -> u32 {
+        self.flight() - self.sacked - self.lost + self.again
+    }
+
+    /// A new segment was sent.
+    pub(super) fn on_sent(&mut self, now: Time) {
+        self.sent.push_back(Sent { at: now, sacked: false, lost: false, again: false });
+    }
+
+    fn at_mut(&mut self, number: u32) -> Option<&mut Sent> {
+        self.sent.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Takes an acknowledgement in.
+    pub(super) fn on_ack(&mut self, ack: &Ack, reordering: Span) -> Change {
+        let mut change = Change::default();
+        let next = ack.next.min(self.next());
+        while self.first < next
+            && let Some(sent) = self.sent.pop_front()
+        {
+            self.first += 1;
+            change.acked += 1;
+            self.leave(sent, &mut change);
+            self.sacked -= u32::from(sent.sacked);
+        }
+        self.reported.insert(0..u64::from(self.first));
+        for (start, end) in ack.sacked {
+            self.on_run(start.max(self.first), end.min(self.next()), &mut change);
+        }
+        self.judged = self.judged.max(self.first);
+        self.repair_from = self.repair_from.max(self.first);
+        change.lost = self.judge() + self.judge_repairs(reordering);
+        change
+    }
+
+    /// A segment has arrived, unless it had before.
+    fn leave(&mut self, sent: Sent, change: &mut Change) {
+        if sent.sacked {
+            return;
+        }
+        change.arrived += 1;
+        change.unambiguous |= !sent.lost && !sent.again;
+        self.lost -= u32::from(sent.lost);
+        self.again -= u32::from(sent.again);
+        self.newest_arrived = self.newest_arrived.max(sent.at);
+    }
+
+    fn on_run(&mut self, start: u32, end: u32, change: &mut Change) {
+        let run = u64::from(start)..u64::from(end);
+        while let Some(gap) = self.reported.first_gap(run.clone()) {
+            for number in gap.clone() {
+                let Some(sent) = self.at_mut(number as u32) else { continue };
+                let before = *sent;
+                *sent = Sent { sacked: true, lost: false, again: false, ..before };
+                self.leave(before, change);
+                self.sacked += 1;
+            }
+            self.reported.insert(gap);
+        }
+        if start < end {
+            self.highest = self.highest.max(end);
+        }
+    }
+
+    /// RFC 6675, `IsLost`: three segments above it are sacked.
+    fn judge(&mut self) -> u32 {
+        let (mut above, mut number) = (0, self.highest);
+        while above < REORDERING {
+            if number <= self.judged {
+                return 0;
+            }
+            number -= 1;
+            above += u32::from(self.at_mut(number).is_some_and(|sent| sent.sacked));
+        }
+        let mut found = 0;
+        for number in self.judged..number {
+            let sent = self.at_mut(number).expect("between the first and the highest");
+            if !sent.sacked && !sent.lost {
+                sent.lost = true;
+                found += 1;
+            }
+        }
+        if found > 0 {
+            self.repair_from = self.repair_from.min(self.judged);
+        }
+        self.judged = number;
+        self.lost += found;
+        found
+    }
+
+    /// RFC 8985, 6.2: a repair is lost if something sent later by `reordering` has arrived.
+    fn judge_repairs(&mut self, reordering: Span) -> u32 {
+        let mut found = 0;
+        while let Some(&(at, number)) = self.repairs.front() {
+            let newest = self.newest_arrived;
+            match self.at_mut(number) {
+                Some(sent) if sent.again && sent.at == at => {
+                    if at + reordering >= newest {
+                        break;
+                    }
+                    sent.again = false;
+                    self.again -= 1;
+                    self.repair_from = self.repair_from.min(number);
+                    found += 1;
+                }
+                _ => {}
+            }
+            self.repairs.pop_front();
+        }
+        found
+    }
+
+    /// The next lost segment to be sent again; marks it as sent.
+    pub(super) fn repair(&mut self, now: Time) -> Option<u32> {
+        if self.lost == self.again {
+            return None;
+        }
+        while self.repair_from < self.next() {
+            let number = self.repair_from;
+            self.repair_from += 1;
+            let sent = self.at_mut(number)?;
+            if sent.lost && !sent.again {
+                (sent.again, sent.at) = (true, now);
+                self.again += 1;
+                self.repairs.push_back((now, number));
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// RFC 8985, 7.3: a probe repeats the last segment; what is in flight does not change.
+    pub(super) fn probe(&mut self, now: Time) -> Option<u32> {
+        let last = self.next().checked_sub(1)?;
+        self.at_mut(last)?.at = now;
+        Some(last)
+    }
+
+    /// RFC 6298, 5.4, and RFC 6675, 5.1: after a time-out all that is not sacked is lost.
+    pub(super) fn lose_all(&mut self) -> u32 {
+        let mut found = 0;
+        for sent in self.sent.iter_mut().filter(|sent| !sent.sacked) {
+            found += u32::from(!sent.lost || sent.again);
+            (sent.lost, sent.again) = (true, false);
+        }
+        self.lost = self.flight() - self.sacked;
+        self.again = 0;
+        self.repairs.clear();
+        self.judged = self.next();
+        self.repair_from = self.first;
+        found
+    }
+}

@@ -1,0 +1,83 @@
+//! Proportional rate reduction (RFC 6937, and RFC 9937 for which bound): how much each
+//! acknowledgement lets out while losses are repaired.
+
+/// One recovery.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduction {
+    /// What was in flight when it began, and what is to be at its end.
+    before: u64,
+    after: u64,
+    /// Segments that arrived since, and that were sent.
+    arrived: u64,
+    sent: u64,
+    /// What may be sent now.
+    allowance: u64,
+}
+
+impl Reduction {
+    pub(super) fn new(before: u32, after: u32) -> Reduction {
+        // The first repair goes at once.
+        let (before, after) = (u64::from(before.max(1)), u64::from(after));
+        Reduction { before, after, arrived: 0, sent: 0, allowance: 1 }
+    }
+
+    /// An acknowledgement has come: `arrived` segments by it, `pipe` are still in flight; `clean`
+    /// where it moved on and told of no loss.
+    pub(super) fn on_ack(&mut self, arrived: u32, pipe: u32, clean: bool) {
+        let (arrived, pipe) = (u64::from(arrived), u64::from(pipe));
+        self.arrived += arrived;
+        let owed = self.arrived.saturating_sub(self.sent);
+        self.allowance = if pipe > self.after {
+            (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
+        } else {
+            // RFC 9937: the slow-start bound while it goes well, else no more than arrived.
+            let limit = if clean { owed.max(arrived) + 1 } else { owed };
+            limit.min(self.after - pipe)
+        };
+        if self.sent == 0 {
+            self.allowance = self.allowance.max(1);
+        }
+    }
+
+    /// Whether one more may be sent.
+    pub(super) fn allows(&self) -> bool {
+        self.allowance > 0
+    }
+
+    pub(super) fn on_sent(&mut self) {
+        self.sent += 1;
+        self.allowance = self.allowance.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends what is allowed after an acknowledgement; how many that is.
+    fn sends(reduction: &mut Reduction, arrived: u32, pipe: u32, clean: bool) -> u32 {
+        reduction.on_ack(arrived, pipe, clean);
+        let mut sent = 0;
+        while reduction.allows() {
+            reduction.on_sent();
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn the_window_is_halved_evenly_over_a_round_trip() {
+        let mut reduction = Reduction::new(20, 10);
+        let sent: Vec<u32> = (0..10).map(|i| sends(&mut reduction, 1, 19 - i / 2, true)).collect();
+        // RFC 6937, section 4: one for every second that arrives.
+        assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn below_its_aim_it_sends_what_arrives_and_one_more_while_that_goes_well() {
+        let mut reduction = Reduction::new(20, 10);
+        assert_eq!(sends(&mut reduction, 1, 4, true), 2);
+        assert_eq!(sends(&mut reduction, 1, 4, false), 0, "one more than arrived is out already");
+        assert_eq!(sends(&mut reduction, 3, 9, true), 1, "never above the aim");
+    }
+}

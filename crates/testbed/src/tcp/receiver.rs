@@ -1,0 +1,114 @@
+//! The receiving end: what has come, and when that is said.
+
+use longhaul_proto::ranges::RangeSet;
+use longhaul_proto::time::{Span, Time};
+
+use super::{Ack, Data, SACK_RUNS};
+
+/// Linux's shortest delay of an acknowledgement.
+const DELAY: Span = Span::from_millis(40);
+/// Segments at the start that Linux acknowledges one by one.
+const QUICK: u32 = 16;
+
+/// What a receiver counts, in segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounts {
+    /// Segments that came.
+    pub received: u64,
+    /// Those that were new.
+    pub distinct: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+}
+
+/// The receiving end of a connection.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    come: RangeSet,
+    next: u32,
+    /// Runs beyond `next`, the latest first (RFC 2018, section 4).
+    runs: Vec<(u32, u32)>,
+    /// Segments in order since the last acknowledgement, and the timestamp of the first of them.
+    unacked: u32,
+    echo: Time,
+    due: Option<Time>,
+    at_once: bool,
+    counts: ReceiverCounts,
+}
+
+impl Receiver {
+    /// A receiver to which nothing has come.
+    pub fn new() -> Receiver {
+        Receiver::default()
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> &ReceiverCounts {
+        &self.counts
+    }
+
+    /// All segments below have come.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// A segment has come.
+    pub fn on_data(&mut self, now: Time, data: &Data) {
+        self.counts.received += 1;
+        let number = u64::from(data.number);
+        // RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged yet, or of
+        // what fills a gap.
+        if self.unacked == 0 && data.number <= self.next {
+            self.echo = data.sent;
+        }
+        if self.come.insert(number..number + 1) == 0 {
+            // RFC 5681, 4.2: what is not expected is answered at once.
+            self.at_once = true;
+            return;
+        }
+        self.counts.distinct += 1;
+        if data.number != self.next {
+            self.at_once = true;
+            self.note_run(data.number);
+            return;
+        }
+        let run = self.come.run_at(number).map_or(number + 1, |run| run.end);
+        self.next = run as u32;
+        // RFC 5681, 4.2: "when it receives a segment that fills in all or part of a gap".
+        self.at_once |= !self.runs.is_empty();
+        let next = self.next;
+        self.runs.retain(|(_, end)| *end > next);
+        self.unacked += 1;
+        if self.unacked >= 2 || self.counts.received <= u64::from(QUICK) {
+            self.at_once = true;
+        } else {
+            self.due = self.due.or(Some(now + DELAY));
+        }
+    }
+
+    fn note_run(&mut self, number: u32) {
+        let number = u64::from(number);
+        let Some(run) = self.come.run_at(number) else { return };
+        let run = (run.start as u32, run.end as u32);
+        self.runs.retain(|(start, end)| *end < run.0 || *start > run.1);
+        self.runs.insert(0, run);
+        self.runs.truncate(SACK_RUNS);
+    }
+
+    /// When an acknowledgement that waits is to be sent.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// The acknowledgement to send now, if there is one.
+    pub fn poll(&mut self, now: Time) -> Option<Ack> {
+        if !self.at_once && self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        (self.at_once, self.due, self.unacked) = (false, None, 0);
+        self.counts.acks += 1;
+        let mut sacked = [(0, 0); SACK_RUNS];
+        sacked.iter_mut().zip(&self.runs).for_each(|(place, run)| *place = *run);
+        Some(Ack { next: self.next, echo: self.echo, sacked })
+    }
+}

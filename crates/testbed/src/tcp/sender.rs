@@ -1,0 +1,281 @@
+//! The sending end: what is sent, and when it is sent again.
+
+use longhaul_proto::time::{Span, Time};
+
+use super::board::Board;
+use super::prr::Reduction;
+use super::rto::Rto;
+use super::window::{Acked, Window};
+use super::{Ack, Data, Segment};
+use crate::scenario::Tcp;
+
+/// RFC 8985, 7.2: what a receiver may delay the acknowledgement of a single segment; Linux has
+/// 200 ms there.
+const PROBE_SINGLE: Span = Span::from_millis(200);
+/// Linux's least time before a probe.
+const MIN_PROBE: Span = Span::from_millis(2);
+
+/// What a sender counts, in segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounts {
+    /// Sent in all.
+    pub sent: u64,
+    /// Sent for the first time.
+    pub first: u64,
+    /// Found lost, a repair too.
+    pub lost: u64,
+    /// Times that the window was cut for losses, without a time-out.
+    pub recoveries: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The SYN is not answered; it is to be sent at the time.
+    Opening(Time),
+    Open,
+    /// Losses are being repaired, until all below has arrived.
+    Recovery(u32, Reduction),
+    /// A time-out is being repaired, until all below has arrived.
+    Loss(u32),
+}
+
+/// The sending end of a connection.
+#[derive(Debug)]
+pub struct Sender {
+    state: State,
+    board: Board,
+    window: Window,
+    rto: Rto,
+    /// Segments to send; without it, without end.
+    total: Option<u32>,
+    /// The most that may be in flight.
+    limit: u32,
+    initial: u32,
+    /// When the SYN was sent first, and how often it was.
+    syn: Option<Time>,
+    syns: u32,
+    /// When to give up waiting, if anything is in flight.
+    deadline: Option<Time>,
+    /// When to probe, if that is sooner; a probe goes once until something is acknowledged.
+    probe: Option<Time>,
+    probed: bool,
+    /// The window was what stopped the last poll.
+    limited: bool,
+    last_sent: Time,
+    counts: SenderCounts,
+}
+
+impl Sender {
+    /// A sender of `total` segments of `mss` bytes each, or without end, that begins at `now`.
+    pub fn new(now: Time, tcp: &Tcp, mss: u32, total: Option<u32>) -> Sender {
+        let limit = tcp.window.map_or(u64::MAX, |bytes| bytes.get() / u64::from(mss.max(1)));
+        Sender {
+            state: State::Opening(now),
+            board: Board::default(),
+            window: Window::new(tcp.congestion, tcp.initial_window),
+            rto: Rto::new(),
+            total,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX).max(1),
+            initial: tcp.initial_window,
+            syn: None,
+            syns: 0,
+            deadline: None,
+            probe: None,
+            probed: false,
+            limited: false,
+            last_sent: now,
+            counts: SenderCounts::default(),
+        }
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> &SenderCounts {
+        &self.counts
+    }
+
+    /// Whether all has been acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.total.is_some_and(|total| self.board.first() >= total)
+    }
+
+    /// Segments that may be in flight.
+    pub fn window(&self) -> u32 {
+        self.window.size().min(self.limit)
+    }
+
+    /// The smoothed round-trip time.
+    pub fn rtt(&self) -> Span {
+        self.rto.smoothed()
+    }
+
+    /// The connection is open.
+    pub fn on_syn_ack(&mut self, now: Time) {
+        if let State::Opening(_) = self.state {
+            self.state = State::Open;
+            // A SYN that was sent twice says nothing (Karn).
+            if let Some(syn) = self.syn.filter(|_| self.syns == 1) {
+                self.rto.sample(now.since(syn));
+            }
+            self.rto.relax();
+            self.last_sent = now;
+        }
+    }
+
+    /// An acknowledgement has come.
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let (flight, was_limited) = (self.board.flight(), self.limited);
+        let reordering = self.rto.min_rtt.min(Span::from_secs(1)) / 4;
+        let change = self.board.on_ack(ack, reordering);
+        self.counts.lost += u64::from(change.lost);
+        let sample = (change.arrived > 0).then(|| now.since(ack.echo));
+        if let Some(rtt) = sample {
+            self.rto.sample(rtt);
+        }
+        if change.unambiguous {
+            self.rto.relax();
+        }
+        if change.acked > 0 {
+            self.restart_timer(now);
+        }
+        let ended = match self.state {
+            State::Recovery(end, _) | State::Loss(end) => self.board.first() >= end,
+            State::Opening(_) | State::Open => false,
+        };
+        if ended {
+            self.state = State::Open;
+        }
+        if change.lost > 0 && matches!(self.state, State::Open) {
+            // RFC 6675, 5, (4): RecoveryPoint = HighData, ssthresh = cwnd = FlightSize / 2.
+            self.window.on_loss(flight);
+            let reduction = Reduction::new(flight, self.window.size());
+            self.state = State::Recovery(self.board.next(), reduction);
+            self.counts.recoveries += 1;
+        }
+        if let State::Recovery(_, reduction) = &mut self.state {
+            let clean = change.acked > 0 && change.lost == 0;
+            reduction.on_ack(change.arrived, self.board.pipe(), clean);
+        }
+        // RFC 7661: a window that is not used says nothing about the path.
+        let used = was_limited || (self.window.is_slow_start() && self.window.size() < 2 * flight);
+        if change.acked > 0 && used && !matches!(self.state, State::Recovery(..)) && !ended {
+            self.window.on_ack(
+                now,
+                Acked {
+                    count: change.acked,
+                    next: self.board.first(),
+                    sent: self.board.next(),
+                    rtt: sample,
+                    min_rtt: self.rto.min_rtt,
+                    smoothed: self.rto.smoothed(),
+                },
+            );
+        }
+    }
+
+    /// RFC 6298, 5.2 and 5.3: off when nothing is in flight, anew when something was acknowledged.
+    fn restart_timer(&mut self, now: Time) {
+        self.probed = false;
+        let flight = self.board.flight();
+        if flight == 0 {
+            (self.deadline, self.probe) = (None, None);
+            return;
+        }
+        self.deadline = Some(now + self.rto.timeout());
+        self.set_probe(now);
+    }
+
+    /// RFC 8985, 7.2: a probe after two round trips, if nothing is being repaired.
+    fn set_probe(&mut self, now: Time) {
+        let single = if self.board.flight() == 1 { PROBE_SINGLE } else { Span::ZERO };
+        let wait = (self.rto.smoothed() * 2 + single).max(MIN_PROBE);
+        let at = now + wait;
+        let useful = matches!(self.state, State::Open) && !self.probed;
+        self.probe = Some(at).filter(|at| useful && self.deadline.is_none_or(|end| *at < end));
+    }
+
+    /// When to come back, if nothing comes before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        match self.state {
+            State::Opening(at) => Some(at),
+            _ => self.probe.or(self.deadline),
+        }
+    }
+
+    /// The next segment to send now, if there is one.
+    pub fn poll(&mut self, now: Time) -> Option<Segment> {
+        if let State::Opening(at) = self.state {
+            return self.open(now, at);
+        }
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.time_out(now);
+        }
+        if self.probe.is_some_and(|at| at <= now) {
+            // RFC 8985, 7.3: the time-out runs anew from the probe.
+            (self.probe, self.probed) = (None, true);
+            self.deadline = Some(now + self.rto.timeout());
+            let number = self.board.probe(now)?;
+            return Some(self.send(now, number));
+        }
+        self.limited = match &self.state {
+            State::Recovery(_, reduction) => !reduction.allows(),
+            _ => self.board.pipe() >= self.window.size(),
+        };
+        if self.limited {
+            return None;
+        }
+        if let Some(number) = self.board.repair(now) {
+            return Some(self.send(now, number));
+        }
+        let next = self.board.next();
+        if self.total.is_some_and(|total| next >= total) || self.board.flight() >= self.limit {
+            return None;
+        }
+        if self.board.flight() == 0 && now.since(self.last_sent) > self.rto.timeout() {
+            self.window.restart(self.initial);
+        }
+        self.board.on_sent(now);
+        self.counts.first += 1;
+        Some(self.send(now, next))
+    }
+
+    fn open(&mut self, now: Time, at: Time) -> Option<Segment> {
+        if at > now {
+            return None;
+        }
+        if self.syn.is_some() {
+            self.counts.timeouts += 1;
+            self.rto.back_off();
+        }
+        self.syn.get_or_insert(now);
+        self.syns += 1;
+        self.state = State::Opening(now + self.rto.timeout());
+        Some(Segment::Syn)
+    }
+
+    fn send(&mut self, now: Time, number: u32) -> Segment {
+        self.counts.sent += 1;
+        self.last_sent = now;
+        if let State::Recovery(_, reduction) = &mut self.state {
+            reduction.on_sent();
+        }
+        if self.deadline.is_none() {
+            self.deadline = Some(now + self.rto.timeout());
+        }
+        // A probe waits from the last segment that was sent.
+        self.set_probe(now);
+        Segment::Data(Data { number, sent: now })
+    }
+
+    fn time_out(&mut self, now: Time) {
+        self.counts.timeouts += 1;
+        let again = matches!(self.state, State::Loss(_));
+        self.window.on_timeout(self.board.flight(), again);
+        self.counts.lost += u64::from(self.board.lose_all());
+        self.state = State::Loss(self.board.next());
+        self.rto.back_off();
+        self.probe = None;
+        self.deadline = Some(now + self.rto.timeout());
+    }
+}

@@ -1,0 +1,40 @@
+//! A scenario file from anybody, and the network that it makes.
+
+use longhaul_testbed::scenario::{MAX_FLOWS, MAX_LINKS, MAX_NODES, Reading, Scenario};
+
+/// The most flows whose ways are looked at one by one.
+const LOOKED_AT: usize = 64;
+
+/// A scenario that is read holds all that is promised of one, within its limits; every flow has a
+/// way there and back that comes to no node twice. One that is not read is refused with an error
+/// fit for a terminal.
+pub fn run(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let trace =
+        |name: &str| if name.len() % 2 == 0 { Ok(name.to_owned()) } else { Err("no".into()) };
+    let reading = Reading { trace: &trace, ..Reading::PLAIN };
+    let scenario = match Scenario::parse("any", &text, &reading) {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            let error = error.to_string();
+            return assert!(!error.is_empty() && !error.contains(char::is_control), "{error}");
+        }
+    };
+    assert_eq!(scenario.validate(), Ok(()));
+    assert!(scenario.nodes() <= MAX_NODES && scenario.network.links.len() <= MAX_LINKS);
+    assert!(scenario.flows.len() <= MAX_FLOWS);
+    let mut routes = scenario.routes();
+    for flow in scenario.flows.iter().take(LOOKED_AT) {
+        for (from, to) in [(flow.from, flow.to), (flow.to, flow.from)] {
+            let way = routes.between(from, to).expect("a way, as was promised");
+            let mut at = from;
+            for link in &way {
+                let link = &scenario.network.links[*link];
+                assert_eq!(link.from, at);
+                at = link.to;
+            }
+            assert_eq!(at, to);
+            assert!(way.len() < scenario.nodes(), "{way:?} goes round");
+        }
+    }
+}
