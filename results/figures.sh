@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
-# that does nothing else: bash results/figures.sh [throughput|wan|tcp|memory|small|resume|all]
+# that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|all]
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,6 +53,17 @@ median() { sort -n | awk '{v[NR]=$1} END {print v[int((NR+1)/2)]}'; }
 cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"; }
 peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
 
+# An sshd of our own at an address, with keys of its own, and what ssh needs to reach it.
+sshd_config() {
+    [ -e "$WORK/key" ] || { ssh-keygen -q -t ed25519 -N '' -f "$WORK/key"; ssh-keygen -q -t ed25519 -N '' -f "$WORK/host"; }
+    mkdir -p /run/sshd
+    printf 'Port 22\nListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPidFile none\nSubsystem sftp internal-sftp\nSetEnv LONGHAUL_CONFIG_DIR=%s\n' \
+        "$1" "$WORK/host" "$WORK/key.pub" "$WORK/server" > "$WORK/sshd"
+    SSH_OPTIONS="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+}
+# The bound of a copy of so many bytes at a loss, with the five round trips of the 100 ms path.
+bound() { awk -v bytes="$1" -v l="$2" 'BEGIN {c=1e9*1472/1538; printf "%.3f", 1.03*bytes*8/(c*(1-l))+0.5}'; }
+
 throughput() {
     namespaces
     local size=2000000000
@@ -102,9 +113,34 @@ wan() {
             field setup_seconds < "$WORK/out" >> "$WORK/setups"
         done
         awk -v o=$object -v l=$loss -v r=$rate -v s="$(median < "$WORK/seconds")" -v w="$(median < "$WORK/wastes")" -v f="$(median < "$WORK/setups")" \
-            -v bytes="$(stat -c %s "$WORK/here/$object")" 'BEGIN {c=1e9*1472/1538;
-            printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.0f ms |\n", o, l*100, r, s, 1.03*bytes*8/(c*(1-l))+0.5, w*100, 100*l/(1-l), f*1000}'
+            -v b="$(bound "$(stat -c %s "$WORK/here/$object")" $loss)" \
+            'BEGIN {printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.0f ms |\n", o, l*100, r, s, b, w*100, 100*l/(1-l), f*1000}'
     done; done; done
+}
+
+# The copy of 300 MB on the same path at 1 % loss, reached through a real sshd on the far host.
+ssh_copy() {
+    [ -x /usr/sbin/sshd ] || { echo "(no sshd: the copy over ssh is left out)" >&2; return; }
+    head -c 300000000 /dev/urandom > "$WORK/here/300MB"
+    : > "$WORK/seconds"; : > "$WORK/wastes"; : > "$WORK/setups"; : > "$WORK/logins"
+    for run in $(seq "$RUNS"); do
+        rm -rf "$WORK/root"/* "$WORK/sshd.log"; sshd_config 0.0.0.0
+        "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss 1% --seed "$run" \
+            --run b "exec /usr/sbin/sshd -D -e -f $WORK/sshd 2> $WORK/sshd.log" \
+            --run a "until grep -q listening $WORK/sshd.log; do sleep 0.02; done
+                start=\$(date +%s.%N); ssh $SSH_OPTIONS b true; echo \"\$(date +%s.%N) - \$start\" | bc >> $WORK/logins
+                $LONGHAUL cp --json -q --protocol rbudp --rate 940M \
+                -e 'ssh $SSH_OPTIONS' --remote-path $LONGHAUL $WORK/here/300MB b:$WORK/root/" \
+            > "$WORK/out" 2>"$WORK/emulator"
+        cmp "$WORK/here/300MB" "$WORK/root/300MB"
+        grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+        field seconds < "$WORK/out" >> "$WORK/seconds"; field waste < "$WORK/out" >> "$WORK/wastes"
+        field setup_seconds < "$WORK/out" >> "$WORK/setups"
+    done
+    echo "| over ssh, 1 % loss | seconds, start to exit (median of $RUNS) | bound 1.03·S/(C·(1−L)) + 5 RTT | \`ssh b true\` alone takes | waste | first data after |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    awk -v s="$(median < "$WORK/seconds")" -v b="$(bound 300000000 0.01)" -v w="$(median < "$WORK/wastes")" -v f="$(median < "$WORK/setups")" -v i="$(median < "$WORK/logins")" \
+        'BEGIN {printf "| 300 MB at 940M | %.3f | %.3f | %.3f | %.2f %% | %.0f ms |\n", s, b, i, w*100, f*1000}'
 }
 
 # The kernel's TCP on the same path: what one and eight streams carry in 10 s.
@@ -155,11 +191,10 @@ small() {
     printf '| cp -r on this host (what creating the files costs) | %.2f |\n' "$(echo "$(date +%s.%N) - $start" | bc)"
     rm -rf "$WORK/root"/*
     if [ -x /usr/sbin/sshd ] && command -v rsync >/dev/null; then
-        ssh-keygen -q -t ed25519 -N '' -f "$WORK/key"; ssh-keygen -q -t ed25519 -N '' -f "$WORK/host"; mkdir -p /run/sshd
-        printf 'Port 22\nListenAddress 10.78.0.2\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPidFile none\nSubsystem sftp internal-sftp\n' "$WORK/host" "$WORK/key.pub" > "$WORK/sshd"
+        sshd_config 10.78.0.2
         ip netns exec "$NS_B" /usr/sbin/sshd -D -f "$WORK/sshd" 2>/dev/null & SERVER=$!
         sleep 0.5
-        local ssh="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        local ssh=$SSH_OPTIONS
         start=$(date +%s.%N); in_a rsync -a -e "ssh $ssh" "$WORK/here/many" "root@10.78.0.2:$WORK/root/out"
         printf '| rsync -a | %.2f |\n' "$(echo "$(date +%s.%N) - $start" | bc)"; rm -rf "$WORK/root"/*
         start=$(date +%s.%N); in_a scp -q -r $ssh "$WORK/here/many" "root@10.78.0.2:$WORK/root/out"
@@ -187,6 +222,7 @@ resume() {
 
 case ${1:-all} in
     throughput | wan | tcp | memory | small | resume) "$1" ;;
-    all) wan; tcp; resume; throughput; small; memory ;;
-    *) echo "figures.sh: throughput, wan, tcp, memory, small, resume or all" >&2; exit 2 ;;
+    ssh) ssh_copy ;;
+    all) wan; ssh_copy; tcp; resume; throughput; small; memory ;;
+    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume or all" >&2; exit 2 ;;
 esac

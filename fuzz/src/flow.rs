@@ -6,9 +6,50 @@ use longhaul_proto::registry::find;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_proto::wire::{Control, Done, Echo, Pulse, Report, Train};
+use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Train};
 
 use super::input::Input;
+
+/// Steps of one run; an input that is longer says nothing new.
+const STEPS: u32 = 500;
+
+/// Times that a driver may be sent round at one moment before that is a livelock: each time
+/// something must be sent, said or told, and of that there is an end.
+pub(crate) const ROUNDS: u64 = 100;
+
+/// A core under test, with a model of what it must have done.
+pub(crate) trait Driven {
+    /// At the beginning of a flow.
+    fn new(setup: Setup) -> Self;
+
+    /// Does to it what the input chooses.
+    fn step(&mut self, input: &mut Input<'_>);
+
+    /// Takes out what it says, and checks what must always hold.
+    fn look(&mut self);
+}
+
+/// Drives a core by `bytes`.
+pub(crate) fn run<D: Driven>(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut driven = D::new(setup(&mut input));
+    driven.look();
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        driven.step(&mut input);
+        driven.look();
+    }
+}
+
+/// What a core says can be sent, and is read as it was said.
+pub(crate) fn check_wire(control: &Control) {
+    let mut bytes = Vec::new();
+    control.encode(&mut bytes);
+    assert!(bytes.len() <= MAX_CONTROL);
+    assert_eq!(Control::decode(&bytes).as_ref(), Ok(control));
+}
 
 /// The flow under test.
 pub(crate) const FLOW: FlowId = FlowId(7);
@@ -20,7 +61,7 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Any flow that two ends could agree on, over an object that is not too large.
-pub(crate) fn setup(input: &mut Input<'_>) -> Setup {
+fn setup(input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
     let short = u64::from(input.byte()) % u64::from(block);

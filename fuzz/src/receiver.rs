@@ -8,36 +8,21 @@ use longhaul_proto::rbudp::RbudpReceiver;
 use longhaul_proto::tally::Tally;
 use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_proto::wire::{Control, Header, MAX_CONTROL, Report};
+use longhaul_proto::wire::{Control, Header, Report};
 
-use super::flow::{FLOW, is_due, later, message, setup};
+use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// Steps of one run; an input that is longer says nothing new.
-const STEPS: u32 = 500;
-/// Times that a driver may be sent round at one moment, and messages at one moment, before that
-/// is a livelock.
-const ROUNDS: u64 = 100;
 /// A flow beside the one under test, that nothing is said about.
 const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
 /// Nothing that a sender sends makes the receiver panic, report what it has as missing or what it
 /// misses as there, miscount, touch another flow, or keep its driver busy without end.
 pub fn run(bytes: &[u8]) {
-    let mut input = Input::new(bytes);
-    let setup = setup(&mut input);
-    let mut driven = Driven::new(setup);
-    driven.look();
-    for _ in 0..STEPS {
-        if input.is_empty() {
-            break;
-        }
-        driven.step(&mut input);
-        driven.look();
-    }
+    flow::run::<Receiving>(bytes);
 }
 
-struct Driven {
+struct Receiving {
     setup: Setup,
     receiver: RbudpReceiver,
     now: Time,
@@ -51,13 +36,13 @@ struct Driven {
     finished: bool,
 }
 
-impl Driven {
-    fn new(setup: Setup) -> Driven {
+impl Driven for Receiving {
+    fn new(setup: Setup) -> Receiving {
         let mut receiver = RbudpReceiver::default();
         receiver.add_flow(Time::ZERO, &setup);
         receiver.add_flow(Time::ZERO, &Setup { flow: OTHER, ..setup.clone() });
         let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");
-        Driven {
+        Receiving {
             setup,
             receiver,
             now: Time::ZERO,
@@ -91,6 +76,43 @@ impl Driven {
         }
     }
 
+    fn look(&mut self) {
+        let most = ROUNDS + 10 * u64::from(self.setup.layout.segments());
+        for round in 0.. {
+            assert!(round < most, "at one moment it has no end of messages");
+            if let Some(outgoing) = self.receiver.poll_control(self.now) {
+                check_wire(&outgoing.control);
+                match &outgoing.control {
+                    Control::Report(report) if outgoing.flow == FLOW => self.check(report),
+                    Control::Report(_) => panic!("it reports on a flow that nothing came of"),
+                    _ => {}
+                }
+            } else if is_due(self.receiver.next_wakeup(), self.now) {
+                self.receiver.on_timeout(self.now);
+            } else {
+                break;
+            }
+        }
+        while let Some((flow, event)) = self.receiver.poll_event() {
+            if flow == FLOW {
+                assert!(!self.finished, "{event:?} after it has finished");
+                self.finished = event == Event::Finished;
+            } else {
+                assert_eq!(event, Event::Finished);
+            }
+        }
+        assert_eq!(self.receiver.is_finished(FLOW), self.there.is_whole());
+        assert_eq!(self.finished, self.there.is_whole());
+        assert_eq!(self.receiver.is_finished(OTHER), self.setup.layout.segments() == 0);
+        let counts = self.receiver.accounting(FLOW).expect("the flow is there");
+        assert_eq!(counts.received, self.arrived);
+        assert_eq!(counts.distinct + counts.duplicates, counts.received);
+        assert!(counts.refused >= self.refused);
+        assert!(counts.highest >= counts.received);
+    }
+}
+
+impl Receiving {
     fn skip(&mut self, input: &mut Input<'_>) {
         let (first, count) = (self.block(input), input.any_u32());
         self.receiver.skip(self.now, FLOW, BlockRange { first, count });
@@ -154,45 +176,6 @@ impl Driven {
                 self.refused += 1;
             }
         }
-    }
-
-    /// Takes out what it says, and checks what must always hold.
-    fn look(&mut self) {
-        let most = ROUNDS + 10 * u64::from(self.setup.layout.segments());
-        for round in 0.. {
-            assert!(round < most, "at one moment it has no end of messages");
-            if let Some(outgoing) = self.receiver.poll_control(self.now) {
-                let mut bytes = Vec::new();
-                outgoing.control.encode(&mut bytes);
-                assert!(bytes.len() <= MAX_CONTROL);
-                assert_eq!(Control::decode(&bytes).as_ref(), Ok(&outgoing.control));
-                match &outgoing.control {
-                    Control::Report(report) if outgoing.flow == FLOW => self.check(report),
-                    Control::Report(_) => panic!("it reports on a flow that nothing came of"),
-                    _ => {}
-                }
-            } else if is_due(self.receiver.next_wakeup(), self.now) {
-                self.receiver.on_timeout(self.now);
-            } else {
-                break;
-            }
-        }
-        while let Some((flow, event)) = self.receiver.poll_event() {
-            if flow == FLOW {
-                assert!(!self.finished, "{event:?} after it has finished");
-                self.finished = event == Event::Finished;
-            } else {
-                assert_eq!(event, Event::Finished);
-            }
-        }
-        assert_eq!(self.receiver.is_finished(FLOW), self.there.is_whole());
-        assert_eq!(self.finished, self.there.is_whole());
-        assert_eq!(self.receiver.is_finished(OTHER), self.setup.layout.segments() == 0);
-        let counts = self.receiver.accounting(FLOW).expect("the flow is there");
-        assert_eq!(counts.received, self.arrived);
-        assert_eq!(counts.distinct + counts.duplicates, counts.received);
-        assert!(counts.refused >= self.refused);
-        assert!(counts.highest >= counts.received);
     }
 
     fn check(&self, report: &Report) {

@@ -7,35 +7,19 @@ use longhaul_proto::layout::Block;
 use longhaul_proto::rbudp::RbudpSender;
 use longhaul_proto::time::Time;
 use longhaul_proto::units::Bytes;
-use longhaul_proto::wire::{Control, Header, MAX_CONTROL};
+use longhaul_proto::wire::{Control, Header};
 
-use super::flow::{FLOW, is_due, later, message, setup};
+use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
-
-/// Steps of one run; an input that is longer says nothing new.
-const STEPS: u32 = 500;
-/// Times that a driver may be sent round at one moment before that is a livelock: each time
-/// something must be sent, said or told, and of that there is an end.
-const ROUNDS: u64 = 100;
 
 /// Nothing that a receiver says makes the sender panic, send what the object does not have or what
 /// the receiver has, exceed its grant or its fixed rate, speak again after it has finished, or
 /// keep its driver busy without end.
 pub fn run(bytes: &[u8]) {
-    let mut input = Input::new(bytes);
-    let setup = setup(&mut input);
-    let mut driven = Driven::new(setup);
-    driven.look();
-    for _ in 0..STEPS {
-        if input.is_empty() {
-            break;
-        }
-        driven.step(&mut input);
-        driven.look();
-    }
+    flow::run::<Sending>(bytes);
 }
 
-struct Driven {
+struct Sending {
     setup: Setup,
     sender: RbudpSender,
     now: Time,
@@ -50,10 +34,10 @@ struct Driven {
     finished: bool,
 }
 
-impl Driven {
-    fn new(setup: Setup) -> Driven {
+impl Driven for Sending {
+    fn new(setup: Setup) -> Sending {
         let sender = RbudpSender::new(&setup);
-        Driven {
+        Sending {
             grant: setup.grant,
             setup,
             sender,
@@ -83,6 +67,38 @@ impl Driven {
         }
     }
 
+    fn look(&mut self) {
+        let most = ROUNDS + 3 * u64::from(self.setup.layout.segments());
+        for said in 0.. {
+            assert!(said < most, "it has no end of messages");
+            let Some(outgoing) = self.sender.poll_control(self.now) else { break };
+            assert_eq!(outgoing.flow, FLOW);
+            check_wire(&outgoing.control);
+        }
+        for told in 0.. {
+            assert!(told < most, "it has no end of events");
+            let Some(event) = self.sender.poll_event() else { break };
+            assert!(!self.finished, "{event:?} after it has finished");
+            if let Event::SegmentDone { segment } = event {
+                let layout = &self.setup.layout;
+                let indices = 0..layout.blocks_in(segment);
+                let numbers = indices.map(|index| layout.number(Block { segment, index }));
+                self.needless.extend(numbers);
+            }
+            self.finished |= event == Event::Finished;
+        }
+        assert_eq!(self.sender.is_finished(), self.finished);
+        let counts = self.sender.accounting();
+        assert_eq!(counts.sent, self.sent_in_all);
+        assert_eq!(counts.first + counts.retransmitted, counts.sent);
+        assert_eq!(counts.first, self.sent.len() as u64);
+        if let Some(rate) = self.setup.rate {
+            assert_eq!(self.sender.rate(), rate, "a fixed rate is fixed");
+        }
+    }
+}
+
+impl Sending {
     fn hear(&mut self, input: &mut Input<'_>) {
         let Some(control) = message(input, &self.setup.layout) else { return };
         // What is said of another flow is not for this one.
@@ -145,39 +161,5 @@ impl Driven {
         }
         let (now, wake) = (self.now, self.sender.next_wakeup());
         panic!("at {now:?} it wants to be driven for ever: {wake:?}, {:?}", self.setup);
-    }
-
-    /// Takes out what it says, and checks what must always hold.
-    fn look(&mut self) {
-        let most = ROUNDS + 3 * u64::from(self.setup.layout.segments());
-        for said in 0.. {
-            assert!(said < most, "it has no end of messages");
-            let Some(outgoing) = self.sender.poll_control(self.now) else { break };
-            assert_eq!(outgoing.flow, FLOW);
-            let mut bytes = Vec::new();
-            outgoing.control.encode(&mut bytes);
-            assert!(bytes.len() <= MAX_CONTROL);
-            assert_eq!(Control::decode(&bytes), Ok(outgoing.control));
-        }
-        for told in 0.. {
-            assert!(told < most, "it has no end of events");
-            let Some(event) = self.sender.poll_event() else { break };
-            assert!(!self.finished, "{event:?} after it has finished");
-            if let Event::SegmentDone { segment } = event {
-                let layout = &self.setup.layout;
-                let indices = 0..layout.blocks_in(segment);
-                let numbers = indices.map(|index| layout.number(Block { segment, index }));
-                self.needless.extend(numbers);
-            }
-            self.finished |= event == Event::Finished;
-        }
-        assert_eq!(self.sender.is_finished(), self.finished);
-        let counts = self.sender.accounting();
-        assert_eq!(counts.sent, self.sent_in_all);
-        assert_eq!(counts.first + counts.retransmitted, counts.sent);
-        assert_eq!(counts.first, self.sent.len() as u64);
-        if let Some(rate) = self.setup.rate {
-            assert_eq!(self.sender.rate(), rate, "a fixed rate is fixed");
-        }
     }
 }

@@ -7,7 +7,9 @@ use longhaul_transfer::error::Error;
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
-use crate::{completions, config, cp, demo, exit, id, man, model, reproduce, serve, sim};
+use crate::{
+    completions, config, cp, demo, doctor, exit, id, man, model, probe, reproduce, serve, sim,
+};
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
 #[derive(Parser)]
@@ -25,6 +27,8 @@ enum Command {
     Serve(serve::ServeArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
+    Probe(probe::ProbeArgs),
+    Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     Sim(sim::SimArgs),
     Reproduce(reproduce::ReproduceArgs),
@@ -56,6 +60,8 @@ pub(crate) fn run() -> u8 {
         Command::Serve(args) => serve::run(&args),
         Command::Id(args) => id::run(&args),
         Command::Model(args) => model::run(&args),
+        Command::Probe(args) => probe::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

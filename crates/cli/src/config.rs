@@ -182,9 +182,11 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
         other => Err(format!("'{key}' takes a string or a number, not a {}", other.type_str())),
     };
     match (action, value) {
-        (ArgAction::SetTrue, DeValue::Boolean(true)) => Ok(vec![format!("--{key}").into()]),
-        (ArgAction::SetTrue, DeValue::Boolean(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, other) => {
+        (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(true)) => {
+            Ok(vec![format!("--{key}").into()])
+        }
+        (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(false)) => Ok(Vec::new()),
+        (ArgAction::SetTrue | ArgAction::Count, other) => {
             Err(format!("'{key}' takes true or false, not a {}", other.type_str()))
         }
         (ArgAction::Append, DeValue::Array(list)) => list

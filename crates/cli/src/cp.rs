@@ -5,14 +5,14 @@ mod resolve;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ArgMatches;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, ArgMatches};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::CopyOptions;
+use longhaul_transfer::options::{CopyOptions, TCP_STREAMS};
 use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
@@ -20,6 +20,7 @@ use crate::protocol_settings::ProtocolSettings;
 use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
+use crate::words::SshCommand;
 use crate::{console, exit, signals};
 
 const EXAMPLES: &str = "\
@@ -60,9 +61,9 @@ pub(crate) struct CpArgs {
     /// The same as -r -p
     #[arg(short, long)]
     archive: bool,
-    /// Name each file as it is done, and say more
-    #[arg(short, long, overrides_with = "quiet")]
-    verbose: bool,
+    /// Name each file as it is done, and say more; -vv names those that are skipped too
+    #[arg(short, long, action = ArgAction::Count, overrides_with = "quiet")]
+    verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
@@ -99,7 +100,7 @@ pub(crate) struct CpArgs {
     exclude_from: Vec<PathBuf>,
     /// The ssh command, with its arguments: 'ssh -J gate'
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = |text: &str| crate::words::split_words(text).map(SshCommand))]
+    #[arg(value_parser = SshCommand::parse)]
     rsh: SshCommand,
     /// Where longhaul is on the far side of an ssh copy
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
@@ -122,8 +123,8 @@ pub(crate) struct CpArgs {
     protocol: String,
     #[command(flatten)]
     settings: ProtocolSettings,
-    /// How many connections --protocol tcp opens [default: 8]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, help = format!("Connections that --protocol tcp opens [default: {TCP_STREAMS}]"))]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: Option<u16>,
     /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -158,10 +159,6 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     show_config: bool,
 }
-
-/// The ssh command as words.
-#[derive(Clone, Debug)]
-struct SshCommand(Vec<String>);
 
 /// A word of the command line that filters files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,12 +240,12 @@ fn start(
 }
 
 fn show_what(args: &CpArgs) -> Show {
-    let asked = args.progress || args.partial_progress || args.verbose;
+    let asked = args.progress || args.partial_progress || args.verbose > 0;
     let hidden = args.no_progress || (args.quiet && !args.progress && !args.partial_progress);
     Show {
         json: args.json,
         progress: !hidden && (asked || (console::is_terminal() && !args.json)),
-        verbose: args.verbose,
+        verbose: args.verbose > 0,
         quiet: args.quiet,
         kind: match args.receive.as_str() {
             _ if args.dry_run => Kind::DryRun,

@@ -11,6 +11,7 @@ mod config;
 mod console;
 mod cp;
 mod demo;
+mod doctor;
 #[cfg(target_os = "linux")]
 mod emulate;
 mod exit;
@@ -18,6 +19,7 @@ mod id;
 mod json;
 mod man;
 mod model;
+mod probe;
 mod progress;
 mod protocol_settings;
 mod quantity;

@@ -1,10 +1,24 @@
 //! A command line in one string, as `-e 'ssh -J gate'` has it.
 
+/// The ssh command as words.
+#[derive(Clone, Debug)]
+pub(crate) struct SshCommand(pub(crate) Vec<String>);
+
+impl SshCommand {
+    /// Reads it from one string.
+    ///
+    /// # Errors
+    /// As [`split_words`].
+    pub(crate) fn parse(text: &str) -> Result<SshCommand, String> {
+        split_words(text).map(SshCommand)
+    }
+}
+
 /// Splits at blanks; single and double quotes keep blanks together.
 ///
 /// # Errors
 /// A quote without its end, or no word at all.
-pub(crate) fn split_words(text: &str) -> Result<Vec<String>, String> {
+fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

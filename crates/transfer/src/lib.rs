@@ -1,9 +1,9 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
 //! In reading order: [`location`] (what a copy names), [`options`], [`progress`], [`summary`],
-//! [`error`]; then [`copy`] and [`serve`] (the two sides of a request), `end` (the two roles of a
-//! transfer) over [`control`] (what they say), `driver` (the threads); below them [`objects`]
-//! (files), [`datapath`] (sockets and seals), [`session`] (who is who).
+//! [`error`]; then [`copy`] and [`serve`] (the two sides of a request), [`probe`] (measurements),
+//! `end` (the two roles of a transfer) over [`control`] (what they say), `driver` (the threads);
+//! below them [`objects`] (files), [`datapath`] (sockets and seals), [`session`] (who is who).
 
 pub mod control;
 pub mod copy;
@@ -14,6 +14,7 @@ pub mod error;
 pub mod location;
 pub mod objects;
 pub mod options;
+pub mod probe;
 pub mod progress;
 mod reactor;
 pub mod serve;

@@ -44,6 +44,21 @@ pub enum Filter {
     Include(String),
 }
 
+/// Which files are named as they are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Names {
+    /// None.
+    #[default]
+    None,
+    /// Those that got their names.
+    Done,
+    /// Those, and those that were left out because they are there and equal.
+    All,
+}
+
+/// How many connections carry the data by TCP where nobody said how many.
+pub const TCP_STREAMS: u16 = 8;
+
 /// What carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -86,6 +101,8 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Which files of a tree.
     pub filters: Vec<Filter>,
+    /// Which files the observer is told of by name.
+    pub names: Names,
     /// What carries the data.
     pub protocol: Protocol,
     /// The protocol's own settings.

@@ -10,14 +10,15 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{Cipher, CopyOptions, Filter, Protocol, Receive, Trust};
+use longhaul_transfer::options::{
+    Cipher, CopyOptions, Filter, Names, Protocol, Receive, TCP_STREAMS, Trust,
+};
 
 use super::{CpArgs, FilterWord};
 use crate::config;
 
 /// Parallel TCP, which is no protocol of the registry.
 const TCP: &str = "tcp";
-const DEFAULT_STREAMS: u16 = 8;
 
 /// Names for `--cipher`, in the order of [`cipher`].
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
@@ -70,6 +71,11 @@ pub(super) fn options(
         checksum: args.checksum,
         dry_run: args.dry_run,
         filters: read_filters(filters)?,
+        names: match args.verbose {
+            0 => Names::None,
+            1 => Names::Done,
+            _ => Names::All,
+        },
         settings: settings(args)?,
         protocol: protocol(args),
         rate: args.rate,
@@ -149,7 +155,7 @@ fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
 fn protocol(args: &CpArgs) -> Protocol {
     match registry::find(&args.protocol) {
         Some(row) => Protocol::Registry(row.name),
-        None => Protocol::Tcp { streams: args.streams.unwrap_or(DEFAULT_STREAMS) },
+        None => Protocol::Tcp { streams: args.streams.unwrap_or(TCP_STREAMS) },
     }
 }
 

@@ -128,10 +128,12 @@ fn a_tree_with_links_that_point_out_is_copied_as_links() {
 fn names_of_our_own_and_impossible_ones_are_refused() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
-    for name in [".x.lh-part", ".x.lh-journal", &"n".repeat(256)] {
+    for name in [".x.lh-part", ".x.lh-journal", &"n".repeat(256), &"n".repeat(300)] {
         let ended = pair.cp(&[&"file", &pair.at(name)]);
         assert!(matches!(ended.status, Some(2 | 3 | 5)), "{name}: {ended}");
         assert!(ended.stderr.contains(name), "{ended}");
     }
+    let long = "n".repeat(300);
+    pair.cp(&[&pair.at(&long), &"."]).is(5, &[&long, "File name too long"]);
     assert!(content(&pair.there).is_empty());
 }

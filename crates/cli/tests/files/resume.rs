@@ -181,6 +181,24 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
 }
 
 #[test]
+fn the_second_ctrl_c_ends_at_once() {
+    for way in [Way::Push, Way::Pull] {
+        let mut case = Case::new(way, SIZE);
+        let mut copy = case.start(RATE);
+        copy.progressed(1);
+        // A clean end takes leave of the server, which says nothing more.
+        case.pair.server.child().signal(Signal::STOP);
+        copy.signal(Signal::INT);
+        copy.complaint("a second Ctrl-C ends at once");
+        copy.signal(Signal::INT);
+        let ended = copy.end();
+        assert!(ended.is(130, &[]).events("error").is_empty(), "a clean end: {ended}");
+        case.pair.server.child().signal(Signal::CONT);
+        case.is_whole_or_missing();
+    }
+}
+
+#[test]
 fn a_tree_that_was_killed_keeps_its_whole_files() {
     let pair = Pair::new();
     for number in 0..300 {

@@ -103,3 +103,19 @@ fn a_file_that_changes_there_is_an_error_of_that_side() {
     let start = |name: &str, flag: &str| pair.start(&[&flag, &pair.at(name), &"."]);
     files_are_named(&pair.there, &pair.here, 5, start);
 }
+
+#[test]
+fn one_file_is_one_file_with_r_too() {
+    let pair = Pair::new();
+    let (name, change, reason) = CHANGES[1];
+    for root in [&pair.here, &pair.there] {
+        write(&root.join(name), &bytes(SIZE, 3));
+    }
+    let push = pair.start(&[&"-r", &"--rate=40M", &name, &pair.at("copy")]);
+    let pull = pair.start(&[&"-r", &"--rate=40M", &pair.at(name), &"copy"]);
+    for (mut copy, root, status) in [(push, &pair.here, 4), (pull, &pair.there, 5)] {
+        copy.progressed(1);
+        change(&root.join(name));
+        copy.end().is(status, &[name, reason]);
+    }
+}

@@ -1,12 +1,15 @@
 //! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
 
 mod blocked;
+mod damage;
 mod faults;
 mod flood;
 mod holes;
 mod path;
+mod probe;
 mod relay;
 mod ssh;
+mod strangers;
 mod wan;
 
 use std::ffi::OsString;
@@ -25,7 +28,12 @@ struct Relayed {
 
 impl Relayed {
     fn new(len: usize) -> Relayed {
-        let pair = Pair::new();
+        Relayed::with(len, &[])
+    }
+
+    /// The same with further arguments for `serve`.
+    fn with(len: usize, args: &[&str]) -> Relayed {
+        let pair = Pair::with(args);
         let relay = Relay::new(&pair.server);
         let content = bytes(len, 7);
         write(&pair.here.join("object"), &content);

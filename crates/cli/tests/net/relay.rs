@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use longhaul_proto::wire::header::{Header, Kind};
+
 use crate::rig::{DEADLINE, Server};
 
 /// How often a thread looks whether the relay is gone.
@@ -17,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Rules {
     /// UDP payloads of the data port that are longer vanish.
     pub(super) longest: AtomicUsize,
+    /// So many more datagrams with data are damaged in their middle.
+    pub(super) damaged: AtomicUsize,
     /// No UDP passes to or from the data port.
     pub(super) no_data: AtomicBool,
     /// No UDP passes to or from the control port.
@@ -47,6 +51,7 @@ impl Relay {
         let data = SocketAddr::new(control.ip(), server.data_port);
         let rules = Arc::new(Rules {
             longest: AtomicUsize::new(usize::MAX),
+            damaged: AtomicUsize::new(0),
             no_data: AtomicBool::new(false),
             no_control: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
@@ -87,6 +92,18 @@ impl Rules {
             Port::Data => {
                 !self.no_data.load(Ordering::Relaxed) && len <= self.longest.load(Ordering::Relaxed)
             }
+        }
+    }
+
+    fn damage(&self, port: Port, datagram: &mut [u8]) {
+        let more = |left: usize| left.checked_sub(1);
+        let kind = Header::decode(datagram).map(|header| header.kind);
+        if port == Port::Data
+            && kind == Some(Kind::Data)
+            && self.damaged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        {
+            let middle = datagram.len() / 2;
+            datagram[middle] ^= 1;
         }
     }
 
@@ -131,6 +148,7 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
             let far = fars
                 .entry(from)
                 .or_insert_with(|| relay_back(near.clone(), from, to, port, rules.clone()));
+            rules.damage(port, &mut buffer[..len]);
             if rules.passes(port, len) {
                 let _ = far.send(&buffer[..len]);
             }
@@ -157,6 +175,7 @@ fn relay_back(
         let mut buffer = vec![0; 1 << 16];
         while !rules.is_gone() && rules.rebound.load(Ordering::Relaxed) == bound {
             let Ok(len) = answers.recv(&mut buffer) else { continue };
+            rules.damage(port, &mut buffer[..len]);
             if rules.passes(port, len) {
                 let _ = near.send_to(&buffer[..len], client);
             }

@@ -193,6 +193,36 @@ fn the_far_side_opens_ports_of_the_range_only() {
 }
 
 #[test]
+fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
+    let Some(ssh) = Ssh::new() else { return };
+    let take = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+    let neighbours = (0..50).find_map(|_| {
+        let first = take(0).ok()?;
+        let port = first.local_addr().ok()?.port();
+        Some((port, first, take(port.checked_add(1)?).ok()?))
+    });
+    let (port, ..) = neighbours.as_ref().expect("two free neighbours");
+    let to = ssh.at("copy");
+    let last = port + 1;
+    let ended = ssh.cp("", &[&format!("--ports={port}-{last}"), "object", &to]);
+    ended.is(3, &[&format!("no port from {port} to {last}"), "wider range with --ports"]);
+    assert!(!ssh.there.join("copy").exists());
+}
+
+#[test]
+fn a_probe_goes_over_ssh_without_a_server() {
+    let Some(ssh) = Ssh::new() else { return };
+    let command = format!("ssh -F {}", ssh.path("ssh_config").display());
+    let longhaul = concat!("--remote-path=", env!("CARGO_BIN_EXE_longhaul"));
+    let words = ["probe", "--json", "-e", &command, longhaul, "--rate=5M", "--time=100ms", "far"];
+    let ended = ssh.client.run(words);
+    let summary = ended.summary();
+    for name in ["udp_up_bps", "udp_down_bps", "tcp_up_bps", "tcp_down_bps"] {
+        assert!(summary[name].as_u64() > Some(0), "{name} {ended}");
+    }
+}
+
+#[test]
 fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
     let Some(ssh) = Ssh::only_channel() else { return };
     for way in WAYS {

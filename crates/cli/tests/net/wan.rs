@@ -84,8 +84,9 @@ fn a_network_gone_for_20_seconds_and_a_server_frozen_as_long_lose_no_session() {
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let Some(wan) = Wan::new(path.clone(), MTU, 20_000_000) else { return };
-    let mut copy = wan.start(way, &["--rate=60M"]);
-    copy.progressed(5_000_000);
+    // It tells once a second how far it is: slow enough to be told half-way on any machine.
+    let mut copy = wan.start(way, &["--rate=30M"]);
+    copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
     thread::sleep(time);
     wan.set(&path);
@@ -95,8 +96,9 @@ fn gone_for(time: Duration, way: Way) {
 /// The server is frozen in the middle of a copy.
 fn frozen_for(time: Duration, way: Way) {
     let Some(mut wan) = Wan::new(link(100, 20, 0.0), MTU, 20_000_000) else { return };
-    let mut copy = wan.start(way, &["--rate=60M"]);
-    copy.progressed(5_000_000);
+    // It tells once a second how far it is: slow enough to be told half-way on any machine.
+    let mut copy = wan.start(way, &["--rate=30M"]);
+    copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
     server.signal(Signal::STOP);
     thread::sleep(time);

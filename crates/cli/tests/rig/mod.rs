@@ -4,8 +4,6 @@
 //! Events are awaited: a server's ready line, a copy's JSON lines, the end of a child. Whatever
 //! takes longer than [`DEADLINE`] is killed, and the test fails with all that was said.
 
-#![allow(dead_code, unused_imports, reason = "not every file of tests uses all of it")]
-
 mod child;
 mod pair;
 mod tree;
@@ -18,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) use child::{Child, Ended};
 pub(crate) use pair::{Pair, Server};
-pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, tree, write};
+pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, write};
 
 /// Every wait ends by then, well or with a panic; generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);

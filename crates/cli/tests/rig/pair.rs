@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Child, Ended, Host};
@@ -63,22 +62,6 @@ impl Server {
     /// The server's process.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
-    }
-
-    /// Asks it to end, and awaits that.
-    pub(crate) fn end(self) -> Ended {
-        self.child.signal(Signal::TERM);
-        self.child.end()
-    }
-
-    /// Awaits that it ends by itself.
-    pub(crate) fn ended(self) -> Ended {
-        self.child.end()
-    }
-
-    /// kill -9.
-    pub(crate) fn kill(self) -> Ended {
-        self.child.kill()
     }
 }
 

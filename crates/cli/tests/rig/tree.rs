@@ -23,7 +23,7 @@ enum Kind {
 }
 
 /// All that is below `root`, by its path from there, with permissions and times.
-pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
+fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut things = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {

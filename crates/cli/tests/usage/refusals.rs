@@ -50,6 +50,24 @@ fn what_fits_no_copy_says_why() {
 }
 
 #[test]
+fn what_cannot_be_probed_or_looked_at_is_refused() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["probe", "./folder"], "is no host"),
+        (&["probe", "http://h"], "does not speak http://"),
+        (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
+        (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
+        (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
+        (&["probe", "lh://h", "--datagram=100"], "512..=65000"),
+        (&["doctor", "me@h:"], "lh://host[:port]"),
+        (&["doctor", "--rate=0"], "--rate 0"),
+        (&["doctor", "--data-port=9"], "HOST"),
+    ];
+    for (words, expected) in cases {
+        longhaul(words).is_refused(&[expected]);
+    }
+}
+
+#[test]
 fn a_host_that_ssh_would_take_for_an_option_is_refused() {
     let run = longhaul(&["cp", "--", "-oProxyCommand=touch x:y", "."]);
     run.is_refused(&["starts with '-'"]);

@@ -14,31 +14,38 @@
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
 //! | receiving end | [`Needless`] | these chunks need not come any more |
+//! | receiving end | [`Named`] | these files have got their names, where that is asked for |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
+//!
+//! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
+//! follows, is answered by a [`ProbeCount`].
 //!
 //! An end that cannot go on says so in the goodbye of the session itself.
 
 mod checks;
 mod pieces;
+mod probe;
 mod ranges;
 mod request;
 mod transfer;
 
 pub use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
+pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
 pub use transfer::{
-    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Needless, Offer, Outcome, Pass,
-    PassEnd, Plan, Relay, Status,
+    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Named, Needless, Offer, Outcome,
+    Pass, PassEnd, Plan, Relay, Status,
 };
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "Message")]
+    #[prost(tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
     pub message: Option<Message>,
 }
 
@@ -76,6 +83,14 @@ pub enum Message {
     Ping(Ping),
     #[prost(message, tag = "15")]
     Needless(Needless),
+    #[prost(message, tag = "16")]
+    Named(Named),
+    #[prost(message, tag = "17")]
+    Probe(Probe),
+    #[prost(message, tag = "18")]
+    ProbeRun(ProbeRun),
+    #[prost(message, tag = "19")]
+    ProbeCount(ProbeCount),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

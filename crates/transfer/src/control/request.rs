@@ -72,6 +72,9 @@ pub struct Request {
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
+    /// Tell which files have got their names, by [`super::Named`].
+    #[prost(bool, tag = "20")]
+    pub names: bool,
 }
 
 /// A setting of a protocol.

@@ -185,6 +185,14 @@ pub struct Status {
     pub blocks: u64,
 }
 
+/// Files that have got their names; told only where the request asks for it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Named {
+    /// The entries, by index in the manifest.
+    #[prost(message, optional, tag = "1")]
+    pub entries: Option<Ranges>,
+}
+
 /// All chunks of the pass but these are written.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {

@@ -1,7 +1,7 @@
 //! One session's try at a copy.
 
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::hooks::{ClientHooks, State, interrupted};
+use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::datapath::chunks::ChunkPool;
 use crate::datapath::keys::{Suite, has_fast_aes};
-use crate::datapath::mtu;
 use crate::datapath::port::Port;
 use crate::datapath::socket::Path;
 use crate::driver::writer::Target;
@@ -28,22 +28,12 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Terms, chunk_pool};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
-use crate::options::{CopyOptions, Filter, Receive};
+use crate::options::{CopyOptions, Filter, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
-use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
 
-/// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
-const CEILING: u16 = 9000 - 20 - 8;
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
-/// A search may outlast the handshake by this much.
-const SEARCH_EXTRA: Duration = Duration::from_millis(5);
-/// A whole search takes this many round trips: a first answer, and three tries of the next size.
-const SEARCH_ROUNDS: u32 = 5;
-/// The longest that a search is waited for in all.
-const SEARCH: Span = Span::from_secs(3);
-
 /// What carries the data of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way<'a> {
@@ -95,6 +85,7 @@ impl<'a> Attempt<'a> {
                 board: Arc::default(),
                 sends,
                 stall: options.stall,
+                names: options.names,
                 state: RefCell::new(State::new()),
             },
             started,
@@ -118,7 +109,7 @@ impl<'a> Attempt<'a> {
     /// What the user is told when datagrams do not pass.
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
-            Host::Daemon { port, .. } => format!("UDP {}", self.data_port(*port)),
+            Host::Daemon { port, .. } => format!("UDP {}", self.reach().data_port(*port)),
             Host::Ssh { .. } => "a UDP port range, and name it with --ports".to_owned(),
         };
         let carrier = match self.carrier.get() {
@@ -129,8 +120,28 @@ impl<'a> Attempt<'a> {
         Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
     }
 
-    fn data_port(&self, control: u16) -> u16 {
-        self.options.data_port.unwrap_or(control.wrapping_add(1))
+    fn reach(&self) -> Reach<'_> {
+        let options = self.options;
+        Reach {
+            host: self.route.host(),
+            identity: &self.identity,
+            trust: &options.trust,
+            observer: &*self.hooks.observer,
+            data_port: options.data_port,
+            ssh_command: &options.ssh_command,
+            remote_path: &options.remote_path,
+            ports: options.ports,
+        }
+    }
+
+    /// A copy that is taken up again has time: its datagrams may have become too large.
+    fn look(&self, way: Way<'_>) -> Look {
+        match way {
+            _ if self.options.datagram.is_some() => Look::No,
+            Way::Datagrams(_) if self.again => Look::Whole,
+            Way::Datagrams(_) => Look::Beside,
+            Way::Streams(_) => Look::No,
+        }
     }
 
     /// Copies over one session.
@@ -139,10 +150,12 @@ impl<'a> Attempt<'a> {
         // The walk comes first: what is wrong with the source is no trouble of the network's.
         let source = self.source()?;
         let cancel = self.hooks.cancel.clone();
-        let (session, data, datagram) = tokio::select! {
-            connected = self.connect(way) => connected?,
+        let (reach, settings) = (self.reach(), self.settings(way));
+        let reached = tokio::select! {
+            reached = reach.open(&settings, self.look(way)) => reached?,
             () = cancel.wished() => return Err(End::Fatal(interrupted())),
         };
+        let session = &reached.session;
         self.carrier.set(session.carrier);
         self.hooks.observer.notice(Notice::Connected {
             peer: session.peer.to_string(),
@@ -154,7 +167,7 @@ impl<'a> Attempt<'a> {
             self.hooks.observer.notice(Notice::Fallback { carrier, advice });
         }
         self.again = true;
-        self.transfer(way, session, data, datagram, source).await
+        self.transfer(way, reached, source).await
     }
 
     fn source(&self) -> Result<Option<Source>, Error> {
@@ -170,78 +183,6 @@ impl<'a> Attempt<'a> {
         Ok(Some(source))
     }
 
-    /// Opens a session; beside it, searches for the datagram size that the data path takes.
-    async fn connect(&self, way: Way<'_>) -> Result<(Session, Port, Option<u16>), End> {
-        let Host::Daemon { host, port } = self.route.host() else {
-            return self.connect_by_ssh().await;
-        };
-        let data_port = self.data_port(*port);
-        let first = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let first = first.ok().and_then(|mut all| all.next());
-        let guess = first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
-        let data = open_port(guess)?;
-        let looks = matches!(way, Way::Datagrams(_)) && self.options.datagram.is_none();
-        let found = match first.filter(|_| looks) {
-            Some(address) => Some(search(&data, SocketAddr::new(address.ip(), data_port))?),
-            None => None,
-        };
-        let session = session::connect(
-            host,
-            *port,
-            &self.identity,
-            &self.options.trust,
-            &*self.hooks.observer,
-            &self.settings(way),
-        )
-        .await?;
-        let same = session.remote.ip() == guess.to_canonical();
-        let data = if same { data } else { open_port(session.remote.ip())? };
-        let found = match found.filter(|_| same) {
-            Some(found) => {
-                let extra = self.search_extra(session.rtt);
-                tokio::time::timeout(extra, found).await.ok()
-            }
-            None => None,
-        };
-        let size = found.and_then(Result::ok).flatten();
-        Ok((session, data, self.options.datagram.or(size)))
-    }
-
-    /// How long a search may outlast the handshake. A copy that is taken up again has time: its
-    /// datagrams may have become too large.
-    fn search_extra(&self, rtt: Option<Duration>) -> Duration {
-        match self.again {
-            true => SEARCH_EXTRA + rtt.unwrap_or_default() * SEARCH_ROUNDS,
-            false => SEARCH_EXTRA,
-        }
-    }
-
-    async fn connect_by_ssh(&self) -> Result<(Session, Port, Option<u16>), End> {
-        let Host::Ssh { destination } = self.route.host() else {
-            return Err(End::Fatal(Error::new(Class::Usage, "no host to reach by ssh")));
-        };
-        let options = self.options;
-        let target = SshTarget {
-            command: &options.ssh_command,
-            destination,
-            remote_path: &options.remote_path,
-            ports: options.ports,
-            arguments: &[],
-        };
-        let settings = self.settings(Way::Datagrams(""));
-        let session = connect_ssh(&target, &self.identity, &settings).await?;
-        let data = open_port(session.remote.ip())?;
-        let size = match session.data_port.filter(|_| self.options.datagram.is_none()) {
-            Some(port) => {
-                let found = search(&data, SocketAddr::new(session.remote.ip(), port))?;
-                let patience = session.rtt.unwrap_or_default() * 2 + SEARCH_EXTRA;
-                tokio::time::timeout(patience, found).await.ok().and_then(Result::ok).flatten()
-            }
-            None => None,
-        };
-        Ok((session, data, self.options.datagram.or(size)))
-    }
-
     fn settings(&self, way: Way<'_>) -> Settings {
         let carriers = match way {
             Way::Streams(1..) => session::Carriers::Tcp,
@@ -253,16 +194,12 @@ impl<'a> Attempt<'a> {
     async fn transfer(
         &mut self,
         way: Way<'_>,
-        session: Session,
-        data: Port,
-        datagram: Option<u16>,
+        reached: Reached,
         source: Option<Source>,
     ) -> Result<Finished, End> {
-        let terms = self.terms(way, &session, datagram)?;
+        let Reached { session, data, contact, datagram } = reached;
+        let terms = self.terms(way, &session, self.options.datagram.or(datagram))?;
         let flow = random_flow();
-        let control = session.remote;
-        let data_port = session.data_port.unwrap_or_else(|| self.data_port(control.port()));
-        let contact = SocketAddr::new(control.ip(), data_port);
         let (stream_ends, streams) = mpsc::unbounded_channel();
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
@@ -336,6 +273,7 @@ impl<'a> Attempt<'a> {
                     set_id: false,
                     checksum: options.checksum,
                     dry_run: options.dry_run,
+                    names: options.names >= Names::Done,
                 },
             },
         };
@@ -421,6 +359,7 @@ impl<'a> Attempt<'a> {
             datagram: u32::from(terms.datagram),
             rtt_nanos: terms.rtt.as_nanos(),
             streams: terms.streams,
+            names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
         }
     }
@@ -466,27 +405,4 @@ fn receive_name(receive: Receive) -> &'static str {
         Receive::Scatter => "scatter",
         Receive::Fake => "fake",
     }
-}
-
-/// A socket of the family of `address`, on a port of the system's choice.
-fn open_port(address: IpAddr) -> Result<Port, Error> {
-    let any: IpAddr = match address.to_canonical() {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    Port::bind(SocketAddr::new(any, 0))
-}
-
-/// Starts the search for what the way to `address` takes.
-fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u16>>, Error> {
-    let (tell, found) = oneshot::channel();
-    mtu::search(data, Path::from(address), CEILING, SEARCH, move |found| {
-        let _ = tell.send(found.map(|found| found.size));
-    })?;
-    Ok(found)
-}
-
-/// What Ethernet takes; where less passes, the first pass notices.
-fn usual_datagram(address: IpAddr) -> u16 {
-    1500 - mtu::packet_overhead(address)
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ use crate::driver::board::Board;
 use crate::end::Hooks;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
+use crate::objects::Manifest;
+use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 
 /// The stretch that "now" means for a rate.
@@ -28,6 +31,7 @@ pub(super) struct ClientHooks {
     pub(super) board: Arc<Board>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
+    pub(super) names: Names,
     pub(super) state: RefCell<State>,
 }
 
@@ -54,6 +58,8 @@ pub(super) struct State {
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// How many sessions this copy has had.
     pub(super) attempts: u32,
+    /// The object is one file, no tree.
+    pub(super) single: bool,
     /// The plan of this attempt has come.
     planned: bool,
     /// What earlier attempts counted.
@@ -73,6 +79,7 @@ impl State {
             skipped: 0,
             failed: BTreeMap::new(),
             attempts: 0,
+            single: false,
             planned: false,
             earlier: Status::default(),
         }
@@ -213,9 +220,15 @@ impl Hooks for ClientHooks {
         Ok(())
     }
 
-    fn planned(&self, skipped: &[Range<u64>], resumed_bytes: u64) {
+    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
+        if self.names == Names::All {
+            for path in paths(manifest, skipped) {
+                self.observer.notice(Notice::Skipped { path });
+            }
+        }
         let mut state = self.state.borrow_mut();
         state.planned = true;
+        state.single = manifest.is_single();
         state.skipped = skipped.iter().map(|range| range.end - range.start).sum();
         // What a later attempt finds is what the earlier ones brought.
         state.resumed.get_or_insert(resumed_bytes);
@@ -225,9 +238,14 @@ impl Hooks for ClientHooks {
         }
     }
 
+    fn named(&self, manifest: &Manifest, entries: &[Range<u64>]) {
+        for path in paths(manifest, entries) {
+            self.observer.notice(Notice::File { path });
+        }
+    }
+
     fn would_copy(&self, path: &[u8]) {
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-        self.observer.notice(Notice::File { path });
+        self.observer.notice(Notice::File { path: shown(path) });
     }
 
     fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool) {
@@ -237,9 +255,18 @@ impl Hooks for ClientHooks {
             return;
         }
         let side = if here { "here" } else { "on the other side" };
-        self.observer.notice(Notice::FileFailed {
-            path: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
-            reason: format!("{reason} ({side})"),
-        });
+        self.observer
+            .notice(Notice::FileFailed { path: shown(path), reason: format!("{reason} ({side})") });
     }
+}
+
+/// The paths of entries of a manifest; numbers beyond it name nothing.
+fn paths(manifest: &Manifest, entries: &[Range<u64>]) -> impl Iterator<Item = PathBuf> {
+    let all = manifest.entries();
+    let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
+    numbers.filter_map(|number| all.get(number as usize)).map(|entry| shown(&entry.path))
+}
+
+fn shown(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path))
 }

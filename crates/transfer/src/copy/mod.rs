@@ -1,12 +1,14 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `route` says which way the object goes; `attempt` is one session's try; `hooks` is what the
-//! user sees and wishes meanwhile; `summing` makes the summary.
+//! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
+//! one session's try; `hooks` is what the user sees and wishes meanwhile; `summing` makes the
+//! summary.
 
 mod attempt;
 mod hooks;
-mod route;
+pub(crate) mod reach;
+pub(crate) mod route;
 mod summing;
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::datapath::clock;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Protocol, Receive};
+use crate::options::{CopyOptions, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reactor;
 use crate::summary::Summary;
@@ -25,8 +27,6 @@ use route::Route;
 /// The first pause before a lost connection is taken up again; doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Streams that carry the data where datagrams do not pass and nobody said how many.
-const FALLBACK_STREAMS: u16 = 4;
 
 /// Copies; blocks until the end.
 ///
@@ -89,8 +89,8 @@ async fn run(
             }
             Err(End::NoDatagrams) => {
                 fell_back = true;
-                way = Way::Streams(FALLBACK_STREAMS);
-                observer.notice(attempt.fallback_notice(FALLBACK_STREAMS));
+                way = Way::Streams(TCP_STREAMS);
+                observer.notice(attempt.fallback_notice(TCP_STREAMS));
                 continue;
             }
             Err(End::Lost(reason)) => reason,

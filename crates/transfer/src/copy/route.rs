@@ -84,14 +84,23 @@ impl Route {
     }
 }
 
-fn split(location: &Location) -> (Option<Host>, PathBuf) {
-    match location {
-        Location::Local(path) => (None, path.clone()),
-        Location::Ssh { destination, path } => {
-            (Some(Host::Ssh { destination: destination.clone() }), path.clone())
-        }
-        Location::Daemon { host, port, path } => {
-            (Some(Host::Daemon { host: host.clone(), port: *port }), path.clone())
+impl Host {
+    /// The host of a location; nothing for this one.
+    pub(crate) fn of(location: &Location) -> Option<Host> {
+        match location {
+            Location::Local(_) => None,
+            Location::Ssh { destination, .. } => {
+                Some(Host::Ssh { destination: destination.clone() })
+            }
+            Location::Daemon { host, port, .. } => {
+                Some(Host::Daemon { host: host.clone(), port: *port })
+            }
         }
     }
+}
+
+fn split(location: &Location) -> (Option<Host>, PathBuf) {
+    let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
+        location;
+    (Host::of(location), path.clone())
 }

@@ -30,9 +30,7 @@ pub(super) fn summary(
     let elapsed = now.since(attempt.started);
     let (total_bytes, total_files) = attempt.hooks.board.totals();
     let state = attempt.hooks.state.borrow();
-    if let (1, false, Some((path, failed))) =
-        (options.sources.len(), options.recursive, state.failed.first_key_value())
-    {
+    if let (true, Some((path, failed))) = (state.single, state.failed.first_key_value()) {
         return Err(single(path, failed));
     }
     let outcome = &finished.outcome;

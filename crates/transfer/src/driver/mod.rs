@@ -13,7 +13,7 @@ pub(crate) mod board;
 pub(crate) mod feedback;
 pub(crate) mod outbox;
 pub(crate) mod payloads;
-mod planned;
+pub(crate) mod planned;
 pub(crate) mod receive;
 mod relay;
 pub(crate) mod send;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use prost::Message as _;
 
 use super::writer::Happened;
-use crate::control::{Compare, EntryFailed, Outcome, Plan, Ranges};
-use crate::objects;
+use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
+use crate::objects::{self, Manifest};
 
 /// Ranges in one message: twenty bytes each at worst.
 const RANGES: usize = 20_000;
@@ -45,14 +46,32 @@ pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
 }
 
 /// What the end is told of a plan.
-pub(super) fn happened(plan: objects::Plan, implied: Vec<Range<u64>>) -> Happened {
+pub(super) fn happened(
+    manifest: &Arc<Manifest>,
+    plan: objects::Plan,
+    implied: Vec<Range<u64>>,
+) -> Happened {
     Happened::Planned {
+        manifest: manifest.clone(),
         slices: slices(&plan),
         skipped: runs(plan.skipped.iter().map(|entry| u64::from(*entry))),
         have: plan.have,
         implied,
         resumed_bytes: plan.resumed_bytes,
     }
+}
+
+/// Files that have got their names.
+pub(super) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> Happened {
+    entries.sort_unstable();
+    let entries = runs(entries.into_iter().map(u64::from));
+    Happened::Named { manifest: manifest.clone(), entries }
+}
+
+/// Ranges of entries that have got their names, as messages.
+pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Named> {
+    let encode = |ranges: &[Range<u64>]| Some(Ranges::encode(ranges.iter().cloned()));
+    entries.chunks(RANGES).map(move |ranges| Named { entries: encode(ranges) })
 }
 
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries

@@ -68,6 +68,7 @@ pub(crate) enum Job {
 pub(crate) enum Happened {
     /// The destination is open, and this need not come.
     Planned {
+        manifest: Arc<Manifest>,
         slices: Vec<Plan>,
         have: Vec<Range<u64>>,
         implied: Vec<Range<u64>>,
@@ -80,6 +81,8 @@ pub(crate) enum Happened {
     Same(Vec<Range<u64>>),
     /// These files would be copied if it were not for a dry run.
     WouldCopy(Vec<Vec<u8>>),
+    /// These entries of the manifest have got their names, where that is asked for.
+    Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// There is room again.
     Drained,
     /// All chunks but the failed ones are written.
@@ -351,7 +354,7 @@ impl Writer {
         let asked = plan.compare.iter();
         let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
         let (resumed, skipped) = (plan.resumed_bytes, plan.skipped.clone());
-        let happened = planned::happened(plan, object.implied());
+        let happened = planned::happened(&manifest, plan, object.implied());
         self.board.update(|status| status.written = resumed);
         let failed = BTreeSet::new();
         self.opened = Some(Opened {
@@ -457,6 +460,11 @@ impl Writer {
             return Ok(());
         };
         sink.tick(Instant::now())?;
+        let named = sink.take_named();
+        if !named.is_empty() {
+            let manifest = opened.object.manifest();
+            let _ = self.happened.send(planned::named(manifest, named));
+        }
         for failure in &sink.failures()[opened.failures_told..] {
             if failure.entry.is_some_and(|entry| opened.failed_at_source.contains(&entry)) {
                 continue;
@@ -485,9 +493,13 @@ impl Writer {
         }
         self.ended = true;
         let Some(sink) = opened.sink.take() else { return Ok(()) };
-        let outcome = sink.finish()?;
+        let mut outcome = sink.finish()?;
         let files = outcome.files + outcome.skipped;
         self.board.update(|status| status.files = files);
+        let named = std::mem::take(&mut outcome.named);
+        if !named.is_empty() {
+            let _ = self.happened.send(planned::named(opened.object.manifest(), named));
+        }
         let outcome = planned::outcome(outcome, &opened.failed_at_source, opened.resumed);
         let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
         Ok(())

@@ -18,6 +18,8 @@ use std::ops::Range;
 pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms, chunk_pool};
 use wire::End;
 
+use crate::objects::Manifest;
+
 /// What the process around an end wants to know, and decides.
 pub(crate) trait Hooks {
     /// Ten times a second: may the end go on?
@@ -30,7 +32,10 @@ pub(crate) trait Hooks {
     fn heard(&self) {}
 
     /// The plan is complete: entries left out, and bytes that need not be sent.
-    fn planned(&self, skipped: &[Range<u64>], resumed_bytes: u64);
+    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64);
+
+    /// These entries have got their names, where that was asked for.
+    fn named(&self, manifest: &Manifest, entries: &[Range<u64>]);
 
     /// A dry run: this file would be copied.
     fn would_copy(&self, _path: &[u8]) {}

@@ -86,6 +86,8 @@ struct Running<'a, 'b> {
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     silence: Silence,
+    /// Names of files have been told on the stream.
+    names_told: bool,
 }
 
 impl ReceivingEnd<'_> {
@@ -116,6 +118,7 @@ impl ReceivingEnd<'_> {
             have: None,
             implied: Vec::new(),
             silence: Silence::new(),
+            names_told: false,
         };
         let result = running.serve().await;
         running.close_flow();
@@ -290,11 +293,11 @@ impl Running<'_, '_> {
 
     fn on_happened(&mut self, happened: Happened) -> Result<Option<Outcome>, End> {
         match happened {
-            Happened::Planned { slices, have, implied, skipped, resumed_bytes } => {
+            Happened::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 for slice in slices {
                     self.end.wire.outbox().tell(Message::Plan(slice));
                 }
-                self.end.hooks.planned(&skipped, resumed_bytes);
+                self.end.hooks.planned(&manifest, &skipped, resumed_bytes);
                 self.have = Some(have);
                 self.implied = implied;
                 self.tell_have();
@@ -307,6 +310,10 @@ impl Running<'_, '_> {
             }
             Happened::WouldCopy(paths) => {
                 paths.iter().for_each(|path| self.end.hooks.would_copy(path));
+            }
+            Happened::Named { manifest, entries } => {
+                self.names_told = true;
+                self.end.hooks.named(&manifest, &entries);
             }
             Happened::Same(chunks) => self.skip(chunks),
             Happened::Drained => {
@@ -336,7 +343,12 @@ impl Running<'_, '_> {
             Happened::Outcome(outcome) => {
                 let mut outcome = *outcome;
                 outcome.status = Some(self.end.board.mine());
-                self.tell_both_ways(Message::Outcome(outcome.clone()));
+                let told = Message::Outcome(outcome.clone());
+                // Nothing told after it is heard: it must not overtake the last names.
+                match self.names_told {
+                    true => self.end.wire.outbox().tell(told),
+                    false => self.tell_both_ways(told),
+                }
                 return Ok(Some(outcome));
             }
             Happened::Failed(error) => return Err(End::Fatal(error)),

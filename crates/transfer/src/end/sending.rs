@@ -183,6 +183,11 @@ impl Running<'_, '_> {
             Message::EntryFailed(failed) => {
                 self.end.hooks.entry_failed(&failed.path, &failed.reason, failed.at_source);
             }
+            Message::Named(named) if self.end.decides => {
+                let entries = self.manifest.entries().len() as u64;
+                let named = decode(named.entries.as_ref(), entries, "named entries")?;
+                self.end.hooks.named(&self.manifest, &named);
+            }
             Message::Outcome(outcome) => {
                 // It may have come ahead of what was told of them one by one.
                 for failed in &outcome.failed {
@@ -215,7 +220,7 @@ impl Running<'_, '_> {
         }
         if !plan.more {
             self.plan.complete = true;
-            self.end.hooks.planned(&self.plan.skipped, plan.resumed_bytes);
+            self.end.hooks.planned(&self.manifest, &self.plan.skipped, plan.resumed_bytes);
             if self.end.dry_run {
                 self.tell_due_files();
             }

@@ -84,6 +84,11 @@ impl VirtualObject {
         self.len.div_ceil(CHUNK)
     }
 
+    /// What lies in it.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
     /// How many chunks at the start are the encoded manifest's.
     pub fn manifest_chunks(&self) -> u64 {
         self.prefix.div_ceil(CHUNK)

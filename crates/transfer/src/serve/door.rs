@@ -54,6 +54,24 @@ impl Door {
         Door { reach: Reach::User, allow: Vec::new(), read_only: false }
     }
 
+    /// Lets in whoever is allowed anything here at all.
+    ///
+    /// # Errors
+    /// [`Class::Unreachable`] for all others.
+    pub(super) fn admit(&self, peer: &PeerId) -> Result<(), Error> {
+        match &self.reach {
+            Reach::User => Ok(()),
+            Reach::Root(_) => self.allowed(peer).map(drop),
+        }
+    }
+
+    fn allowed(&self, peer: &PeerId) -> Result<&Allow, Error> {
+        allow::find(&self.allow, peer).ok_or_else(|| {
+            let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
+            error.advise("start the server with --allow and this id")
+        })
+    }
+
     /// Where `path` is for `peer`, if he may go there.
     ///
     /// # Errors
@@ -63,10 +81,7 @@ impl Door {
             Reach::User => return Ok(Place::Ambient(path.to_owned())),
             Reach::Root(root) => root,
         };
-        let Some(allowed) = allow::find(&self.allow, peer) else {
-            let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
-            return Err(error.advise("start the server with --allow and this id"));
-        };
+        let allowed = self.allowed(peer)?;
         let refuse = |what: &str| {
             let what = format!("{peer} may not {what} here");
             Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))

@@ -21,6 +21,7 @@ use crate::datapath::port::{Port, PortHandle};
 use crate::end::chunk_pool;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
+use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
@@ -51,6 +52,8 @@ struct Server {
     memory: Bytes,
     allow_plain: bool,
     register: Register,
+    /// For probes.
+    seats: probe::server::Seats,
 }
 
 /// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
@@ -81,6 +84,7 @@ async fn run(
         memory: options.memory,
         allow_plain: options.allow_plain,
         register: Register::default(),
+        seats: probe::server::Seats::default(),
     });
     ready(Ready {
         address: listener.local_addr(),
@@ -146,6 +150,11 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
     match message {
         Some(Message::Attach(attach)) => {
             server.register.attach(session.peer, attach.transfer, session);
+            None
+        }
+        Some(Message::Probe(probe)) => {
+            let admitted = server.door.admit(&session.peer);
+            probe::server::answer(&server.port, &server.seats, session, &probe, admitted).await;
             None
         }
         Some(Message::Request(request)) => Some(transfer::answer(server, session, request).await),

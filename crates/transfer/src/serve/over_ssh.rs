@@ -49,6 +49,7 @@ async fn run(
         // The client has been told through ssh whom to trust, and so have we.
         allow_plain: true,
         register: Register::default(),
+        seats: crate::probe::server::Seats::default(),
     });
     loop {
         let session = tokio::select! {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,13 +22,14 @@ use super::register::{Question, Registered};
 use crate::control::{Direction, Message, Ping, Request, Setting};
 use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
+use crate::driver::planned::named_messages;
 use crate::driver::writer::Target;
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::{Place, SinkOptions, Source, SourceOptions};
+use crate::objects::{Manifest, Place, SinkOptions, Source, SourceOptions};
 use crate::options::{Filter, Receive};
 use crate::session::Session;
 
@@ -108,6 +110,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 set_id: false,
                 checksum: request.checksum,
                 dry_run: request.dry_run,
+                names: request.names,
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,
@@ -288,7 +291,13 @@ impl Hooks for ServerHooks {
         }
     }
 
-    fn planned(&self, _skipped: &[std::ops::Range<u64>], _resumed_bytes: u64) {}
+    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _resumed_bytes: u64) {}
+
+    fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
+        for named in named_messages(entries) {
+            self.outbox.tell(Message::Named(named));
+        }
+    }
 
     fn entry_failed(&self, _path: &[u8], _reason: &str, _at_source: bool) {}
 }

@@ -73,7 +73,28 @@ pub async fn connect(
     Ok(session)
 }
 
-async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
+/// Which server answers at `addresses`; it learns nothing of who asks. Why, where none does.
+pub(crate) async fn look(
+    addresses: &[SocketAddr],
+    identity: &Identity,
+    settings: &Settings,
+) -> Result<PeerId, String> {
+    match race::run(addresses, identity, Expect::Nobody, settings, settings.handshake).await {
+        Ok(session) => Ok(session.peer),
+        Err(Lost::Stranger(shown)) => Ok(shown),
+        Err(Lost::Tried(tried)) => Err(tried),
+    }
+}
+
+/// The addresses of `host`, at least one.
+///
+/// # Errors
+/// [`Class::Unreachable`]: there is none.
+pub(crate) async fn resolve(
+    host: &str,
+    port: u16,
+    settings: &Settings,
+) -> Result<Vec<SocketAddr>, Error> {
     let failed = |reason: String| {
         Error::new(Class::Unreachable, format!("the name {host} has no address: {reason}"))
             .advise("see that it is spelt right and that this host can look up names")

@@ -44,8 +44,8 @@ pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     Some(PeerId(key.try_into().ok()?))
 }
 
-/// Which server a client accepts. Decided inside the handshake, before anything of the client's
-/// is sent, its own id included.
+/// Whom a side accepts. It is decided inside the handshake: a client has sent nothing of its own
+/// by then, not even its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// This one.
@@ -66,15 +66,11 @@ impl Seen {
     }
 }
 
+/// Looks at the key that the other side shows, and that it signs with it.
 #[derive(Debug)]
-struct CheckServer {
+struct Verifier {
     expect: Expect,
     seen: Seen,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-#[derive(Debug)]
-struct CheckClient {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -82,8 +78,7 @@ struct CheckClient {
 pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen) {
     let provider = provider();
     let seen = Seen::default();
-    let algorithms = provider.signature_verification_algorithms;
-    let verifier = CheckServer { expect, seen: seen.clone(), algorithms };
+    let verifier = Verifier::new(expect, seen.clone(), &provider);
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has suites of TLS 1.3")
@@ -102,11 +97,11 @@ pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen
 /// decided by its id afterwards.
 pub(super) fn server(identity: &Identity) -> ServerConfig {
     let provider = provider();
-    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has suites of TLS 1.3")
-        .with_client_cert_verifier(Arc::new(CheckClient { algorithms }))
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key.clone())));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -118,31 +113,66 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn one_key(
-    end_entity: &CertificateDer<'_>,
-    more: &[CertificateDer<'_>],
-) -> Result<PeerId, rustls::Error> {
-    match peer_id(std::slice::from_ref(end_entity)) {
-        Some(id) if more.is_empty() => Ok(id),
-        _ => Err(CertificateError::BadEncoding.into()),
+impl Verifier {
+    fn new(expect: Expect, seen: Seen, provider: &CryptoProvider) -> Verifier {
+        Verifier { expect, seen, algorithms: provider.signature_verification_algorithms }
+    }
+
+    /// Whether exactly one key is shown, and one that is expected.
+    fn look(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        more: &[CertificateDer<'_>],
+    ) -> Result<(), rustls::Error> {
+        let id = match peer_id(std::slice::from_ref(end_entity)) {
+            Some(id) if more.is_empty() => id,
+            _ => return Err(CertificateError::BadEncoding.into()),
+        };
+        // One handshake shows one id; the first stays.
+        let _ = self.seen.0.set(id);
+        match self.expect {
+            Expect::Anyone => Ok(()),
+            Expect::Only(expected) if expected == id => Ok(()),
+            Expect::Only(_) | Expect::Nobody => {
+                Err(CertificateError::ApplicationVerificationFailure.into())
+            }
+        }
     }
 }
 
-fn check_signature(
-    message: &[u8],
-    key: &CertificateDer<'_>,
-    signed: &DigitallySignedStruct,
-    algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-    verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
+/// What rustls asks of the verifier of either side in the same words.
+macro_rules! raw_ed25519_keys_of_tls13 {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _cert: &CertificateDer<'_>,
+            _dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(PeerIncompatible::Tls13RequiredForQuic.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let key = SubjectPublicKeyInfoDer::from(cert.as_ref());
+            verify_tls13_signature_with_raw_key(message, &key, dss, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
-fn no_tls12() -> rustls::Error {
-    PeerIncompatible::Tls13RequiredForQuic.into()
-}
-
-impl ServerCertVerifier for CheckServer {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -151,44 +181,13 @@ impl ServerCertVerifier for CheckServer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let id = one_key(end_entity, intermediates)?;
-        // One handshake shows one id; the first stays.
-        let _ = self.seen.0.set(id);
-        match self.expect {
-            Expect::Anyone => Ok(ServerCertVerified::assertion()),
-            Expect::Only(expected) if expected == id => Ok(ServerCertVerified::assertion()),
-            _ => Err(CertificateError::ApplicationVerificationFailure.into()),
-        }
+        self.look(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        check_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys_of_tls13!();
 }
 
-impl ClientCertVerifier for CheckClient {
+impl ClientCertVerifier for Verifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -199,32 +198,8 @@ impl ClientCertVerifier for CheckClient {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        one_key(end_entity, intermediates).map(|_| ClientCertVerified::assertion())
+        self.look(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        check_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_ed25519_keys_of_tls13!();
 }

@@ -23,6 +23,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// What did not make it, at the source or here.
     pub failures: Vec<Failure>,
+    /// Files that got their names and were not taken by [`Sink::take_named`].
+    pub named: Vec<u32>,
     /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
     /// the other: of the encoded manifest, of the roots of its large files in the manifest's
     /// order, and of the values of its packed chunks in their order. Nothing where not all of it
@@ -169,6 +171,7 @@ impl Sink {
             unfinished: count(State::Due),
             bytes: self.written,
             failures: std::mem::take(&mut self.failures),
+            named: std::mem::take(&mut self.named),
             digest: if count(State::Done) == files.len() as u64 { self.digest() } else { None },
         }
     }

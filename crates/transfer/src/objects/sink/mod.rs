@@ -54,6 +54,8 @@ pub struct SinkOptions {
     pub checksum: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
+    /// Keep account of which files have got their names, for [`Sink::take_named`].
+    pub names: bool,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -136,6 +138,8 @@ pub struct Sink {
     single_root: Option<Digest>,
     order: Order,
     files_done: u64,
+    /// Files that got their names and were not told yet.
+    named: Vec<u32>,
     written: u64,
     uses: u64,
     synced: Instant,
@@ -179,6 +183,7 @@ impl Sink {
             single_root: None,
             order: Order::default(),
             files_done: 0,
+            named: Vec::new(),
             written: 0,
             uses: 0,
             synced: Instant::now(),
@@ -229,6 +234,11 @@ impl Sink {
     /// Whether no chunk is to come any more.
     pub fn is_complete(&self) -> bool {
         self.needed.is_empty()
+    }
+
+    /// Files that have got their names since the last call, if that is kept account of.
+    pub fn take_named(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.named)
     }
 
     /// Chunks that nobody needs any more since their files failed; each is told once.
@@ -443,6 +453,9 @@ impl Sink {
         self.states[entry as usize] = state;
         if self.ground.manifest.entries()[entry as usize].size().is_some() {
             self.files_done += 1;
+            if self.options.names && state == State::Done {
+                self.named.push(entry);
+            }
         }
     }
 

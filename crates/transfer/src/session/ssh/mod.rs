@@ -59,7 +59,8 @@ pub(super) struct Child {
     _stdin: Option<ChildStdin>,
 }
 
-/// Starts the far side through ssh and opens a session to it.
+/// Starts the far side through ssh and opens a session to it. As soon as the far side has said
+/// where it is, `offered` is told where its data port most likely can be reached.
 ///
 /// # Errors
 /// [`Class::Unreachable`]: ssh fails (it has said why on standard error), or there is no
@@ -68,6 +69,7 @@ pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,
     settings: &Settings,
+    offered: impl FnOnce(SocketAddr),
 ) -> Result<Session, Error> {
     let mut ssh = spawn(target)?;
     let (Some(mut stdin), Some(stdout)) = (ssh.stdin.take(), ssh.stdout.take()) else {
@@ -84,6 +86,9 @@ pub async fn connect_ssh(
     let mut candidates: Vec<SocketAddr> = Vec::new();
     for ip in offer.addresses.iter().copied().chain(host) {
         candidates.push(SocketAddr::new(ip, offer.port));
+    }
+    if let Some(first) = candidates.first() {
+        offered(SocketAddr::new(first.ip(), offer.data_port));
     }
     let expect = Expect::Only(offer.id);
     let mut session = match race::run(&candidates, identity, expect, settings, DIRECT).await {

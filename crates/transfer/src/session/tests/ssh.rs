@@ -86,7 +86,7 @@ impl Host {
             ports,
             arguments: &[],
         };
-        connect_ssh(&target, &Identity::ephemeral(), &settings(Carriers::Both)).await
+        connect_ssh(&target, &Identity::ephemeral(), &settings(Carriers::Both), |_| {}).await
     }
 
     /// Waits until the far side has ended by itself.

@@ -1,0 +1,225 @@
+//! `longhaul doctor`: what on this host stands in the way of a fast copy.
+
+mod cpu;
+mod disk;
+mod kernel;
+mod links;
+mod ports;
+
+use std::path::PathBuf;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use serde_json::json;
+
+use crate::quantity::{parse_rate, parse_span};
+use crate::{config, console, exit};
+
+const AFTER: &str = "\
+Examples:
+  longhaul doctor --rate 10G --rtt 100ms --dir /data
+  longhaul doctor lh://dtn.example.org        and which of that server's ports can be reached
+
+Exit status:
+  0    nothing is bad
+  1    something is bad
+  2    the command itself makes no sense
+  3    the server's name has no address";
+
+/// Say what on this host stands in the way of a fast copy, and the command that mends it
+///
+/// Socket buffers, offloads of UDP, links, the CPU's ciphers, the disk, the clock, and what the
+/// emulator needs; with HOST also which ports of that server can be reached. Writes and removes a
+/// file of at most 128 MB in --dir.
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct DoctorArgs {
+    /// A server whose ports are tried: lh://host[:port]
+    #[arg(value_name = "HOST", value_parser = parse_server)]
+    host: Option<Server>,
+    /// The rate that is wanted
+    #[arg(long, value_name = "RATE", default_value = "1G", value_parser = parse_rate)]
+    rate: Rate,
+    /// The round-trip time of the path
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_span)]
+    rtt: Span,
+    /// The folder whose disk is measured
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// UDP port of the server's data [default: the one after its control port]
+    #[arg(long, value_name = "PORT", requires = "host")]
+    data_port: Option<u16>,
+    /// Write each finding as JSON on stdout, one object a line; the last is the summary
+    #[arg(long)]
+    json: bool,
+}
+
+/// A server whose ports are tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: u16,
+}
+
+fn parse_server(text: &str) -> Result<Server, String> {
+    match text.parse() {
+        Ok(Location::Daemon { host, port, .. }) => Ok(Server { host, port }),
+        Ok(_) => Err("expected a server as lh://host[:port]".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How a finding stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    /// Nothing to mend.
+    Ok,
+    /// It costs something.
+    Warn,
+    /// It stands in the way.
+    Bad,
+}
+
+impl Grade {
+    fn name(self) -> &'static str {
+        match self {
+            Grade::Ok => "ok",
+            Grade::Warn => "warn",
+            Grade::Bad => "bad",
+        }
+    }
+
+    /// `grade` unless all is well.
+    fn unless(well: bool, grade: Grade) -> Grade {
+        if well { Grade::Ok } else { grade }
+    }
+}
+
+/// Something that was looked at.
+#[derive(Clone, Debug)]
+struct Finding {
+    name: &'static str,
+    grade: Grade,
+    /// What was found, with its figures.
+    what: String,
+    /// The command that mends it, or what else to do.
+    mend: Option<String>,
+}
+
+impl Finding {
+    /// A finding; `mend` is said only where there is something to mend.
+    fn new(
+        name: &'static str,
+        grade: Grade,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        let mend = (grade > Grade::Ok).then(|| mend.into());
+        Finding { name, grade, what: what.into(), mend }
+    }
+}
+
+/// What is wanted of this host.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    rate: Rate,
+    rtt: Span,
+}
+
+impl Want {
+    /// The product of rate and round-trip time.
+    fn bdp(self) -> Bytes {
+        self.rate.over(self.rtt)
+    }
+}
+
+/// Looks, and says what was found.
+pub(crate) fn run(args: &DoctorArgs) -> u8 {
+    match look(args) {
+        Ok(worst) => u8::from(worst == Grade::Bad),
+        Err(error) => exit::fail(&error),
+    }
+}
+
+/// Looks at one thing after the other; the worst that was found.
+fn look(args: &DoctorArgs) -> Result<Grade, Error> {
+    let want = Want { rate: args.rate, rtt: args.rtt };
+    if want.rate == Rate::ZERO {
+        return Err(Error::new(Class::Usage, "--rate 0 is no rate").advise("leave it out for 1G"));
+    }
+    let mut counts = [0u32; 3];
+    let mut worst = Grade::Ok;
+    let mut tell = |findings: Vec<Finding>| {
+        for finding in findings {
+            worst = worst.max(finding.grade);
+            counts[finding.grade as usize] += 1;
+            say(&finding, args.json);
+        }
+    };
+    tell(kernel::look(want));
+    tell(links::look(want));
+    tell(cpu::look(want));
+    tell(disk::look(want, &args.dir));
+    #[cfg(target_os = "linux")]
+    tell(kernel::emulator());
+    if let Some(server) = &args.host {
+        tell(ports::look(server, args.data_port, &config::folder()?)?);
+    }
+    let [ok, warn, bad] = counts;
+    if args.json {
+        console::out(json!({"event": "summary", "ok": ok, "warn": warn, "bad": bad}));
+    } else {
+        let bdp = want.bdp();
+        console::out(format_args!(
+            "\nfor {} at {} ({bdp} under way): {ok} ok, {warn} to warn of, {bad} bad",
+            want.rate, want.rtt
+        ));
+    }
+    Ok(worst)
+}
+
+fn say(finding: &Finding, json: bool) {
+    let Finding { name, grade, what, mend } = finding;
+    let grade = grade.name();
+    if json {
+        let event = "finding";
+        console::out(
+            json!({"event": event, "name": name, "grade": grade, "what": what, "mend": mend}),
+        );
+        return;
+    }
+    console::out(format_args!("{grade:<5} {name:<16} {what}"));
+    if let Some(mend) = mend {
+        console::out(format_args!("{:<22} {mend}", ""));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_well_has_something_to_mend() {
+        assert!(Finding::new("x", Grade::Ok, "w", "m").mend.is_none());
+        assert_eq!(Finding::new("x", Grade::Warn, "w", "m").mend.as_deref(), Some("m"));
+        assert_eq!(Grade::unless(true, Grade::Bad), Grade::Ok);
+        assert!(Grade::Bad > Grade::Warn && Grade::Warn > Grade::Ok);
+    }
+
+    #[test]
+    fn the_product_of_rate_and_round_trip_is_in_bytes() {
+        let want = Want { rate: Rate::from_mbps(1000), rtt: Span::from_millis(100) };
+        assert_eq!(want.bdp(), Bytes::new(12_500_000));
+    }
+
+    #[test]
+    fn only_a_server_has_ports_to_try() {
+        let server = parse_server("lh://[::1]:9").unwrap();
+        assert_eq!(server, Server { host: "::1".into(), port: 9 });
+        for wrong in ["host", "me@host:x", "http://h"] {
+            assert!(parse_server(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The CPU's ciphers: what one core seals.
+
+use std::time::{Duration, Instant};
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::header::Kind;
+use longhaul_transfer::datapath::keys::{FlowKeys, Suite, has_fast_aes};
+use longhaul_transfer::options::Cipher;
+
+use super::{Finding, Grade, Want};
+
+/// A block of an Ethernet packet.
+const BLOCK: usize = 1_440;
+/// How long is measured.
+const TIME: Duration = Duration::from_millis(100);
+/// Blocks between two looks at the clock.
+const BATCH: usize = 64;
+
+/// Looks at AES and at what one core seals.
+pub(super) fn look(want: Want) -> Vec<Finding> {
+    let fast = has_fast_aes();
+    let what = if fast { "AES and carry-less multiplication in hardware" } else { "no AES" };
+    let mend = "none here: longhaul takes chacha20-poly1305; --cipher none on trusted fibre only";
+    let aes = Finding::new("cpu-aes", Grade::unless(fast, Grade::Warn), what, mend);
+    let suite = Suite::choose(Cipher::Auto, fast);
+    let sealed = seal(suite);
+    // The same core also reads, hashes and sends.
+    let grade = match sealed {
+        _ if sealed >= want.rate.scale(2.0) => Grade::Ok,
+        _ if sealed >= want.rate => Grade::Warn,
+        _ => Grade::Bad,
+    };
+    let what = format!("one core seals {sealed} with {}", suite.name());
+    let mend = "larger packets (MTU 9000) or a faster core would help";
+    vec![aes, Finding::new("cpu-seal", grade, what, mend)]
+}
+
+/// What one core seals in a second.
+fn seal(suite: Suite) -> Rate {
+    let mut sealer = FlowKeys::new(&[7; 32], suite, 1, FlowId(1)).sending_end().data;
+    let block = [0x55; BLOCK];
+    let mut datagram = [0; BLOCK + 64];
+    let began = Instant::now();
+    let mut sealed = 0;
+    while began.elapsed() < TIME {
+        for _ in 0..BATCH {
+            // A new sealer's numbers do not end within the measurement.
+            sealed += sealer.seal(Kind::Data, 0, &block, &mut datagram).map_or(0, |_| BLOCK as u64);
+        }
+        std::hint::black_box(&datagram);
+    }
+    Bytes::new(sealed) / Span::from_nanos(began.elapsed().as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_no_core_reaches_is_bad_and_one_that_any_reaches_is_ok() {
+        let want = |rate| Want { rate, rtt: Span::ZERO };
+        assert_eq!(look(want(Rate::from_bps(u64::MAX)))[1].grade, Grade::Bad);
+        assert_eq!(look(want(Rate::from_bps(1_000)))[1].grade, Grade::Ok);
+    }
+}

@@ -1,0 +1,118 @@
+//! The disk: a bounded write and sync in the folder, and reading it back.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
+
+use super::{Finding, Grade, Want};
+
+/// The most that is written,
+const MOST: u64 = 128_000_000;
+/// and for how long.
+const TIME: Duration = Duration::from_secs(2);
+/// A write; what a copy writes at once.
+const PIECE: usize = 1 << 20;
+/// So much stays free.
+const SPARE: u64 = 512_000_000;
+
+/// Measures the disk of `folder`.
+pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
+    let shown = folder.display();
+    let trouble = |error: io::Error| {
+        let what = format!("{shown} cannot be written: {error}");
+        vec![Finding::new("disk-write", Grade::Bad, what, "name another folder with --dir")]
+    };
+    match statvfs(folder) {
+        Ok(stat) if stat.f_bavail * stat.f_frsize < MOST + SPARE => {
+            let free = Bytes::new(stat.f_bavail * stat.f_frsize);
+            let what = format!("{free} free in {shown}: too little to measure");
+            return vec![Finding::new("disk-write", Grade::Warn, what, "make room, or name --dir")];
+        }
+        Ok(_) => {}
+        Err(error) => return trouble(error.into()),
+    }
+    match measure(folder) {
+        Ok((written, read)) => {
+            vec![
+                judge("disk-write", "written", written, want),
+                judge("disk-read", "read", read, want),
+            ]
+        }
+        Err(error) => trouble(error),
+    }
+}
+
+fn judge(name: &'static str, done: &str, rate: Rate, want: Want) -> Finding {
+    let bytes = Bytes::new(rate.as_bps() / 8);
+    let what =
+        format!("{bytes}/s {done}; {} is {}/s", want.rate, Bytes::new(want.rate.as_bps() / 8));
+    let mend = "a copy will go as fast as the disk: use a faster one, or several in parallel";
+    Finding::new(name, Grade::unless(rate >= want.rate, Grade::Warn), what, mend)
+}
+
+/// Rates of writing, until all is on the disk, and of reading, from there. The file has no name,
+/// so nothing of it stays whatever happens.
+fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    let mut piece = vec![0; PIECE];
+    let began = Instant::now();
+    let mut written = 0u64;
+    while written < MOST && began.elapsed() < TIME {
+        // No two alike: some disks would keep one.
+        piece[..8].copy_from_slice(&written.to_ne_bytes());
+        file.write_all(&piece)?;
+        written += PIECE as u64;
+    }
+    fdatasync(&file)?;
+    let writing = rate(written, began.elapsed());
+    forget(&file);
+    file.seek(SeekFrom::Start(0))?;
+    let began = Instant::now();
+    let mut read = 0;
+    while began.elapsed() < TIME {
+        match file.read(&mut piece)? {
+            0 => break,
+            len => read += len as u64,
+        }
+    }
+    Ok((writing, rate(read, began.elapsed())))
+}
+
+/// Has the kernel forget what it keeps of the file in memory, where it takes such advice.
+fn forget(file: &File) {
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
+}
+
+fn rate(bytes: u64, time: Duration) -> Rate {
+    Bytes::new(bytes) / Span::from_nanos((time.as_nanos() as u64).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_measured_and_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let want = |rate| Want { rate, rtt: Span::ZERO };
+        let findings = look(want(Rate::from_bps(8)), folder.path());
+        assert!(findings.iter().all(|finding| finding.grade < Grade::Bad), "{findings:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let missing = look(want(Rate::from_bps(8)), &folder.path().join("no"));
+        assert_eq!(missing[0].grade, Grade::Bad);
+        assert!(missing[0].what.contains("No such file"), "{}", missing[0].what);
+    }
+
+    #[test]
+    fn a_disk_slower_than_the_rate_is_warned_of() {
+        let want = Want { rate: Rate::from_mbps(1_000), rtt: Span::ZERO };
+        let slow = judge("disk-write", "written", Rate::from_mbps(800), want);
+        assert_eq!(slow.grade, Grade::Warn);
+        assert!(slow.what.contains("100.00 MB/s written") && slow.what.contains("125.00 MB/s"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What the kernel gives: socket buffers, offloads of UDP, the clock, what the emulator needs.
+
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::datapath::socket::{RECEIVE_BUFFER, Socket};
+
+use super::{Finding, Grade, Want};
+
+/// The longest that a receiving thread usually waits for a core, and the shortest: its buffer must
+/// hold what comes meanwhile.
+const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
+/// What a sending socket asks for.
+const SEND_BUFFER: u64 = 4 << 20;
+/// A reading of the clock that takes longer goes to a device.
+const SLOW_CLOCK: Span = Span::from_nanos(300);
+const READINGS: u32 = 20_000;
+
+/// Looks at buffers, offloads and clock.
+pub(super) fn look(want: Want) -> Vec<Finding> {
+    let mut findings = udp(want);
+    findings.extend(tcp(want));
+    findings.push(clock());
+    findings
+}
+
+/// The numbers in a file of the kernel's.
+fn numbers(file: &str) -> Option<Vec<u64>> {
+    let text = fs::read_to_string(file).ok()?;
+    text.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+fn udp(want: Want) -> Vec<Finding> {
+    let socket = Socket::bind((Ipv4Addr::UNSPECIFIED, 0).into())
+        .or_else(|_| Socket::bind((Ipv6Addr::UNSPECIFIED, 0).into()));
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(error) => {
+            let what = format!("no UDP socket can be opened: {error}");
+            return vec![Finding::new("udp", Grade::Bad, what, "ask who runs this host")];
+        }
+    };
+    let mut findings = vec![receive_buffer(want, socket.receive_buffer() as u64)];
+    findings.extend(numbers("/proc/sys/net/core/wmem_max").map(|most| send_buffer(&most)));
+    let (segments, joins) = (socket.segments(), socket.joins());
+    let what = format!("{segments} datagrams in one system call (GSO)");
+    let mend = "use Linux 4.18 or later, on a device that can cut (ethtool -k DEVICE)";
+    findings.push(Finding::new("udp-gso", Grade::unless(segments > 1, Grade::Warn), what, mend));
+    let what = if joins { "datagrams come joined (GRO)" } else { "each datagram comes alone" };
+    let mend = "use Linux 5.0 or later";
+    findings.push(Finding::new("udp-gro", Grade::unless(joins, Grade::Warn), what, mend));
+    findings
+}
+
+fn receive_buffer(want: Want, granted: u64) -> Finding {
+    let [enough, least] = STALLS.map(|stall| want.rate.over(stall));
+    let enough = enough.get().min(RECEIVE_BUFFER as u64);
+    let grade = match granted {
+        _ if granted >= enough => Grade::Ok,
+        _ if granted >= least.get() => Grade::Warn,
+        _ => Grade::Bad,
+    };
+    let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
+    let most =
+        most.map_or_else(String::new, |most| format!(" (net.core.rmem_max {})", Bytes::new(most)));
+    let (granted, bdp, enough) = (Bytes::new(granted), want.bdp(), Bytes::new(enough));
+    let what = format!("{granted} granted{most}; wanted {enough} of the {bdp} under way");
+    let mend = format!("sudo sysctl -w net.core.rmem_max={RECEIVE_BUFFER}");
+    Finding::new("udp-receive", grade, what, mend)
+}
+
+fn send_buffer(most: &[u64]) -> Finding {
+    let most = most.first().copied().unwrap_or(0);
+    let (shown, wanted) = (Bytes::new(most), Bytes::new(SEND_BUFFER));
+    let what = format!("net.core.wmem_max {shown}; wanted {wanted}");
+    let mend = format!("sudo sysctl -w net.core.wmem_max={SEND_BUFFER}");
+    let grade = Grade::unless(most >= SEND_BUFFER, Grade::Warn);
+    Finding::new("udp-send", grade, what, mend)
+}
+
+/// A connection's window is at most half its buffer; only the way out goes by TCP.
+fn tcp(want: Want) -> Vec<Finding> {
+    let wanted = want.bdp().get().saturating_mul(2);
+    let look = |name: &'static str, key: &str| {
+        let file = format!("/proc/sys/net/ipv4/{key}");
+        let limits = numbers(&file)?;
+        let [least, usual, most] = limits[..] else { return None };
+        let (shown, need) = (Bytes::new(most), Bytes::new(wanted));
+        let what = format!("net.ipv4.{key} up to {shown}; one connection needs {need}");
+        let mend = format!("sudo sysctl -w net.ipv4.{key}='{least} {usual} {wanted}'");
+        Some(Finding::new(name, Grade::unless(most >= wanted, Grade::Warn), what, mend))
+    };
+    [look("tcp-receive", "tcp_rmem"), look("tcp-send", "tcp_wmem")].into_iter().flatten().collect()
+}
+
+fn clock() -> Finding {
+    let folder = "/sys/devices/system/clocksource/clocksource0";
+    let source = |file: &str| {
+        fs::read_to_string(format!("{folder}/{file}")).unwrap_or_default().trim().to_owned()
+    };
+    let began = Instant::now();
+    for _ in 1..READINGS {
+        std::hint::black_box(Instant::now());
+    }
+    let reading = Span::from_nanos(began.elapsed().as_nanos() as u64 / u64::from(READINGS));
+    let (name, others) = (source("current_clocksource"), source("available_clocksource"));
+    let name = if name.is_empty() { "unknown".to_owned() } else { name };
+    let what = format!("{name}, {} ns a reading", reading.as_nanos());
+    let grade = Grade::unless(reading <= SLOW_CLOCK, Grade::Warn);
+    let mend = format!("echo tsc | sudo tee {folder}/current_clocksource   (there are: {others})");
+    Finding::new("clock", grade, what, mend)
+}
+
+/// Whether `longhaul emulate` works here: tried, as any other way to know asks for the same.
+#[cfg(target_os = "linux")]
+pub(super) fn emulator() -> Vec<Finding> {
+    use std::process::{Command, Stdio};
+
+    let Ok(program) = std::env::current_exe() else { return Vec::new() };
+    let mut command = Command::new(program);
+    command.args(["emulate", "--quiet", "--", "true"]).stdin(Stdio::null());
+    let tried = command.output();
+    let name = "emulator";
+    let finding = match tried {
+        Ok(output) if output.status.success() => {
+            Finding::new(name, Grade::Ok, "namespaces and a TUN device can be made", "")
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().next_back().unwrap_or("it says nothing");
+            let why = why.strip_prefix("longhaul emulate: ").unwrap_or(why).to_owned();
+            let mend = "sudo modprobe tun; sudo sysctl -w user.max_user_namespaces=15000 \
+                        kernel.apparmor_restrict_unprivileged_userns=0";
+            Finding::new(name, Grade::Warn, why, mend)
+        }
+        Err(error) => {
+            let what = format!("longhaul itself cannot be started: {error}");
+            Finding::new(name, Grade::Warn, what, "start longhaul by its whole path")
+        }
+    };
+    vec![finding]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::units::Rate;
+
+    #[test]
+    fn a_receive_buffer_is_judged_by_the_rate() {
+        let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt: Span::from_millis(100) };
+        // 212,992 bytes, halved by the kernel's own account, are what many systems allow.
+        assert_eq!(receive_buffer(want(1), 106_496).grade, Grade::Ok);
+        assert_eq!(receive_buffer(want(300), 106_496).grade, Grade::Warn);
+        let bad = receive_buffer(want(1_000), 106_496);
+        assert_eq!(bad.grade, Grade::Bad);
+        assert!(bad.what.contains("12.50 MB"), "{}", bad.what);
+        assert!(bad.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
+        // More than the socket asks for is never wanted.
+        assert_eq!(receive_buffer(want(100_000), 32 << 20).grade, Grade::Ok);
+    }
+}

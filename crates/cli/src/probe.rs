@@ -1,0 +1,348 @@
+//! `longhaul probe`: what the way to a server carries.
+
+use std::sync::Arc;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::Trust;
+use longhaul_transfer::probe::{self, Found, Measured, PathFound, ProbeOptions, Trips, Way};
+use longhaul_transfer::progress::Cancel;
+use serde_json::{Value, json};
+
+use crate::quantity::{parse_ports, parse_rate, parse_span};
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::words::SshCommand;
+use crate::{config, console, exit, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul probe lh://dtn.example.org                 round trips, MTU, UDP at rising rates, TCP
+  longhaul probe --app --rate 900M,950M lh://10.0.0.2:9
+  longhaul probe --json me@dtn.example.org            over ssh, without a running server
+";
+
+const ABOUT: &str = "\
+Measure the way to a server: round trips, MTU, throughput and loss against rate, both ways
+
+Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Without --udp, \
+--app and --tcp, UDP and TCP are measured. Rates are bits a second of UDP payload, as in cp \
+--rate; each measurement sends for --time. Without --rate they rise until the way is full.";
+
+/// The shortest and the longest that one measurement may send.
+const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(10);
+
+/// Measure the way to a server: round trips, MTU, throughput and loss against rate, both ways
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct ProbeArgs {
+    /// The server as lh://host[:port], or a host of ssh as [user@]host
+    #[arg(value_name = "HOST", value_parser = parse_host)]
+    host: Location,
+    /// Measure datagrams that are received and dropped, as iperf does
+    #[arg(long)]
+    udp: bool,
+    /// Measure datagrams that are received and copied once, as an application does
+    #[arg(long)]
+    app: bool,
+    /// Measure one TCP connection
+    #[arg(long)]
+    tcp: bool,
+    /// Rates to measure at, rising: 100M,500M,1G
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = parse_rate)]
+    rate: Vec<Rate>,
+    /// How long each measurement sends
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    time: Span,
+    /// UDP payload of a datagram in bytes; without it the path is searched for what passes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
+    datagram: Option<u16>,
+    /// The ssh command, with its arguments: 'ssh -J gate'
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
+    #[arg(value_parser = SshCommand::parse)]
+    rsh: SshCommand,
+    /// Where longhaul is on the far side of ssh
+    #[arg(long, value_name = "PATH", default_value = "longhaul")]
+    remote_path: String,
+    /// UDP port of the server's data [default: the one after its control port]
+    #[arg(long, value_name = "PORT")]
+    data_port: Option<u16>,
+    /// UDP ports that the far side of ssh may open, where its firewall wants a range
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
+    ports: Option<(u16, u16)>,
+    /// Accept only a server with this id
+    #[arg(long, value_name = "ID")]
+    server_id: Option<String>,
+    /// Accept and remember a server that was never seen, without asking
+    #[arg(long)]
+    accept_new: bool,
+    /// Write what is found as JSON on stdout, one object a line; the last is the summary
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_host(text: &str) -> Result<Location, Error> {
+    // A host of ssh needs no colon here: no path is meant.
+    let bare = !text.contains("://") && !text.ends_with(':');
+    let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
+    if location.is_local() {
+        let what = format!("'{text}' is no host");
+        return Err(Error::new(Class::Usage, what).advise("write lh://host[:port] or [user@]host"));
+    }
+    Ok(location)
+}
+
+fn parse_time(text: &str) -> Result<Span, String> {
+    let time = parse_span(text)?;
+    if TIMES.contains(&time) { Ok(time) } else { Err("expected 10ms to 10s".into()) }
+}
+
+/// Measures, and prints what is found as it comes.
+pub(crate) fn run(args: &ProbeArgs) -> u8 {
+    let cancel = Cancel::default();
+    let show = Show {
+        json: args.json,
+        progress: false,
+        verbose: false,
+        quiet: args.json,
+        kind: Kind::Copy,
+    };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    match start(args, &screen, cancel) {
+        Ok(()) => exit::DONE,
+        Err(error) => {
+            screen.failed(&error);
+            exit::status(error.class)
+        }
+    }
+}
+
+fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: Cancel) -> Result<(), Error> {
+    let options = resolve(args)?;
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
+        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
+    let mut all = Vec::new();
+    let mut path = None;
+    let mut tell = |found: Found| {
+        let first = all.is_empty();
+        match (args.json, &found) {
+            (true, found) => console::out(event(found)),
+            (false, Found::Path(path)) => path_lines(path).into_iter().for_each(console::out),
+            (false, Found::Measured(measured)) => {
+                if first {
+                    console::out(heading());
+                }
+                console::out(row(measured));
+            }
+            (false, Found::Missing(what)) => console::warn(what),
+        }
+        match found {
+            Found::Path(found) => path = Some(found),
+            Found::Measured(measured) => all.push(measured),
+            Found::Missing(_) => {}
+        }
+    };
+    probe::probe(&options, screen.clone(), &mut tell, cancel)?;
+    if args.json {
+        console::out(summary(path.as_ref(), &all));
+    }
+    Ok(())
+}
+
+fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
+    let zero = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
+    if let Some(rate) = args.rate.iter().find(|rate| zero(rate)) {
+        let what = format!("a probe at {rate} cannot be");
+        return Err(Error::new(Class::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
+    }
+    let any = args.udp || args.app || args.tcp;
+    Ok(ProbeOptions {
+        location: args.host.clone(),
+        trust: Trust {
+            config_dir: config::folder()?,
+            server_id: args.server_id.clone(),
+            accept_new: args.accept_new,
+        },
+        udp: args.udp || !any,
+        app: args.app,
+        tcp: args.tcp || !any,
+        rates: args.rate.clone(),
+        span: args.time,
+        datagram: args.datagram,
+        ssh_command: args.rsh.0.clone(),
+        remote_path: args.remote_path.clone(),
+        data_port: args.data_port,
+        ports: args.ports,
+    })
+}
+
+fn path_lines(path: &PathFound) -> [String; 3] {
+    let PathFound { peer, address, carrier, datagram, mtu, cipher, trips } = path;
+    let Trips { asked, answered, min, mean, max, deviation } = trips;
+    let mtu = match mtu {
+        Some(mtu) => format!("{mtu} B pass"),
+        None => "unknown".to_owned(),
+    };
+    let trips = match answered {
+        0 => format!("none of {asked} datagrams came back"),
+        _ => format!(
+            "{mean} (from {min} to {max}, deviation {deviation}), {answered} of {asked} came back"
+        ),
+    };
+    [
+        format!("server   {peer} at {address} by {carrier}"),
+        format!("RTT      {trips}"),
+        format!("packets  {mtu}; {datagram} B of UDP payload in a datagram, {cipher}"),
+    ]
+}
+
+fn heading() -> String {
+    format!(
+        "\n{:<4} {:<5} {:>15} {:>15} {:>15} {:>9} {:>11} {:>10}",
+        "by", "way", "asked", "sent", "received", "lost", "in buffer", "reordered"
+    )
+}
+
+fn row(measured: &Measured) -> String {
+    let Measured { asked, sent_rate, received_rate, loss, socket_lost, reordered, .. } = measured;
+    let (by, way) = (measured.way.name(), direction(measured));
+    if measured.way == Way::Tcp {
+        return format!("{by:<4} {way:<5} {:>15} {:>15} {:>15}", "", "", received_rate.to_string());
+    }
+    let shown = |rate: &Option<Rate>| rate.map(|rate| rate.to_string()).unwrap_or_default();
+    format!(
+        "{by:<4} {way:<5} {:>15} {:>15} {:>15} {:>9} {socket_lost:>11} {reordered:>10}",
+        shown(asked),
+        shown(sent_rate),
+        received_rate.to_string(),
+        loss.to_string(),
+    )
+}
+
+fn direction(measured: &Measured) -> &'static str {
+    if measured.up { "up" } else { "down" }
+}
+
+fn event(found: &Found) -> Value {
+    match found {
+        Found::Path(path) => {
+            let mut event = path_fields(path);
+            event["event"] = "path".into();
+            event
+        }
+        Found::Missing(what) => json!({"event": "missing", "what": what}),
+        Found::Measured(measured) if measured.way == Way::Tcp => json!({
+            "event": "measured",
+            "by": measured.way.name(),
+            "way": direction(measured),
+            "received_bps": measured.received_rate.as_bps(),
+        }),
+        Found::Measured(measured) => json!({
+            "event": "measured",
+            "by": measured.way.name(),
+            "way": direction(measured),
+            "asked_bps": measured.asked.map(Rate::as_bps),
+            "sent_bps": measured.sent_rate.map(Rate::as_bps),
+            "received_bps": measured.received_rate.as_bps(),
+            "sent": measured.sent,
+            "received": measured.received,
+            "loss": measured.loss.get(),
+            "socket_lost": measured.socket_lost,
+            "reordered": measured.reordered,
+        }),
+    }
+}
+
+fn path_fields(path: &PathFound) -> Value {
+    let trips = &path.trips;
+    json!({
+        "peer": path.peer,
+        "address": path.address,
+        "carrier": path.carrier,
+        "datagram_bytes": path.datagram,
+        "mtu_bytes": path.mtu,
+        "cipher": path.cipher,
+        "asked": trips.asked,
+        "answered": trips.answered,
+        "rtt_seconds": trips.mean.as_secs_f64(),
+        "rtt_min_seconds": trips.min.as_secs_f64(),
+        "rtt_max_seconds": trips.max.as_secs_f64(),
+        "rtt_deviation_seconds": trips.deviation.as_secs_f64(),
+    })
+}
+
+/// The way, and the most that came each way by each means: `udp_up_bps`, `tcp_down_bps`.
+fn summary(path: Option<&PathFound>, all: &[Measured]) -> Value {
+    let mut summary = path.map_or_else(|| json!({}), path_fields);
+    for measured in all {
+        let name = format!("{}_{}_bps", measured.way.name(), direction(measured));
+        let most = summary[&name].as_u64().unwrap_or(0).max(measured.received_rate.as_bps());
+        summary[&name] = most.into();
+    }
+    summary["event"] = "summary".into();
+    summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::units::LossRatio;
+
+    fn measured(way: Way, up: bool, megabits: u64) -> Measured {
+        Measured {
+            way,
+            up,
+            asked: Some(Rate::from_mbps(1000)),
+            sent_rate: Some(Rate::from_mbps(999)),
+            received_rate: Rate::from_mbps(megabits),
+            sent: 1000,
+            received: 990,
+            loss: LossRatio::of(10, 1000),
+            socket_lost: 4,
+            reordered: 2,
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_server_or_of_ssh() {
+        let shown = |text| parse_host(text).map(|location| location.to_string());
+        assert_eq!(shown("lh://h:9").unwrap(), "lh://h:9/");
+        assert_eq!(shown("me@h").unwrap(), "me@h:");
+        assert_eq!(shown("h:").unwrap(), "h:");
+        for wrong in ["", "./h", "http://h", "-oX"] {
+            assert!(shown(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rows_stand_below_their_heading() {
+        let [heading, udp, tcp] = [
+            heading().trim_start().to_owned(),
+            row(&measured(Way::Udp, true, 990)),
+            row(&measured(Way::Tcp, false, 700)),
+        ];
+        assert_eq!(heading.len(), udp.len());
+        let column = |text: &str, word: &str| text.find(word).map(|at| at + word.len());
+        assert_eq!(column(&heading, "received"), column(&udp, "990.00 Mbit/s"));
+        assert_eq!(column(&heading, "received"), column(&tcp, "700.00 Mbit/s"));
+        assert_eq!(column(&heading, "lost"), column(&udp, "1.00 %"));
+    }
+
+    #[test]
+    fn the_summary_has_the_most_each_way() {
+        let all = [
+            measured(Way::Udp, true, 10),
+            measured(Way::Udp, true, 30),
+            measured(Way::Udp, true, 20),
+            measured(Way::Tcp, false, 7),
+        ];
+        let summary = summary(None, &all);
+        assert_eq!(summary["udp_up_bps"], 30_000_000);
+        assert_eq!(summary["tcp_down_bps"], 7_000_000);
+        assert!(summary.get("udp_down_bps").is_none());
+        assert_eq!(summary["event"], "summary");
+    }
+}

@@ -1,0 +1,101 @@
+//! Files and folders that the user may not read or write.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Child, Pair, Server, skip, write};
+
+/// The user and group who own nothing.
+const NOBODY: u32 = 65_534;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+}
+
+/// The same command, run by somebody whom permissions bind: root becomes nobody.
+fn bound(command: &mut Command) -> &mut Command {
+    match rustix::process::geteuid().is_root() {
+        true => command.uid(NOBODY).gid(NOBODY),
+        false => command,
+    }
+}
+
+/// A pair whose folders all may enter, and whose identities are those of nobody. Nothing, said
+/// aloud, where nobody cannot run the program.
+fn pair() -> Option<Pair> {
+    let pair = Pair::new();
+    if !rustix::process::geteuid().is_root() {
+        return Some(pair);
+    }
+    set_mode(pair.scratch.path(), 0o755);
+    for config in [&pair.client.config, &pair.host.config] {
+        let files = fs::read_dir(config).expect("it is there").map(|file| file.unwrap().path());
+        for path in files.chain([config.clone()]) {
+            chown(&path, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+    }
+    let ended = bound(&mut pair.client.command(["id"])).output();
+    if !ended.is_ok_and(|ended| ended.status.success()) {
+        skip("another user cannot run the program where it lies");
+        return None;
+    }
+    Some(pair)
+}
+
+/// A tree with a file that nobody may read and a folder that nobody may enter.
+fn forbidden(root: &Path) {
+    for name in ["open", "shut", "cell/inmate"] {
+        write(&root.join("tree").join(name), name.as_bytes());
+    }
+    set_mode(&root.join("tree/shut"), 0);
+    set_mode(&root.join("tree/cell"), 0);
+}
+
+/// Opens the folders again, so that the scratch folder can be removed.
+fn release(root: &Path) {
+    set_mode(&root.join("tree/cell"), 0o755);
+}
+
+#[test]
+fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
+    let Some(pair) = pair() else { return };
+    forbidden(&pair.here);
+    let cp = |args: &[&dyn AsRef<std::ffi::OsStr>]| {
+        Child::spawn(bound(&mut pair.cp_command(args))).end()
+    };
+    cp(&[&"tree/shut", &pair.at("")]).is(4, &["tree/shut", "Permission denied"]);
+    cp(&[&"-r", &"tree/shut", &pair.at("")]).is(4, &["tree/shut", "Permission denied"]);
+    let ended = cp(&[&"-r", &"tree", &pair.at("")]);
+    ended.is(8, &["tree/shut", "tree/cell", "Permission denied", "(here)"]);
+    assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
+    assert!(!pair.there.join("tree/shut").exists());
+    write(&pair.there.join("file"), b"f");
+    set_mode(&pair.here, 0o555);
+    cp(&[&pair.at("file"), &"new"]).is(4, &["new", "Permission denied"]);
+    assert!(!pair.here.join("new").exists());
+    set_mode(&pair.here, 0o755);
+    release(&pair.here);
+}
+
+#[test]
+fn what_the_server_may_not_read_or_write_is_named_and_the_rest_is_copied() {
+    let Some(mut pair) = pair() else { return };
+    forbidden(&pair.there);
+    let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
+    pair.server = Server::start_as(bound(&mut pair.host.command(words)));
+    pair.cp(&[&pair.at("tree/shut"), &"."]).is(5, &["tree/shut", "Permission denied"]);
+    pair.cp(&[&"-r", &pair.at("tree/shut"), &"."]).is(5, &["tree/shut", "Permission denied"]);
+    let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
+    ended.is(8, &["tree/shut", "tree/cell", "Permission denied", "other side"]);
+    assert_eq!(fs::read(pair.here.join("tree/open")).unwrap(), b"open");
+    assert!(!pair.here.join("tree/shut").exists());
+    write(&pair.here.join("file"), b"f");
+    set_mode(&pair.there, 0o555);
+    pair.cp(&[&"file", &pair.at("new")]).is(5, &["new", "Permission denied"]);
+    assert!(!pair.there.join("new").exists());
+    set_mode(&pair.there, 0o755);
+    release(&pair.there);
+}

@@ -1,0 +1,48 @@
+//! What -v and -vv name.
+
+use std::fs;
+
+use crate::rig::{Ended, Pair, bytes, write};
+
+/// The paths of the events of a name, sorted.
+fn told(ended: &Ended, event: &str) -> Vec<String> {
+    let events = ended.events(event).into_iter();
+    let mut paths: Vec<_> =
+        events.map(|event| event["path"].as_str().unwrap().to_owned()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn verbose_names_each_file_once_it_stands_and_twice_verbose_what_is_skipped_too() {
+    let pair = Pair::new();
+    let names: Vec<String> = (0..40).map(|n| format!("t/d{}/f{n}", n % 3)).collect();
+    for root in [&pair.here, &pair.there] {
+        for name in &names {
+            write(&root.join(name), name.as_bytes());
+        }
+        write(&root.join("t/large"), &bytes(3_000_000, 4));
+        write(&root.join("t/empty"), b"");
+    }
+    let mut due: Vec<String> = names;
+    due.extend(["t/large".into(), "t/empty".into()]);
+    due.sort();
+    let ways =
+        [("t".into(), pair.at("new/"), &pair.there), (pair.at("t"), "new/".into(), &pair.here)];
+    for (from, to, root) in ways {
+        fs::create_dir(root.join("new")).unwrap();
+        for transport in ["--protocol=rbudp", "--protocol=tcp"] {
+            let ended = pair.cp(&[&"-r", &"-p", &"-v", &transport, &from, &to]);
+            ended.is(0, &["t/large", "t/d0/f0"]);
+            assert_eq!(told(&ended, "file"), due, "{ended}");
+            fs::remove_dir_all(root.join("new/t")).unwrap();
+        }
+        pair.cp(&[&"-r", &"-p", &from, &to]).is(0, &[]);
+        fs::remove_file(root.join("new/t/large")).unwrap();
+        let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
+        assert_eq!(told(&again, "file"), ["t/large"], "{again}");
+        assert_eq!(told(&again, "skipped").len(), due.len() - 1, "{again}");
+        let quiet = pair.cp(&[&"-rp", &from, &to]);
+        assert!(told(&quiet, "file").is_empty() && told(&quiet, "skipped").is_empty(), "{quiet}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The messages of a probe: measurements of the way between two hosts.
+
+use crate::error::{Class, Error};
+
+/// The client's wish to measure: the first message of its session.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Probe {
+    /// Names this probe in key derivation; random.
+    #[prost(fixed64, tag = "1")]
+    pub probe: u64,
+    /// The flow on which the server echoes; random.
+    #[prost(fixed32, tag = "2")]
+    pub flow: u32,
+    /// The cipher of the datagrams, by name; never `auto` or `none`.
+    #[prost(string, tag = "3")]
+    pub cipher: String,
+}
+
+/// One measurement, as the client asks for it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ProbeRun {
+    /// The flow of its datagrams; random.
+    #[prost(fixed32, tag = "1")]
+    pub flow: u32,
+    /// From the client to the server.
+    #[prost(bool, tag = "2")]
+    pub up: bool,
+    /// By this very stream, as fast as it goes, and not by datagrams.
+    #[prost(bool, tag = "3")]
+    pub stream: bool,
+    /// The rate of the datagrams in bits a second of UDP payload.
+    #[prost(uint64, tag = "4")]
+    pub rate_bps: u64,
+    /// How long to send, in microseconds.
+    #[prost(uint64, tag = "5")]
+    pub micros: u64,
+    /// UDP payload of a datagram in bytes.
+    #[prost(uint32, tag = "6")]
+    pub datagram: u32,
+    /// The receiver copies each payload once, as an application does.
+    #[prost(bool, tag = "7")]
+    pub copies: bool,
+}
+
+/// The longest that one measurement may send, in microseconds.
+const LONGEST: u64 = 10_000_000;
+/// The highest rate that may be asked for, in bits a second.
+const FASTEST: u64 = 100_000_000_000;
+/// Datagrams outside these sizes are nobody's.
+const DATAGRAMS: std::ops::RangeInclusive<u32> = 256..=65_000;
+
+impl ProbeRun {
+    /// Looks at what is asked before anything is done by its word.
+    ///
+    /// # Errors
+    /// [`Class::Usage`]: longer, faster or larger than one probe may be.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String, advice: &str| {
+            Err(Error::new(Class::Usage, what).advise(format!("ask for {advice}")))
+        };
+        if self.micros == 0 || self.micros > LONGEST {
+            let what = format!("a measurement of {} µs cannot be", self.micros);
+            return refuse(what, "10 s at most");
+        }
+        if self.stream {
+            return Ok(());
+        }
+        if self.rate_bps == 0 || self.rate_bps > FASTEST {
+            let what = format!("a measurement at {} bit/s cannot be", self.rate_bps);
+            return refuse(what, "100 Gbit/s at most");
+        }
+        if !DATAGRAMS.contains(&self.datagram) {
+            let what = format!("datagrams of {} bytes cannot be", self.datagram);
+            return refuse(what, "256 to 65000 bytes");
+        }
+        Ok(())
+    }
+}
+
+/// What was counted; all zero says that the receiver is ready.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ProbeCount {
+    /// Datagrams sent.
+    #[prost(uint64, tag = "1")]
+    pub sent: u64,
+    /// Genuine datagrams received.
+    #[prost(uint64, tag = "2")]
+    pub received: u64,
+    /// Bytes of UDP payload received, or of content that came by stream.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// These bytes in bits a second, from the first that came to the last.
+    #[prost(uint64, tag = "4")]
+    pub rate_bps: u64,
+    /// Datagrams that came after one that was sent later.
+    #[prost(uint64, tag = "5")]
+    pub reordered: u64,
+    /// Datagrams that the receiver's kernel dropped for want of buffer.
+    #[prost(uint64, tag = "6")]
+    pub socket_lost: u64,
+    /// The first link does not take datagrams of this size.
+    #[prost(bool, tag = "7")]
+    pub too_large: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_is_bounded_in_time_rate_and_size() {
+        let run = ProbeRun { rate_bps: 1, micros: 1, datagram: 256, ..ProbeRun::default() };
+        assert_eq!(run.check(), Ok(()));
+        let wrong = [
+            ProbeRun { micros: 0, ..run.clone() },
+            ProbeRun { micros: 10_000_001, ..run.clone() },
+            ProbeRun { micros: u64::MAX, stream: true, ..run.clone() },
+            ProbeRun { rate_bps: 0, ..run.clone() },
+            ProbeRun { rate_bps: 100_000_000_001, ..run.clone() },
+            ProbeRun { datagram: 255, ..run.clone() },
+            ProbeRun { datagram: u32::MAX, ..run.clone() },
+        ];
+        for run in wrong {
+            assert_eq!(run.check().unwrap_err().class, Class::Usage, "{run:?}");
+        }
+        // A stream has neither rate nor datagrams.
+        assert_eq!(ProbeRun { stream: true, micros: 1, ..ProbeRun::default() }.check(), Ok(()));
+    }
+}

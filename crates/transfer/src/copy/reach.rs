@@ -1,0 +1,198 @@
+//! The way to another host: a session, a port for the data, and how large its datagrams may be.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use longhaul_proto::time::Span;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::route::Host;
+use crate::datapath::mtu;
+use crate::datapath::port::Port;
+use crate::datapath::socket::Path;
+use crate::error::Error;
+use crate::options::Trust;
+use crate::progress::Observer;
+use crate::session::ssh::{SshTarget, connect_ssh};
+use crate::session::{self, Identity, Session, Settings};
+
+/// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
+const CEILING: u16 = 9000 - 20 - 8;
+/// A search may outlast the handshake by this much.
+const SEARCH_EXTRA: Duration = Duration::from_millis(5);
+/// A whole search takes this many round trips: a first answer, and three tries of the next size.
+const SEARCH_ROUNDS: u32 = 5;
+/// The longest that a search is waited for in all.
+const SEARCH: Span = Span::from_secs(3);
+
+/// How the size of datagrams is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Not at all.
+    No,
+    /// As long as the handshake takes.
+    Beside,
+    /// Until it is known, some round trips more.
+    Whole,
+}
+
+/// What another host is reached by.
+pub(crate) struct Reach<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) identity: &'a Identity,
+    pub(crate) trust: &'a Trust,
+    pub(crate) observer: &'a dyn Observer,
+    /// The UDP port of a server's data; nothing for the one after its control port.
+    pub(crate) data_port: Option<u16>,
+    pub(crate) ssh_command: &'a [String],
+    pub(crate) remote_path: &'a str,
+    /// Ports that the far side may open for ssh.
+    pub(crate) ports: Option<(u16, u16)>,
+}
+
+/// The way.
+pub(crate) struct Reached {
+    pub(crate) session: Session,
+    /// This side's port for data.
+    pub(crate) data: Port,
+    /// The other side's.
+    pub(crate) contact: SocketAddr,
+    /// The UDP payload that is known to pass.
+    pub(crate) datagram: Option<u16>,
+}
+
+impl Reach<'_> {
+    /// Opens a session; beside it, searches for the datagram size that the data path takes.
+    pub(crate) async fn open(&self, settings: &Settings, look: Look) -> Result<Reached, Error> {
+        match self.host {
+            Host::Daemon { host, port } => self.open_directly(host, *port, settings, look).await,
+            Host::Ssh { destination } => self.open_by_ssh(destination, settings, look).await,
+        }
+    }
+
+    /// The UDP port of the data of the server at the port `control`.
+    pub(crate) fn data_port(&self, control: u16) -> u16 {
+        self.data_port.unwrap_or(control.wrapping_add(1))
+    }
+
+    async fn open_directly(
+        &self,
+        host: &str,
+        port: u16,
+        settings: &Settings,
+        look: Look,
+    ) -> Result<Reached, Error> {
+        let data_port = self.data_port(port);
+        let first = tokio::net::lookup_host((host, port)).await;
+        let first = first.ok().and_then(|mut all| all.next());
+        let begun = first.and_then(|first| begin(SocketAddr::new(first.ip(), data_port), look));
+        let (identity, trust) = (self.identity, self.trust);
+        let session =
+            session::connect(host, port, identity, trust, self.observer, settings).await?;
+        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        finish(session, contact, begun, look).await
+    }
+
+    async fn open_by_ssh(
+        &self,
+        destination: &str,
+        settings: &Settings,
+        look: Look,
+    ) -> Result<Reached, Error> {
+        let target = SshTarget {
+            command: self.ssh_command,
+            destination,
+            remote_path: self.remote_path,
+            ports: self.ports,
+            arguments: &[],
+        };
+        let mut begun = None;
+        let offered = |contact| begun = begin(contact, look);
+        let session = connect_ssh(&target, self.identity, settings, offered).await?;
+        let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
+        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        finish(session, contact, begun, look).await
+    }
+}
+
+/// A port for data, and what is being searched on the way from it, beside the handshake.
+struct Begun {
+    contact: SocketAddr,
+    data: Port,
+    search: Option<oneshot::Receiver<Option<u16>>>,
+}
+
+/// Opens a port towards `contact` and begins to search. What fails here is tried again when the
+/// session stands, and told then.
+fn begin(contact: SocketAddr, look: Look) -> Option<Begun> {
+    let data = open_port(contact.ip()).ok()?;
+    let search = match look {
+        Look::No => None,
+        Look::Beside | Look::Whole => Some(search(&data, contact).ok()?),
+    };
+    Some(Begun { contact, data, search })
+}
+
+/// The way once the session stands, with what was `begun` where it led to the same address.
+async fn finish(
+    session: Session,
+    contact: SocketAddr,
+    begun: Option<Begun>,
+    look: Look,
+) -> Result<Reached, Error> {
+    let same = |begun: &Begun| begun.contact.ip().to_canonical() == contact.ip();
+    let (data, searching) = match begun.filter(same) {
+        Some(begun) => (begun.data, begun.search),
+        None => {
+            let data = open_port(contact.ip())?;
+            let is_late = look == Look::Whole && session.carrier != "ssh";
+            let searching = if is_late { Some(search(&data, contact)?) } else { None };
+            (data, searching)
+        }
+    };
+    let rounds = if look == Look::Whole { SEARCH_ROUNDS } else { 0 };
+    let datagram = wait_for(searching, &session, rounds).await;
+    Ok(Reached { session, data, contact, datagram })
+}
+
+/// What a search has found, so many round trips later at the latest.
+async fn wait_for(
+    search: Option<oneshot::Receiver<Option<u16>>>,
+    session: &Session,
+    rounds: u32,
+) -> Option<u16> {
+    let patience = SEARCH_EXTRA + session.rtt.unwrap_or_default() * rounds;
+    timeout(patience, search?).await.ok().and_then(Result::ok).flatten()
+}
+
+/// A socket of the family of `address`, on a port of the system's choice.
+fn open_port(address: IpAddr) -> Result<Port, Error> {
+    let any: IpAddr = match address.to_canonical() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Port::bind(SocketAddr::new(any, 0))
+}
+
+/// Starts the search for what the way to `address` takes.
+fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u16>>, Error> {
+    let (tell, found) = oneshot::channel();
+    mtu::search(data, Path::from(address), CEILING, SEARCH, move |found| {
+        let _ = tell.send(found.map(|found| found.size));
+    })?;
+    Ok(found)
+}
+
+/// The largest packet that the data port at `address` answers, IP's header included; nothing
+/// where it is silent.
+pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error> {
+    let data = open_port(address.ip())?;
+    let found = search(&data, address)?.await.ok().flatten();
+    Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
+}
+
+/// What Ethernet takes; where less passes, the first pass notices.
+pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
+    1500 - mtu::packet_overhead(address)
+}

@@ -1,0 +1,102 @@
+//! The sending end of a measurement: a thread that sends sealed datagrams at a rate.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use longhaul_proto::pace::Pacer;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::header::Kind;
+use tokio::sync::oneshot;
+
+use crate::datapath::batch::Batch;
+use crate::datapath::clock;
+use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
+use crate::datapath::socket::{Path, SendError, Socket};
+use crate::datapath::wait::{self, Woken};
+use crate::error::{Class, Error};
+
+/// What is to be sent.
+pub(super) struct Blast {
+    pub(super) socket: Arc<Socket>,
+    pub(super) path: Path,
+    pub(super) sealer: Sealer,
+    /// UDP payload of a datagram.
+    pub(super) datagram: u16,
+    pub(super) rate: Rate,
+    pub(super) span: Span,
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Blasted {
+    pub(super) sent: u64,
+    /// The first link does not take datagrams of this size.
+    pub(super) too_large: bool,
+}
+
+/// A running thread; dropped, it ends.
+pub(super) struct Blasting {
+    _stop: Sender<()>,
+    done: oneshot::Receiver<Blasted>,
+}
+
+impl Blasting {
+    /// What was sent, when all is.
+    pub(super) async fn ended(self) -> Result<Blasted, Error> {
+        let lost = |_| Error::new(Class::Unfinished, "the sending thread ended before its time");
+        self.done.await.map_err(lost)
+    }
+}
+
+impl Blast {
+    /// Starts the thread.
+    pub(super) fn start(self) -> Result<Blasting, Error> {
+        let (stop, stopped) = channel();
+        let (ended, done) = oneshot::channel();
+        let work = move || {
+            // Nobody waits any more where the probe was given up.
+            let _ = ended.send(self.run(&stopped));
+        };
+        std::thread::Builder::new().name("probe".into()).spawn(work).map_err(|error| {
+            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+        })?;
+        Ok(Blasting { _stop: stop, done })
+    }
+
+    fn run(mut self, stopped: &std::sync::mpsc::Receiver<()>) -> Blasted {
+        wait::take_slack_out();
+        let mut batch = Batch::new(self.datagram);
+        let payload = vec![0x55; usize::from(self.datagram).saturating_sub(SEALED_OVERHEAD)];
+        let mut pacer = Pacer::new(self.rate, Bytes::new(self.datagram.into()));
+        let begun = clock::now();
+        pacer.idle(begun);
+        let mut blasted = Blasted::default();
+        loop {
+            let now = clock::now();
+            if now.since(begun) >= self.span {
+                return blasted;
+            }
+            let due = pacer.allowance(now).min(batch.capacity() as u64);
+            if due == 0 {
+                let until = pacer.next().min(begun + self.span);
+                match wait::until(stopped, until) {
+                    Woken::Due => continue,
+                    Woken::Message(()) | Woken::Closed => return blasted,
+                }
+            }
+            for number in blasted.sent..blasted.sent + due {
+                if batch.push(&mut self.sealer, Kind::Data, number, &payload).is_err() {
+                    return blasted;
+                }
+            }
+            pacer.spend(now, Bytes::new(batch.bytes() as u64));
+            match batch.send(&self.socket, self.path) {
+                // What the kernel refuses is lost, as what the path loses.
+                Ok(_) => blasted.sent += due,
+                Err(SendError::TooLarge) => return Blasted { too_large: true, ..blasted },
+                Err(SendError::Broken(_)) => return blasted,
+            }
+        }
+    }
+}

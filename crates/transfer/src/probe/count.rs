@@ -1,0 +1,217 @@
+//! The receiving end of a measurement: opens each datagram, counts it, and keeps nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_proto::wire::header::Kind;
+
+use crate::control::ProbeCount;
+use crate::datapath::open::Opener;
+use crate::datapath::port::{Datagrams, FlowSink, PortHandle};
+use crate::error::Error;
+
+/// How often a receiver looks whether all has come.
+const LOOK: Duration = Duration::from_millis(10);
+/// Nothing more is expected after silence for so long, and two round trips.
+const SILENCE: Duration = Duration::from_millis(200);
+/// The longest that the last datagrams are waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Memory of the application that payloads are copied to: more than any cache holds.
+const APPLICATION: usize = 32 << 20;
+
+/// What has come so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    received: u64,
+    bytes: u64,
+    /// What one system call brought first, and when.
+    first: Option<(Time, u64)>,
+    last: Time,
+    highest: Option<u64>,
+    reordered: u64,
+}
+
+/// "An extra memory copy that most applications must perform" (Quanta section 4: app_perf).
+struct Application {
+    memory: Box<[u8]>,
+    at: usize,
+}
+
+impl Application {
+    fn new() -> Application {
+        // Written, so that the system has really given it before the measurement begins.
+        Application { memory: vec![1; APPLICATION].into_boxed_slice(), at: 0 }
+    }
+
+    fn take(&mut self, payload: &[u8]) {
+        if self.at + payload.len() > self.memory.len() {
+            self.at = 0;
+        }
+        self.memory[self.at..][..payload.len()].copy_from_slice(payload);
+        self.at += payload.len();
+    }
+}
+
+/// The port's side.
+struct Counting {
+    data: Opener,
+    scratch: Box<[u8]>,
+    application: Option<Application>,
+    counted: Arc<Mutex<Counted>>,
+}
+
+impl FlowSink for Counting {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        let (mut received, mut bytes, mut reordered) = (0, 0, 0);
+        let mut highest = lock(&self.counted).highest;
+        for datagram in datagrams.filter(|datagram| datagram.header.kind == Kind::Data) {
+            let header = &datagram.header;
+            let opened = self.data.open(now, header, datagram.bytes, &mut self.scratch);
+            let Ok(len) = opened else { continue };
+            if let Some(application) = &mut self.application {
+                application.take(&self.scratch[..len]);
+            }
+            received += 1;
+            bytes += datagram.bytes.len() as u64;
+            reordered += u64::from(highest.is_some_and(|highest| header.number.0 < highest));
+            highest = highest.max(Some(header.number.0));
+        }
+        if received > 0 {
+            let mut counted = lock(&self.counted);
+            counted.received += received;
+            counted.bytes += bytes;
+            counted.reordered += reordered;
+            counted.highest = highest;
+            counted.first.get_or_insert((now, bytes));
+            counted.last = now;
+        }
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+/// Nothing panics while the lock is held.
+fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
+    counted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A flow that is counted; dropped, it is forgotten.
+pub(super) struct Counter {
+    port: PortHandle,
+    flow: FlowId,
+    counted: Arc<Mutex<Counted>>,
+    drops_before: u64,
+}
+
+impl Counter {
+    /// Counts what comes for `flow`, sealed for `data`; with `copies` each payload is copied once.
+    pub(super) async fn start(
+        port: &PortHandle,
+        flow: FlowId,
+        data: Opener,
+        copies: bool,
+    ) -> Result<Counter, Error> {
+        let counted = Arc::<Mutex<Counted>>::default();
+        let application = match copies {
+            // It takes a while, and others are served by this thread.
+            true => tokio::task::spawn_blocking(Application::new).await.ok(),
+            false => None,
+        };
+        let counting = Counting {
+            data,
+            scratch: vec![0; 1 << 16].into_boxed_slice(),
+            application,
+            counted: counted.clone(),
+        };
+        port.register(flow, Box::new(counting))?;
+        let drops_before = port.statistics().kernel_drops;
+        Ok(Counter { port: port.clone(), flow, counted, drops_before })
+    }
+
+    /// Waits for the last of `sent` datagrams that took `span`, and tells what has come.
+    pub(super) async fn finish(self, sent: u64, span: Span, rtt: Duration) -> ProbeCount {
+        let began = tokio::time::Instant::now();
+        let (mut before, mut changed) = (self.counted().received, began);
+        let mut tick = tokio::time::interval(LOOK);
+        while before < sent && changed.elapsed() < SILENCE + rtt * 2 && began.elapsed() < PATIENCE {
+            tick.tick().await;
+            let now = self.counted().received;
+            if now != before {
+                (before, changed) = (now, tokio::time::Instant::now());
+            }
+        }
+        let counted = self.counted();
+        let drops = self.port.statistics().kernel_drops.wrapping_sub(self.drops_before);
+        ProbeCount {
+            sent,
+            received: counted.received,
+            bytes: counted.bytes,
+            rate_bps: counted.rate_bps(span),
+            reordered: counted.reordered,
+            socket_lost: drops & u64::from(u32::MAX),
+            too_large: false,
+        }
+    }
+
+    fn counted(&self) -> Counted {
+        *lock(&self.counted)
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.port.unregister(self.flow);
+    }
+}
+
+impl Counted {
+    /// What came first began to come earlier than it was seen: it does not count. Where all came
+    /// at once, it is spread over the time of sending.
+    fn rate_bps(&self, span: Span) -> u64 {
+        let (begin, at_once) = self.first.unwrap_or_default();
+        let (bytes, span) = match self.bytes - at_once {
+            0 => (self.bytes, span),
+            later => (later, self.last.since(begin)),
+        };
+        if span == Span::ZERO { 0 } else { (Bytes::new(bytes) / span).as_bps() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_is_what_came_after_the_first_over_the_time_it_took() {
+        let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
+        let counted = Counted {
+            received: 11,
+            bytes: 11_000,
+            first: Some((at(5), 1_000)),
+            last: at(15),
+            ..Counted::default()
+        };
+        assert_eq!(counted.rate_bps(Span::from_secs(1)), 8_000_000);
+        let at_once = Counted { bytes: 1_000, last: at(5), ..counted };
+        assert_eq!(at_once.rate_bps(Span::from_millis(1)), 8_000_000);
+        assert_eq!(Counted::default().rate_bps(Span::from_secs(1)), 0);
+    }
+
+    #[test]
+    fn an_application_takes_any_payload_anywhere() {
+        let mut application = Application { memory: vec![0; 10].into_boxed_slice(), at: 0 };
+        for payload in [&b"abcdef"[..], b"ghij", b"", b"klmnopqrst", b"u"] {
+            application.take(payload);
+        }
+        assert_eq!(&application.memory[..], b"ulmnopqrst");
+    }
+}

@@ -1,0 +1,155 @@
+//! Round trips: one end asks by small sealed datagrams, the other gives them back.
+//!
+//! The answers also show each end where the other is: what is measured towards the client goes to
+//! where its genuine datagrams come from, and to no other address than that of its session.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::wire::header::Kind;
+use tokio::sync::oneshot;
+
+use crate::datapath::open::Opener;
+use crate::datapath::port::{Datagrams, FlowSink};
+use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
+use crate::datapath::socket::{Path, Socket};
+
+/// Questions of one measurement.
+pub(super) const QUESTIONS: usize = 20;
+/// Their distance.
+const EVERY: Span = Span::from_millis(20);
+/// How long the last answer is waited for.
+const PATIENCE: Span = Span::from_millis(1_500);
+/// A question's number.
+const CONTENT: usize = 8;
+
+/// Gives back what is asked.
+pub(super) struct Echo {
+    pub(super) questions: Opener,
+    pub(super) answers: Sealer,
+    /// The address that the session has proven.
+    pub(super) peer: IpAddr,
+    pub(super) socket: Arc<Socket>,
+    /// Where the first genuine question came from.
+    pub(super) path: Arc<OnceLock<Path>>,
+}
+
+impl FlowSink for Echo {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            if datagram.path.remote.ip().to_canonical() != self.peer {
+                continue;
+            }
+            let mut content = [0; CONTENT];
+            let opened = self.questions.open(now, &datagram.header, datagram.bytes, &mut content);
+            let Ok(len) = opened else { continue };
+            let _ = self.path.set(datagram.path);
+            let mut answer = [0; CONTENT + SEALED_OVERHEAD];
+            if let Ok(len) = self.answers.seal(Kind::Control, 0, &content[..len], &mut answer) {
+                // What cannot be sent is lost, as it may be on the way.
+                let _ = self.socket.send(datagram.path, &answer[..len]);
+            }
+        }
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+/// Asks, and measures until the answers come.
+pub(super) struct Asking {
+    questions: Sealer,
+    answers: Opener,
+    socket: Arc<Socket>,
+    path: Path,
+    sent: Vec<Time>,
+    trips: Vec<Option<Span>>,
+    next: Time,
+    done: Option<oneshot::Sender<Vec<Option<Span>>>>,
+}
+
+impl Asking {
+    /// Asks over `path`; the round trips come out at the end, nothing for a lost one.
+    pub(super) fn new(
+        now: Time,
+        questions: Sealer,
+        answers: Opener,
+        socket: Arc<Socket>,
+        path: Path,
+    ) -> (Asking, oneshot::Receiver<Vec<Option<Span>>>) {
+        let (done, trips) = oneshot::channel();
+        let asking = Asking {
+            questions,
+            answers,
+            socket,
+            path,
+            sent: Vec::with_capacity(QUESTIONS),
+            trips: vec![None; QUESTIONS],
+            next: now,
+            done: Some(done),
+        };
+        (asking, trips)
+    }
+
+    fn drive(&mut self, now: Time) {
+        if now >= self.next && self.sent.len() < QUESTIONS {
+            let number = (self.sent.len() as u64).to_be_bytes();
+            let mut question = [0; CONTENT + SEALED_OVERHEAD];
+            if let Ok(len) = self.questions.seal(Kind::Control, 0, &number, &mut question) {
+                let _ = self.socket.send(self.path, &question[..len]);
+            }
+            self.sent.push(now);
+            let last = self.sent.len() == QUESTIONS;
+            self.next = now + if last { PATIENCE } else { EVERY };
+        }
+        let answered = self.trips.iter().all(Option::is_some);
+        if answered || (now >= self.next && self.sent.len() == QUESTIONS) {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(done) = self.done.take() {
+            let _ = done.send(std::mem::take(&mut self.trips));
+        }
+    }
+}
+
+impl FlowSink for Asking {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            let mut content = [0; CONTENT];
+            let opened = self.answers.open(now, &datagram.header, datagram.bytes, &mut content);
+            let number = u64::from_be_bytes(content) as usize;
+            if opened == Ok(CONTENT)
+                && let Some(sent) = self.sent.get(number)
+                && let Some(trip) = self.trips.get_mut(number)
+            {
+                trip.get_or_insert(now.since(*sent));
+            }
+        }
+        self.drive(now);
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.drive(now);
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.done.is_none()
+    }
+
+    fn on_port_closed(&mut self, _: &str) {
+        self.finish();
+    }
+}

@@ -1,0 +1,55 @@
+//! Which of a server's ports can be reached from here. Needs no permission: a server shows its id
+//! to anybody, and answers small probes of the path.
+
+use std::net::SocketAddr;
+use std::path::Path as FsPath;
+
+use crate::copy::reach::data_size;
+use crate::error::Error;
+use crate::reactor;
+use crate::session::connect::{look, resolve};
+use crate::session::{Carriers, Identity, Settings};
+
+/// What answers at a server's ports; the reason where nothing does.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// The address that was tried.
+    pub address: SocketAddr,
+    /// The control port over UDP: the server's id.
+    pub udp_control: Result<String, String>,
+    /// The same port over TCP.
+    pub tcp_control: Result<String, String>,
+    /// The port of the data.
+    pub data_port: u16,
+    /// The largest packet that it answered, IP's header included; nothing where it is silent.
+    pub data_mtu: Option<u16>,
+}
+
+/// Tries each port of the server at `host` and `port`; blocks for some seconds at most.
+///
+/// # Errors
+/// The name has no address, or this host's identity in `config_dir` cannot be read.
+pub fn look_at_ports(
+    host: &str,
+    port: u16,
+    data_port: Option<u16>,
+    config_dir: &FsPath,
+) -> Result<Ports, Error> {
+    reactor::block_on("the look", async {
+        let identity = Identity::load_or_create(config_dir)?;
+        let addresses = resolve(host, port, &Settings::default()).await?;
+        let address = addresses[0];
+        let data_port = data_port.unwrap_or(port.wrapping_add(1));
+        let tried = async |carriers| {
+            let settings = Settings { carriers, ..Settings::default() };
+            let found = look(&[address], &identity, &settings).await;
+            found.map(|id| id.to_string())
+        };
+        let (udp_control, tcp_control, data_mtu) = tokio::join!(
+            tried(Carriers::Quic),
+            tried(Carriers::Tcp),
+            data_size(SocketAddr::new(address.ip(), data_port)),
+        );
+        Ok(Ports { address, udp_control, tcp_control, data_port, data_mtu: data_mtu? })
+    })
+}

@@ -1,0 +1,189 @@
+//! The server's side of a probe: does what it is asked, within bounds, one thing after the other.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::blast::Blast;
+use super::count::Counter;
+use super::echo::Echo;
+use super::{FAREWELL, flow_keys, stream};
+use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
+use crate::datapath::clock;
+use crate::datapath::keys::Suite;
+use crate::datapath::port::PortHandle;
+use crate::datapath::socket::Path;
+use crate::error::{Class, Error};
+use crate::session::{Exporter, RttWatch, Session};
+
+/// Sessions of probes at a time: one for datagrams and one for TCP, of two clients.
+const MOST: usize = 4;
+/// How long a client may take between two measurements.
+const IDLE: Duration = Duration::from_secs(30);
+/// The longest that one probe may take in all.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// How many may probe at a time.
+pub(crate) struct Seats(Arc<Semaphore>);
+
+impl Default for Seats {
+    fn default() -> Seats {
+        Seats(Arc::new(Semaphore::new(MOST)))
+    }
+}
+
+impl Seats {
+    fn take(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.0.clone().try_acquire_owned().map_err(|_| {
+            Error::new(Class::Unreachable, "others are probing this server")
+                .advise("try again in a minute")
+        })
+    }
+}
+
+/// Serves a probe to its end, if the client is `admitted`; the client hears of an error itself.
+pub(crate) async fn answer(
+    port: &PortHandle,
+    seats: &Seats,
+    mut session: Session,
+    probe: &Probe,
+    admitted: Result<(), Error>,
+) {
+    // Announced first: its datagrams are on their way already.
+    port.announce(FlowId(probe.flow), session.remote.ip());
+    let served = async {
+        admitted?;
+        let _seat = seats.take()?;
+        let serving = Serving::begin(port, &session, probe)?;
+        session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
+        serving.run(&mut session).await
+    };
+    let ended = timeout(LONGEST, served).await.unwrap_or_else(|_| {
+        let what = format!("a probe may take {} s", LONGEST.as_secs());
+        Err(Error::new(Class::Unreachable, what))
+    });
+    // Who is gone needs no goodbye.
+    let _ = timeout(FAREWELL, session.close(ended.as_ref().err())).await;
+}
+
+struct Serving {
+    port: PortHandle,
+    exporter: Exporter,
+    probe: u64,
+    suite: Suite,
+    echo: FlowId,
+    /// Where the client's datagrams come from.
+    path: Arc<OnceLock<Path>>,
+    rtt: RttWatch,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.port.unregister(self.echo);
+    }
+}
+
+impl Serving {
+    fn begin(port: &PortHandle, session: &Session, probe: &Probe) -> Result<Serving, Error> {
+        let suite = match probe.cipher.as_str() {
+            "aes-128-gcm" => Suite::Aes128Gcm,
+            "chacha20-poly1305" => Suite::ChaCha20Poly1305,
+            other => {
+                let error = Error::new(Class::Unreachable, format!("no cipher {other} is known"));
+                return Err(error.advise("use the same release of longhaul on both sides"));
+            }
+        };
+        let serving = Serving {
+            port: port.clone(),
+            exporter: session.exporter(),
+            probe: probe.probe,
+            suite,
+            echo: FlowId(probe.flow),
+            path: Arc::default(),
+            rtt: session.rtt(),
+        };
+        let keys = flow_keys(&serving.exporter, suite, serving.probe, serving.echo).sending_end();
+        let echo = Echo {
+            questions: keys.reports,
+            answers: keys.control,
+            peer: session.remote.ip(),
+            socket: port.socket().clone(),
+            path: serving.path.clone(),
+        };
+        port.register(serving.echo, Box::new(echo))?;
+        Ok(serving)
+    }
+
+    /// Does one measurement after the other until the client has enough.
+    async fn run(&self, session: &mut Session) -> Result<(), Error> {
+        loop {
+            let frame = timeout(IDLE, session.read::<Frame>()).await.map_err(|_| {
+                let what = format!("nothing was asked for {} s", IDLE.as_secs());
+                Error::new(Class::Unreachable, what)
+            })??;
+            match frame.map(|frame| frame.message) {
+                None => return Ok(()),
+                Some(Some(Message::ProbeRun(run))) => {
+                    run.check()?;
+                    let count = self.measure(session, &run).await?;
+                    session.write(&Frame::from(Message::ProbeCount(count))).await?;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn measure(&self, session: &mut Session, run: &ProbeRun) -> Result<ProbeCount, Error> {
+        let span = Span::from_micros(run.micros);
+        match (run.stream, run.up) {
+            (true, true) => stream::receive(session, clock::duration(span)).await,
+            (true, false) => stream::send(session, clock::duration(span)).await,
+            (false, true) => self.receive(session, run, span).await,
+            (false, false) => self.send(run, span).await,
+        }
+    }
+
+    /// Counts what the client sends.
+    async fn receive(
+        &self,
+        session: &mut Session,
+        run: &ProbeRun,
+        span: Span,
+    ) -> Result<ProbeCount, Error> {
+        let flow = FlowId(run.flow);
+        let keys = flow_keys(&self.exporter, self.suite, self.probe, flow).receiving_end();
+        let counter = Counter::start(&self.port, flow, keys.data, run.copies).await?;
+        session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
+        let told = super::next_count(session, clock::duration(span)).await?;
+        let count = counter.finish(told.sent, span, self.rtt.now().unwrap_or_default()).await;
+        Ok(ProbeCount { too_large: told.too_large, ..count })
+    }
+
+    /// Sends to where the client's questions have come from.
+    async fn send(&self, run: &ProbeRun, span: Span) -> Result<ProbeCount, Error> {
+        let Some(path) = self.path.get().copied() else {
+            let what = "none of the client's datagrams has come here";
+            return Err(
+                Error::new(Class::Unreachable, what).advise("open the UDP port of the data")
+            );
+        };
+        let flow = FlowId(run.flow);
+        let keys = flow_keys(&self.exporter, self.suite, self.probe, flow).sending_end();
+        let blast = Blast {
+            socket: self.port.socket().clone(),
+            path,
+            sealer: keys.data,
+            datagram: run.datagram as u16,
+            rate: Rate::from_bps(run.rate_bps),
+            span,
+        };
+        let blasted = blast.start()?.ended().await?;
+        let (sent, too_large) = (blasted.sent, blasted.too_large);
+        Ok(ProbeCount { sent, too_large, ..ProbeCount::default() })
+    }
+}

@@ -1,0 +1,64 @@
+//! A measurement over the session's own stream, for TCP beside the datagrams.
+
+use std::time::Duration;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use tokio::time::timeout;
+
+use super::GRACE;
+use crate::control::{ChunkPiece, Frame, Message, ProbeCount};
+use crate::datapath::clock;
+use crate::error::{Class, Error};
+use crate::session::Session;
+
+/// Bytes of content in one message.
+const PIECE: usize = 256 << 10;
+
+/// Writes as fast as the stream takes it for so long, then says that that was all; the count is
+/// the receiver's to make.
+pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
+    let piece = ChunkPiece { bytes: vec![0x55; PIECE], ..ChunkPiece::default() };
+    let piece = Frame::from(Message::ChunkPiece(piece));
+    let began = clock::now();
+    let work = async {
+        while clock::duration(clock::now().since(began)) < span {
+            session.write(&piece).await?;
+        }
+        Ok(ProbeCount::default())
+    };
+    timeout(span + GRACE, work).await.map_err(|_| stuck())?
+}
+
+/// Reads until the other end says that that was all.
+pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
+    let mut bytes = 0;
+    let mut first = None;
+    let mut last = clock::now();
+    let work = async {
+        loop {
+            match session.read::<Frame>().await?.and_then(|frame| frame.message) {
+                Some(Message::ChunkPiece(piece)) => {
+                    last = clock::now();
+                    // What came with the first began to come before it was read.
+                    match first {
+                        None => first = Some(last),
+                        Some(_) => bytes += piece.bytes.len() as u64,
+                    }
+                }
+                Some(Message::ProbeCount(_)) => break,
+                Some(_) => {}
+                None => return Err(Error::new(Class::Unfinished, "the other side hung up")),
+            }
+        }
+        let span = first.map_or(Span::ZERO, |first| last.since(first));
+        let rate_bps = if span == Span::ZERO { 0 } else { (Bytes::new(bytes) / span).as_bps() };
+        Ok(ProbeCount { bytes, rate_bps, ..ProbeCount::default() })
+    };
+    timeout(span + GRACE, work).await.map_err(|_| stuck())?
+}
+
+fn stuck() -> Error {
+    Error::new(Class::Stalled, "a stream that was measured got stuck")
+        .advise("see whether something on the way holds TCP up")
+}

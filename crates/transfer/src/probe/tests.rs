@@ -1,0 +1,138 @@
+//! A measuring flow over loopback, and what strangers can do to it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+use longhaul_proto::wire::header::Kind;
+
+use super::blast::Blast;
+use super::count::Counter;
+use super::echo::{Asking, Echo, QUESTIONS};
+use crate::datapath::clock;
+use crate::datapath::keys::{FlowKeys, Suite};
+use crate::datapath::port::Port;
+use crate::datapath::seal::SEALED_OVERHEAD;
+use crate::datapath::socket::Path;
+
+const FLOW: FlowId = FlowId(9);
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Another address of the same host.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+fn port(ip: IpAddr) -> Port {
+    Port::bind(SocketAddr::new(ip, 0)).expect("a free port")
+}
+
+fn keys(secret: u8) -> FlowKeys {
+    FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FLOW)
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+/// Sends from one port to the other, sealed by `secret` at the sender.
+fn blast(from: &Port, to: &Port, secret: u8) -> Blast {
+    Blast {
+        socket: from.socket().clone(),
+        path: Path::from(to.socket().local_addr()),
+        sealer: keys(secret).sending_end().data,
+        datagram: 1_000,
+        rate: Rate::from_mbps(10),
+        span: Span::from_millis(100),
+    }
+}
+
+#[test]
+fn all_that_is_sent_over_a_free_way_is_counted() {
+    let (from, to) = (port(HOME), port(HOME));
+    for copies in [false, true] {
+        run(async {
+            let opener = keys(1).receiving_end().data;
+            let counter = Counter::start(&to, FLOW, opener, copies).await.expect("a free flow");
+            let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;
+            let sent = blasted.expect("it ends").sent;
+            // The rate is an upper limit, whatever the machine does meanwhile.
+            assert!((1..=140).contains(&sent), "{sent}");
+            let count = counter.finish(sent, Span::from_millis(100), Duration::ZERO).await;
+            assert_eq!((count.sent, count.received, count.bytes), (sent, sent, sent * 1_000));
+            assert_eq!((count.reordered, count.socket_lost), (0, 0));
+            assert!(count.rate_bps > 0);
+        });
+    }
+}
+
+#[test]
+fn forged_datagrams_are_not_counted() {
+    let (from, to) = (port(HOME), port(HOME));
+    run(async {
+        let opener = keys(1).receiving_end().data;
+        let counter = Counter::start(&to, FLOW, opener, false).await.expect("a free flow");
+        let sent = blast(&from, &to, 2).start().expect("a thread").ended().await;
+        let sent = sent.expect("it ends").sent;
+        let count = counter.finish(sent, Span::from_millis(100), Duration::ZERO).await;
+        assert_eq!((count.received, count.bytes, count.rate_bps), (0, 0, 0));
+    });
+}
+
+/// A port that echoes to 127.0.0.1, and where it has learned that its client is.
+fn echoing() -> (Port, Arc<OnceLock<Path>>) {
+    let server = port(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let (path, ends) = (Arc::new(OnceLock::new()), keys(1).sending_end());
+    let echo = Echo {
+        questions: ends.reports,
+        answers: ends.control,
+        peer: HOME,
+        socket: server.socket().clone(),
+        path: path.clone(),
+    };
+    server.register(FLOW, Box::new(echo)).expect("a free flow");
+    (server, path)
+}
+
+#[test]
+fn questions_come_back_and_show_where_their_sender_is() {
+    let (server, path) = echoing();
+    let client = port(HOME);
+    let to = SocketAddr::new(HOME, server.socket().local_addr().port());
+    let (ends, socket) = (keys(1).receiving_end(), client.socket().clone());
+    let (asking, trips) =
+        Asking::new(clock::now(), ends.reports, ends.control, socket, Path::from(to));
+    client.register(FLOW, Box::new(asking)).expect("a free flow");
+    let trips = run(trips).expect("the port lives");
+    assert_eq!(trips.iter().flatten().count(), QUESTIONS);
+    let learned = path.get().expect("a genuine question came").remote;
+    assert_eq!(learned, client.socket().local_addr());
+}
+
+#[test]
+fn neither_forged_questions_nor_those_from_another_address_are_answered() {
+    let (server, path) = echoing();
+    let port = server.socket().local_addr().port();
+    let ask = |ip: IpAddr, secret: u8, number: u64| {
+        let socket = std::net::UdpSocket::bind((ip, 0)).expect("a free port");
+        let mut question = [0; 8 + SEALED_OVERHEAD];
+        let mut sealer = keys(secret).receiving_end().reports;
+        // Numbers differ, so that what is dropped is not dropped as a replay.
+        for _ in 0..=number {
+            sealer.seal(Kind::Control, 0, &[7; 8], &mut question).expect("room");
+        }
+        socket.send_to(&question, (HOME, port)).expect("loopback takes it");
+        socket
+    };
+    let strangers = [ask(HOME, 2, 0), ask(ELSEWHERE, 1, 1)];
+    // What is genuine is answered after them: by then they would have been.
+    let client = ask(HOME, 1, 2);
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("an option");
+    client.recv(&mut [0; 100]).expect("the genuine one is answered");
+    for stranger in strangers {
+        stranger.set_nonblocking(true).expect("an option");
+        assert!(stranger.recv(&mut [0; 100]).is_err(), "a stranger was answered");
+    }
+    assert_eq!(path.get().map(|path| path.remote), client.local_addr().ok());
+}
