@@ -15,17 +15,17 @@ use tokio::sync::{mpsc, oneshot};
 use super::hooks::{ClientHooks, State, interrupted};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request};
-use crate::datapath::chunks::ChunkPool;
 use crate::datapath::keys::{Suite, has_fast_aes};
 use crate::datapath::mtu;
 use crate::datapath::port::Port;
 use crate::datapath::socket::Path;
+use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
 use crate::driver::{random_flow, random_u64};
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
-use crate::end::{DEFAULT_SEGMENT, Terms, chunk_pool};
+use crate::end::{DEFAULT_SEGMENT, Terms};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Receive};
@@ -60,7 +60,7 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
-    pool: ChunkPool,
+    memory: Budget,
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
@@ -98,7 +98,7 @@ impl<'a> Attempt<'a> {
                 state: RefCell::new(State::new()),
             },
             started,
-            pool: chunk_pool(options.memory),
+            memory: Budget::new(options.memory)?,
             refused: Cell::new(false),
             again: false,
             carrier: Cell::new("quic"),
@@ -347,8 +347,7 @@ impl<'a> Attempt<'a> {
             board: self.hooks.board.clone(),
             streams,
             hooks: &self.hooks,
-            pool: self.pool.clone(),
-            budget: options.memory,
+            memory: Arc::new(self.memory.enter()?),
             receive: options.receive,
             target,
             decides: true,

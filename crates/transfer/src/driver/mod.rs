@@ -7,9 +7,10 @@
 //! | one a receiving transfer | [`writer`] | the destination |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
-//! They meet in channels, and on a [`board`] that others read.
+//! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers share.
 
 pub(crate) mod board;
+pub(crate) mod budget;
 pub(crate) mod feedback;
 pub(crate) mod outbox;
 pub(crate) mod payloads;

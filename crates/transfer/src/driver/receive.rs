@@ -16,13 +16,14 @@ use prost::Message as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
+use super::budget::{Part, chunks_of};
 use super::outbox::{Outbox, Shadow};
 use super::relay::Relays;
 use super::writer::Job;
 use crate::control::{Frame, Message, Relay, Status};
 use crate::datapath::address::{AddressRule, Advice};
 use crate::datapath::assembly::Assembly;
-use crate::datapath::chunks::{ChunkBuffer, ChunkPool};
+use crate::datapath::chunks::ChunkBuffer;
 use crate::datapath::clock;
 use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::place::Placer;
@@ -56,13 +57,14 @@ impl Drained {
         self.planned.store(true, Ordering::Release);
     }
 
-    /// What may be sent in all, with `budget` of memory.
-    fn grant(&self, budget: Bytes) -> Bytes {
-        let room = match self.planned.load(Ordering::Acquire) {
-            true => budget.max(EARLY_GRANT),
-            false => EARLY_GRANT,
-        };
-        Bytes::new(self.bytes.load(Ordering::Relaxed)) + room
+    /// Bytes of blocks that have left the memory.
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether more than the first grant may come.
+    fn is_planned(&self) -> bool {
+        self.planned.load(Ordering::Acquire)
     }
 }
 
@@ -111,8 +113,7 @@ pub(crate) struct ReceivePass {
     /// The sender's data address, where this end knows it beforehand and greets it.
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
-    pub(crate) pool: ChunkPool,
-    pub(crate) budget: Bytes,
+    pub(crate) memory: Arc<Part>,
     pub(crate) receive: Receive,
     /// How many chunks at the start are the encoded manifest's.
     pub(crate) manifest_chunks: u64,
@@ -141,8 +142,10 @@ pub(crate) struct Receiving {
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
     fake: bool,
-    budget: Bytes,
+    memory: Arc<Part>,
     granted: Bytes,
+    /// What had been drained, and whether the destination was open, when it was last granted.
+    drained_before: (Bytes, bool),
     drained: Arc<Drained>,
     outbox: Outbox,
     inlet: UnboundedSender<Message>,
@@ -166,10 +169,8 @@ impl Receiving {
             None => AddressRule::waiting(pass.peer),
         };
         let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
-        let mut assembly = Assembly::new(pass.setup.layout, pass.pool);
-        // What is granted may begin and end within a chunk.
-        let chunks = pass.budget.get() / pass.setup.layout.chunk_size().get() + 2;
-        assembly.set_limit(usize::try_from(chunks).unwrap_or(usize::MAX));
+        let mut assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
+        assembly.set_limit(chunks_of(pass.setup.grant));
         let fake = pass.receive == Receive::Fake;
         // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
         // object is has to be known all the same.
@@ -190,8 +191,9 @@ impl Receiving {
             scratch: vec![0; 1 << 16].into_boxed_slice(),
             arrivals: Vec::with_capacity(512),
             fake,
-            budget: pass.budget,
-            granted: Bytes::ZERO,
+            memory: pass.memory,
+            granted: pass.setup.grant,
+            drained_before: (Bytes::ZERO, false),
             drained: pass.drained,
             outbox: pass.outbox,
             inlet: pass.inlet,
@@ -315,16 +317,32 @@ impl Receiving {
                 drained: self.drained.clone(),
             }));
         }
-        // A measurement keeps nothing that would have to be drained.
-        let budget = if self.fake { self.layout.object() } else { self.budget };
-        let grant = self.drained.grant(budget);
-        if grant > self.granted {
-            self.granted = grant;
-            self.core.set_grant(now, self.flow, grant, None);
-        }
+        self.grant(now);
         self.speak(now);
         if now.since(self.published) >= PUBLISH {
             self.publish(now);
+        }
+    }
+
+    /// Grants what the memory holds beside what has been granted and not drained.
+    fn grant(&mut self, now: Time) {
+        let state = (self.drained.bytes(), self.drained.is_planned());
+        if state == self.drained_before {
+            return;
+        }
+        self.drained_before = state;
+        let (drained, planned) = state;
+        // A measurement keeps nothing that would have to be drained.
+        let room = match planned {
+            true if self.fake => self.layout.object(),
+            true => self.memory.room(self.granted.saturating_sub(drained)),
+            false => EARLY_GRANT,
+        };
+        let grant = drained + room;
+        if grant > self.granted {
+            self.granted = grant;
+            self.placer.assembly().set_limit(chunks_of(room));
+            self.core.set_grant(now, self.flow, grant, None);
         }
     }
 
