@@ -16,11 +16,18 @@ pub(crate) mod outbox;
 pub(crate) mod payloads;
 mod planned;
 pub(crate) mod receive;
+mod refusals;
 mod relay;
 pub(crate) mod send;
 pub(crate) mod skip;
 pub(crate) mod stream;
 pub(crate) mod writer;
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// A random number for ids that others must not guess.
 pub(crate) fn random_u64() -> u64 {

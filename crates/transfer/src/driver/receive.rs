@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
 use longhaul_proto::layout::Layout;
@@ -18,6 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::board::Board;
 use super::budget::{Part, chunks_of};
 use super::outbox::{Outbox, Shadow};
+use super::refusals::Refusals;
 use super::relay::Relays;
 use super::writer::Job;
 use crate::control::{Frame, Message, Relay, Status};
@@ -153,7 +155,11 @@ pub(crate) struct Receiving {
     board: Arc<Board>,
     earlier: Status,
     letters: Receiver<Letter>,
-    drops_before: u64,
+    refusals: Refusals,
+    /// Datagrams that the port has handed to this flow, or that it received by itself.
+    came: u64,
+    /// CPU time of the port's thread when the flow first ran on it.
+    began: Option<Duration>,
     next_greeting: Option<Time>,
     published: Time,
     finish_told: bool,
@@ -186,7 +192,9 @@ impl Receiving {
             relays: Relays::default(),
             next_greeting: address.destination().map(|_| now),
             address,
-            drops_before: pass.port.statistics().kernel_drops,
+            refusals: Refusals::new(pass.port.statistics()),
+            came: 0,
+            began: None,
             port: pass.port,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
             arrivals: Vec::with_capacity(512),
@@ -361,8 +369,12 @@ impl Receiving {
 
     fn publish(&mut self, now: Time) {
         self.published = now;
-        let drops = self.port.statistics().kernel_drops.wrapping_sub(self.drops_before);
-        let drops = drops & u64::from(u32::MAX);
+        let port = self.port.statistics();
+        let drops = self.refusals.dropped(port, self.came);
+        let openers = [self.placer.opener().counts(), self.control.counts()];
+        let refused = self.refusals.refused(port, openers);
+        let cpu = super::thread_time();
+        let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
         self.core.set_socket_lost(now, self.flow, drops);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let sum = &self.earlier;
@@ -377,6 +389,8 @@ impl Receiving {
             status.reported_lost = sum.reported_lost + counts.reported_lost;
             status.highest = sum.highest + counts.highest;
             status.socket_lost = sum.socket_lost + drops;
+            status.refused = sum.refused + refused;
+            status.busy_nanos = sum.busy_nanos + busy;
         });
     }
 
@@ -405,6 +419,7 @@ impl Receiving {
 impl FlowSink for Receiving {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         self.arrivals.clear();
+        self.came += datagrams.len() as u64;
         for datagram in datagrams {
             self.on_datagram(now, &datagram);
         }
@@ -415,6 +430,7 @@ impl FlowSink for Receiving {
         let Some(scatter) = &mut self.scatter else { return Ok(false) };
         self.arrivals.clear();
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
+        self.came += call.taken();
         let now = clock::now();
         if !self.arrivals.is_empty() {
             self.note_path(now, call.path(), self.layout.block_size() as usize);
