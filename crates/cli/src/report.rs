@@ -104,6 +104,13 @@ fn resends(summary: &Summary) -> String {
     )
 }
 
+/// What strangers sent, and copies that the way made: for who asks for it.
+pub(crate) fn refused(summary: &Summary) -> Option<String> {
+    let refused = count(summary.refused_datagrams, "datagram");
+    (summary.refused_datagrams > 0)
+        .then(|| format!("  refused  {refused} that were foreign, forged or came again"))
+}
+
 /// What bounded the copy, and what would make it faster.
 fn bound(by: BoundBy) -> &'static str {
     match by {
@@ -153,6 +160,7 @@ pub(crate) mod tests {
             blocks: 208_334,
             path_lost: 2_150,
             socket_lost: 50,
+            refused_datagrams: 0,
             sender: SenderAccounting {
                 sent: 210_500,
                 first: 208_334,

@@ -63,6 +63,9 @@ impl Screen {
             for line in report::lines(summary, self.show.kind) {
                 console::note(line);
             }
+            if let Some(line) = report::refused(summary).filter(|_| self.show.verbose) {
+                console::note(line);
+            }
         }
         if self.show.json {
             console::out(json::summary(summary, status));

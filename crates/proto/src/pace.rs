@@ -10,8 +10,9 @@ use crate::units::{Bytes, Rate};
 
 /// What a burst lasts at the rate: short for a queue on the path, long for a system call.
 const BURST: Span = Span::from_micros(250);
-/// The most datagrams that the kernel takes in one segmented send.
-const MAX_BURST: u64 = 44;
+/// The most datagrams that leave at once: twice what the kernel takes in one segmented send, so
+/// that half a burst still fills one.
+const MAX_BURST: u64 = 88;
 /// How much lateness of the driver is made up for.
 const CREDIT: Span = Span::from_millis(2);
 /// Lateness is made up for at this much above the rate, in percent.
@@ -70,7 +71,8 @@ impl Pacer {
         self.fixed = Some(self.burst);
     }
 
-    /// How many datagrams of full size may leave now.
+    /// How many datagrams of full size may leave now: none before [`Pacer::next`], for a driver
+    /// that asks again and again would else send each as it falls due, in a system call of its own.
     pub fn allowance(&self, now: Time) -> u64 {
         if self.rate == Rate::ZERO {
             return 0;
@@ -84,7 +86,8 @@ impl Pacer {
         let by_long = room(long, all, one);
         let (one, all) = (one * 100 / u128::from(CATCH_UP), all * 100 / u128::from(CATCH_UP));
         let by_short = room(self.short.max(now), all, one);
-        by_long.min(by_short).min(u128::from(self.burst)) as u64
+        let count = by_long.min(by_short).min(u128::from(self.burst)) as u64;
+        if count < self.half() { 0 } else { count }
     }
 
     /// Accounts for `sent` bytes of UDP payload that leave now.
@@ -106,12 +109,15 @@ impl Pacer {
         if self.rate == Rate::ZERO {
             return Time::NEVER;
         }
-        let half = self.fixed.unwrap_or_else(|| (self.burst / 2).max(1));
-        let spare = self.cost(self.burst - half);
+        let spare = self.cost(self.burst - self.half());
         let long = self.long.saturating_sub(spare);
         let short = self.short.saturating_sub(spare * 100 / u128::from(CATCH_UP));
         let nanos = long.max(short).div_ceil(1000);
         u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
+    }
+
+    fn half(&self) -> u64 {
+        self.fixed.unwrap_or_else(|| (self.burst / 2).max(1))
     }
 
     fn cost(&self, datagrams: u64) -> u128 {
@@ -193,7 +199,7 @@ mod tests {
     #[test]
     fn bursts_are_bounded_by_time_and_by_count() {
         let burst = |mbps| Pacer::new(Rate::from_mbps(mbps), DATAGRAM).burst();
-        assert_eq!((burst(10), burst(1_000), burst(10_000)), (1, 21, 44));
+        assert_eq!((burst(10), burst(1_000), burst(10_000)), (1, 21, 88));
     }
 
     #[test]
@@ -218,6 +224,24 @@ mod tests {
         assert_eq!(pacer.allowance(late), 0);
         let within = late + BURST;
         assert!(pacer.allowance(within) <= burst);
+    }
+
+    #[test]
+    fn a_driver_that_asks_all_the_time_gets_no_crumbs() {
+        for mbps in [100, 1_000, 8_000] {
+            let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
+            let half = (pacer.burst() / 2).max(1);
+            let mut sent = 0;
+            for micros in 0..100_000 {
+                let now = Time::ZERO + Span::from_micros(micros);
+                let count = pacer.allowance(now);
+                assert!(count == 0 || count >= half, "{mbps}: {count}");
+                pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
+                sent += count;
+            }
+            let all = Rate::from_mbps(mbps).over(Span::from_millis(100)).get() / DATAGRAM.get();
+            assert!(sent.abs_diff(all) <= pacer.burst() + all / 100, "{mbps}: {sent} of {all}");
+        }
     }
 
     #[test]

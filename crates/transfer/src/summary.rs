@@ -69,8 +69,12 @@ pub struct Summary {
     pub blocks: u64,
     /// Data datagrams sent that never came.
     pub path_lost: u64,
-    /// Datagrams that the receiver's kernel dropped for want of socket buffer.
+    /// Datagrams that the receiver's kernel dropped for want of socket buffer; where transfers
+    /// share the port, this one's part by what came for each.
     pub socket_lost: u64,
+    /// Datagrams that the receiver refused: of nobody it knows, forged, malformed, or copies made
+    /// on the way. What no transfer knows is told to every transfer of the port.
+    pub refused_datagrams: u64,
     /// The sender's columns.
     pub sender: SenderAccounting,
     /// The receiver's columns.

@@ -25,8 +25,8 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 /// Names for `--receive`, in the order of [`receive`].
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
-/// A budget below this cannot hold the chunks that one flow has open.
-const LEAST_MEMORY: Bytes = Bytes::mebi(16);
+/// What any sender may send before it is granted more.
+const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 const CHUNK: u64 = 1 << 20;
 
 /// Names for `--protocol`; the first is the default.
@@ -43,7 +43,7 @@ pub(super) fn options(
     let (sources, destination) = ends(&args.locations)?;
     if args.memory < LEAST_MEMORY {
         let what = format!("--memory {} is too little", args.memory);
-        return Err(usage(what, "give it at least 16Mi"));
+        return Err(usage(what, "give it at least 32Mi"));
     }
     if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
         let what = format!("--segment {segment} is no multiple of 1Mi");

@@ -40,7 +40,7 @@ fn what_fits_no_copy_says_why() {
         (&["h:a", "g:a", "."], "two hosts"),
         (&["a"], "without a destination"),
         (&["http://h/a", "."], "does not speak http://"),
-        (&["--memory=1M", "a", "h:b"], "at least 16Mi"),
+        (&["--memory=31Mi", "a", "h:b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
     ];

@@ -89,7 +89,7 @@ impl Emulator {
     /// in the way.
     pub fn case(&self, scenario: &Scenario) -> Result<Outcome, EmulateError> {
         let ends = Ends::new(&self.binary, scenario)?;
-        let emulation = Emulation::start(spec(scenario)?)?;
+        let emulation = Emulation::start(EmulationSpec::of(scenario))?;
         let servers = ends.serve(&emulation, scenario)?;
         let began = Instant::now();
         let flows = thread::scope(|scope| {
@@ -127,17 +127,4 @@ fn run_flow(
         Traffic::Tcp(tcp) => tcp::run(emulation, scenario, flow, tcp),
         _ => Err(EmulateError::new(format!("flow {} is neither a copy nor TCP", flow.name))),
     }
-}
-
-/// The network that the emulator is to be.
-fn spec(scenario: &Scenario) -> Result<EmulationSpec, EmulateError> {
-    if !scenario.network.routers.is_empty() {
-        return Err(EmulateError::new("a network with routers is not emulated"));
-    }
-    Ok(EmulationSpec {
-        hosts: scenario.hosts.iter().map(|host| host.name.clone()).collect(),
-        links: scenario.network.links.clone(),
-        mtu: scenario.mtu,
-        seed: scenario.seed,
-    })
 }

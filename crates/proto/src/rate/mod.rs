@@ -3,6 +3,7 @@
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate by packet trains and by what is delivered.
 
+mod departures;
 pub mod fixed;
 pub mod train;
 

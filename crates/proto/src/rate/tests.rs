@@ -27,7 +27,13 @@ struct Path {
     loss: f64,
     /// The receiving host looks at its socket this often.
     look: Span,
+    /// And ten times a second it does nothing at all for so long.
+    stall: Span,
+    /// What the sending host can send at most.
+    fastest: Rate,
 }
+
+const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
     /// What arrived after the start-up, as a share of what can at the path's first capacity.
@@ -93,8 +99,18 @@ impl Model {
         }
     }
 
+    /// When the receiving host does something next.
+    fn awake(&self) -> Time {
+        let within = self.now.as_nanos() % STALL_EVERY.as_nanos();
+        let left = self.path.stall.as_nanos().saturating_sub(within);
+        self.now + Span::from_nanos(left)
+    }
+
     /// Hands over what has arrived, and makes the pulse that is due.
     fn receive(&mut self) {
+        if self.awake() > self.now {
+            return;
+        }
         while let Some(&(at, number)) = self.arrivals.front()
             && at <= self.now
         {
@@ -116,6 +132,7 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
     let mut model = Model::new(path, seed);
     let mut trains = Trains::new(DATAGRAM, None);
     let mut pacer = Pacer::new(trains.rate(), DATAGRAM);
+    let mut host = Pacer::new(path.fastest, DATAGRAM);
     let (mut log, mut next, mut min_rtt) = (SentLog::default(), 0u64, path.rtt * 100);
     let mut rates = Vec::new();
     let mut at_start: Option<(u64, u64, u64)> = None;
@@ -139,13 +156,14 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
         pacer.set_rate(model.now, trains.rate());
         let first = PacketNumber(next);
         let room = trains.train(model.now, first).max(pacer.allowance(model.now));
-        let room = room.min(until_train(first));
+        let room = room.min(until_train(first)).min(host.allowance(model.now));
         for _ in 0..room {
             model.send(next);
             next += 1;
         }
         if room > 0 {
             pacer.spend(model.now, Bytes::new(room * DATAGRAM.get()));
+            host.spend(model.now, Bytes::new(room * DATAGRAM.get()));
             log.record(model.now, first, room, min_rtt.min(path.rtt));
             trains.on_sent(model.now, first, room);
         }
@@ -154,8 +172,9 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
         }
         let arrival = model.arrivals.front().map_or(Time::NEVER, |(at, _)| *at);
         let pulse = model.pulses.front().map_or(Time::NEVER, |(at, _)| *at);
-        let due = model.receiver.due();
-        model.now = pacer.next().min(arrival).min(pulse).min(due).max(model.now);
+        let looks = model.receiver.due().min(arrival).max(model.awake());
+        let sends = pacer.next().max(host.next());
+        model.now = sends.min(looks).min(pulse).max(model.now);
     }
     let (sent, received, drops) = at_start.unwrap();
     let span = lasts - startup;
@@ -173,9 +192,19 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
 fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
     let queue = capacity.over(rtt).get() as f64 * bdps;
-    // A port that holds less than ten packets is broken.
-    let queue = Bytes::new((queue as u64).max(10 * 1472));
-    Path { capacity, rtt, queue, loss, look: Span::from_nanos(1) }
+    // A port that holds less than ten packets, or less than half of what a sender's kernel emits
+    // at once, is broken.
+    let least = Bytes::new(10 * 1472).max(capacity.over(Span::from_micros(100)));
+    let queue = Bytes::new(queue as u64).max(least);
+    Path {
+        capacity,
+        rtt,
+        queue,
+        loss,
+        look: Span::from_nanos(1),
+        stall: Span::ZERO,
+        fastest: Rate::from_bps(u64::MAX),
+    }
 }
 
 /// Ten round trips and 200 ms, and on a slow path the time that 2,000 datagrams take: loss is a
@@ -253,6 +282,48 @@ fn random_loss_does_not_bring_the_rate_down() {
         let least = least.map(|(_, rate)| rate.as_bps()).min();
         assert!(least > Some(70_000_000), "seed {seed}: {least:?}");
     }
+}
+
+#[test]
+fn loss_that_is_there_from_the_start_is_found_to_be_the_paths_own() {
+    for loss in [0.0, 0.001, 0.01, 0.05] {
+        for look in [1, 150_000, 400_000] {
+            let mut path = path(957, 100_000, 1.0, loss);
+            path.look = Span::from_nanos(look);
+            let run = run(path, None, 3, Span::from_millis(2_700), Span::from_millis(100));
+            assert!(run.goodput > 0.95, "{path:?}: {}", run.goodput);
+            assert!(run.dropped < 0.004, "{path:?}: {}", run.dropped);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
+    for (mbps, rtt) in [(1_000, 200), (5_000, 200), (1_000, 20_000)] {
+        for stall in [2, 12] {
+            let mut path = path(mbps, rtt, 1.0, 0.0);
+            // What a socket holds.
+            path.queue = Bytes::mebi(32);
+            path.stall = Span::from_millis(stall);
+            let startup = Span::from_millis(500);
+            let run = run(path, None, 1, Span::from_secs(3), startup);
+            assert!(run.goodput > 0.93, "{path:?}: {}", run.goodput);
+            assert!(run.dropped < 0.01, "{path:?}: {}", run.dropped);
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
+    let mut path = path(10_000, 200, 1.0, 0.0);
+    path.queue = Bytes::mebi(4);
+    // A train cannot be timed.
+    path.look = Span::from_micros(400);
+    path.fastest = Rate::from_mbps(3_000);
+    let run = run(path, None, 1, Span::from_secs(3), Span::from_millis(500));
+    assert!(run.goodput > 0.28, "{}", run.goodput);
+    let last = run.rates.last().map(|(_, rate)| rate.as_bps());
+    assert!(last < Some(6_000_000_000), "{last:?}");
 }
 
 #[test]

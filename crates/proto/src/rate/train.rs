@@ -3,18 +3,23 @@
 //! 1. **Start.** The first datagrams leave as a train; the bottleneck draws it apart, and the
 //!    receiver times it. Until that report comes only a bounded trickle follows.
 //! 2. **Epochs.** A rate is held until the receiver has told of enough datagrams that were sent at
-//!    it: so each epoch is one question to the path, and takes a round trip and a half.
+//!    it: so each epoch is one question to the path, and takes a round trip and a half. What comes
+//!    in is compared with what went out: a sender that is too slow for its rate shows nothing.
 //! 3. **Up.** A clean epoch raises the rate: towards what the last train showed, else a little.
 //!    Where the path has shown its ceiling the rate stays near it for some epochs; then a train
 //!    asks again.
-//! 4. **Down.** More loss than the path's own, or a queue that grows, is an overload: the rate goes
-//!    to what was delivered. The next epoch is the check: loss of our own making is gone and as
-//!    much arrives as before; loss that the path makes anyway stays, and less arrives. Then the
-//!    rate goes back to where it was, and the loss counts as the path's own. Where there is such
-//!    loss, a short dip repeats this check from time to time.
+//! 4. **Down.** Datagrams that come in slower than they went out, while the round-trip time grows
+//!    and does not come back, fill a queue: what comes in is what the path carries, and the rate
+//!    goes below it. A host that stalls for a moment makes one late pulse, not two.
+//! 5. **Loss** beyond the path's own is a question: is it of our own making? Before a ceiling is
+//!    known, a little more is sent: where the path loses that share at any rate, more arrives.
+//!    Later the rate goes to what was delivered: loss of our own making is gone then, and as much
+//!    arrives as before; loss that the path makes anyway stays, and less arrives. Where there is
+//!    such loss, a short dip repeats this check from time to time.
 //!
 //! The receiver's own drain caps the rate, and so does the user's limit.
 
+use super::departures::Departures;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
@@ -32,15 +37,32 @@ const MIN_STEPS: u32 = 6;
 /// No rate is lower or higher than these, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
-/// An epoch measures at least so many datagrams over at least this time.
+/// An epoch measures at least so many datagrams over at least this time; less will do as long as
+/// the rate grows in large steps.
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
+const BLIND_EPOCH: Span = Span::from_millis(10);
 /// Loss beyond the path's own, with its noise, that is an overload.
 const EXCESS: f64 = 0.02;
-/// A queue shorter than this is none: hosts that were asleep make as much.
+/// A queue shorter than this is none: hosts that were asleep make as much. Less will do where
+/// datagrams also came in slower than they went out, by this share at least.
 const MIN_QUEUE: Span = Span::from_millis(10);
-/// How far below a known ceiling the rate goes.
+const MIN_FILLING: Span = Span::from_millis(5);
+const STRETCHED: f64 = 0.96;
+/// A sender that reaches less than this share of its rate is too slow for it.
+const USED: f64 = 0.9;
+/// How much more is sent to learn whether loss grows with the rate, and up to which loss.
+const TRIED: f64 = 1.25;
+const TRIED_LOSS: f64 = 0.2;
+/// How far below a known ceiling the rate goes, and above which share of it there is none.
 const BELOW: f64 = 0.97;
+const REFUTED: f64 = 1.07;
+/// How fast the rate grows by guess: where a train came too fast to be timed; where there is some
+/// estimate; and how much faster after each clean epoch.
+const GUESSED: f64 = 1.5;
+const CAREFUL: f64 = 1.25;
+const FASTER: f64 = 0.07;
+const FASTEST: f64 = 1.6;
 /// For how many epochs a ceiling is believed, and after how many the path's own loss is checked.
 const BELIEF: u32 = 16;
 
@@ -50,14 +72,21 @@ pub struct Trains {
     limit: f64,
     rate: f64,
     drain: f64,
-    /// One more than the highest packet number sent.
+    /// One more than the highest packet number sent, and when which of them left.
     sent: u64,
+    departures: Departures,
     /// The first number of the last train that left at once.
     train: Option<u64>,
     /// What the last train showed, if it could be timed well.
     shown: Option<f64>,
-    /// No train has been timed well, and no overload has shown a ceiling: the rate grows fast.
+    /// No train has been timed well, and no overload has shown a ceiling: the rate grows fast, by
+    /// this factor an epoch.
     blind: bool,
+    growth: f64,
+    /// An overload has shown a ceiling.
+    bounded: bool,
+    /// The smallest round-trip time when datagrams were last noted.
+    min_rtt: Span,
     /// The path's own loss ratio, and how many datagrams it was seen over.
     loss: f64,
     seen: f64,
@@ -74,6 +103,8 @@ enum Mode {
     Start,
     /// Epochs raise the rate.
     Up,
+    /// The rate was raised: does more arrive, for all the loss?
+    Try(Measure),
     /// The rate was lowered: does the loss fall with it?
     Check(Measure),
 }
@@ -83,7 +114,9 @@ enum Mode {
 pub fn first_rate(datagram: Bytes, pulse: &Pulse) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(0.9)),
-        None if pulse.highest > TRAIN_LEN => Some(Bytes::new(datagram.get() * TRAIN_LEN) / INSTANT),
+        None if pulse.highest >= TRAIN_LEN => {
+            Some(Bytes::new(datagram.get() * TRAIN_LEN) / INSTANT)
+        }
         None => None,
     }
 }
@@ -94,6 +127,8 @@ struct Epoch {
     /// The first number sent at this rate.
     from: u64,
     start: Option<Snapshot>,
+    /// The last pulse's round-trip time.
+    last: Option<Span>,
 }
 
 /// What a pulse said.
@@ -109,11 +144,15 @@ struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measure {
     rate: f64,
-    /// Sent, as it came in, and delivered.
+    /// As it was sent; as it came in, with what was lost; and delivered.
+    left: f64,
     paced: f64,
     delivered: f64,
     loss: f64,
     datagrams: f64,
+    /// How long the path's queue was, and whether we fill it.
+    queue: Span,
+    queued: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,13 +171,17 @@ impl Trains {
             rate: (TRICKLE.as_bps() as f64).min(limit),
             drain: f64::INFINITY,
             sent: 0,
+            departures: Departures::default(),
             train: None,
             shown: None,
             blind: true,
+            growth: GUESSED,
+            bounded: false,
+            min_rtt: Span::ZERO,
             loss: 0.0,
             seen: 0.0,
             mode: Mode::Start,
-            epoch: Epoch { from: 0, start: None },
+            epoch: Epoch { from: 0, start: None, last: None },
             ceiling: None,
             unchecked: 0,
         }
@@ -146,7 +189,7 @@ impl Trains {
 
     fn set_rate(&mut self, rate: f64) {
         self.rate = rate.clamp(MIN_RATE, MAX_RATE);
-        self.epoch = Epoch { from: self.sent, start: None };
+        self.epoch = Epoch { from: self.sent, start: None, last: None };
     }
 
     /// Remembers what the last train showed, if it is new, and to be believed.
@@ -160,21 +203,28 @@ impl Trains {
 
     /// The first report: the train's, or that it came too fast to be timed.
     fn start(&mut self, feedback: &Feedback<'_>) {
-        if let Some(rate) = first_rate(self.datagram, feedback.pulse) {
-            self.mode = Mode::Up;
-            self.set_rate(rate.as_bps() as f64);
+        let Some(rate) = first_rate(self.datagram, feedback.pulse) else { return };
+        if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
+            // Timed badly perhaps, but timed.
+            self.growth = CAREFUL;
         }
+        self.mode = Mode::Up;
+        self.set_rate(rate.as_bps() as f64);
     }
 
     /// What the epoch shows, once it is long enough.
-    fn measure(&mut self, feedback: &Feedback<'_>) -> Option<(Measure, bool)> {
+    fn measure(&mut self, feedback: &Feedback<'_>) -> Option<Measure> {
         let pulse = feedback.pulse;
         let (clock, highest, received) = (pulse.clock, pulse.highest, pulse.received);
         let end = Snapshot { clock, highest, received, rtt: feedback.sample };
         if highest <= self.epoch.from {
             return None;
         }
+        // A moment's stall makes one pulse late, a queue makes all of them late.
+        let before = core::mem::replace(&mut self.epoch.last, end.rtt);
+        let lasting = end.rtt.zip(before).map(|(rtt, before)| rtt.min(before));
         let Some(start) = self.epoch.start else {
+            self.departures.forget(highest);
             self.epoch.start = Some(end);
             return None;
         };
@@ -182,16 +232,25 @@ impl Trains {
         let (span, sent) = (end.clock - start.clock, end.highest.saturating_sub(start.highest));
         let came = end.received.saturating_sub(start.received).min(sent);
         let loss = 1.0 - came as f64 / sent.max(1) as f64;
-        if span < MIN_EPOCH.max(feedback.min_rtt / 2) || sent < self.epoch_len(loss) {
+        let shortest = if self.blind { BLIND_EPOCH } else { MIN_EPOCH };
+        if span < shortest.max(feedback.min_rtt / 2) || sent < self.epoch_len(loss) {
             return None;
         }
-        let rate = |count: u64| (Bytes::new(count * self.datagram.get()) / span).as_bps() as f64;
-        let (paced, delivered, datagrams) = (rate(sent), rate(came), sent as f64);
-        let measure = Measure { rate: self.rate(), paced, delivered, loss, datagrams };
-        let queue = end.rtt.map_or(Span::ZERO, |rtt| rtt - feedback.min_rtt);
-        let growth = end.rtt.unwrap_or_default() - start.rtt.unwrap_or(Span::MAX);
-        let queued = queue > MIN_QUEUE.max(feedback.min_rtt / 4);
-        Some((measure, queued && growth > span / 200))
+        let over = |count: u64, span: Span| {
+            (Bytes::new(count * self.datagram.get()) / span).as_bps() as f64
+        };
+        let left = self.departures.span(start.highest, end.highest);
+        let left = left.map_or(self.rate(), |span| over(sent, span)).min(self.rate());
+        let (paced, delivered) = (over(sent, span), over(came, span));
+        let (queue, queued) = match (lasting, start.rtt) {
+            (Some(lasting), Some(first)) => {
+                let queue = lasting - feedback.min_rtt;
+                (queue, fills(queue, lasting - first, span, paced / left, feedback.min_rtt))
+            }
+            _ => (Span::ZERO, false),
+        };
+        let (rate, datagrams) = (self.rate(), sent as f64);
+        Some(Measure { rate, left, paced, delivered, loss, datagrams, queue, queued })
     }
 
     /// Datagrams that an epoch with this loss needs: it takes more to tell a share of a tenth from
@@ -224,12 +283,23 @@ impl Trains {
         (measure.delivered / (1.0 - self.loss.min(0.9))).max(measure.rate / 2.0).min(measure.rate)
     }
 
-    fn up(&mut self, measure: &Measure, queued: bool) {
-        if queued || self.is_excess(measure) {
-            self.mode = Mode::Check(*measure);
+    fn up(&mut self, measure: &Measure) {
+        if measure.queued {
+            self.drain_queue(measure);
+            return;
+        }
+        if self.is_excess(measure) {
             self.unchecked = 0;
-            let drained = if queued { 0.9 } else { BELOW };
-            self.set_rate(self.capacity(measure) * drained);
+            // Loss that was not there at a lower rate is most likely our own.
+            let is_new = self.seen == 0.0 && !self.bounded;
+            let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
+            if is_new {
+                self.mode = Mode::Try(*measure);
+                self.set_rate(measure.rate * TRIED);
+            } else {
+                self.mode = Mode::Check(*measure);
+                self.set_rate(self.capacity(measure) * BELOW);
+            }
             return;
         }
         // Above a ceiling, loss that creeps up is our own.
@@ -243,11 +313,36 @@ impl Trains {
             self.set_rate(measure.rate * 0.9);
             return;
         }
+        self.raise(measure);
+    }
+
+    /// After a clean epoch.
+    fn raise(&mut self, measure: &Measure) {
         // A flow that does not use its rate, or whose datagrams already come in slower, learns
-        // nothing about a higher one.
-        let used = measure.paced > measure.rate * 0.9;
-        let rate = if used { self.higher(measure.rate) } else { self.rate };
-        self.set_rate(rate);
+        // nothing about a higher one: it goes on looking.
+        if measure.is_used() && !measure.is_stretched() {
+            let rate = self.higher(measure.rate);
+            self.set_rate(rate);
+        } else {
+            self.epoch.start = None;
+        }
+    }
+
+    /// We fill the path's queue: what comes in is what the path carries.
+    fn drain_queue(&mut self, measure: &Measure) {
+        self.mode = Mode::Up;
+        self.unchecked = 0;
+        let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
+        let top = came.max(measure.rate / 2.0);
+        self.set_ceiling(top);
+        let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
+        self.set_rate(top * drained);
+    }
+
+    fn set_ceiling(&mut self, rate: f64) {
+        self.blind = false;
+        self.bounded = true;
+        self.ceiling = Some(Ceiling { rate, epochs: BELIEF });
     }
 
     /// The rate after a clean epoch at `rate`.
@@ -255,47 +350,108 @@ impl Trains {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.epochs -= 1;
             let (top, epochs) = (ceiling.rate, ceiling.epochs);
-            if epochs == 0 {
+            if rate > top * REFUTED {
+                // What looked like a ceiling was a stall, or is gone.
+                self.ceiling = None;
+                (self.blind, self.growth) = (true, CAREFUL);
+            } else if epochs == 0 {
                 self.ceiling = None;
                 self.shown = None;
             }
-            return if rate < top * 0.93 { (rate * 1.1).min(top * BELOW) } else { rate * 1.01 };
+            return match rate / top {
+                share if share < 0.93 => (rate * 1.1).min(top * BELOW),
+                share if share < 1.0 => rate * 1.01,
+                _ => rate * 1.02,
+            };
+        }
+        if self.blind {
+            let growth = self.growth;
+            self.growth = (growth + FASTER).min(FASTEST);
+            return rate * growth;
         }
         let shown = self.shown.map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
         match shown {
             Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
-            Some(_) => rate * 1.04,
-            None if self.blind => rate * 1.5,
-            None => rate * 1.04,
+            _ => rate * 1.04,
+        }
+    }
+
+    /// More was sent: did more arrive?
+    fn tried(&mut self, before: &Measure, measure: &Measure) {
+        self.mode = Mode::Up;
+        let raised = measure.left / before.left - 1.0;
+        let gained = measure.delivered / before.delivered.max(1.0) - 1.0;
+        self.growth = CAREFUL;
+        if measure.queued {
+            if measure.loss < before.loss + EXCESS {
+                self.learn(before);
+                self.learn(measure);
+            }
+            self.drain_queue(measure);
+        } else if raised < (TRIED - 1.0) / 2.0 {
+            // It could not be: then the other way.
+            self.mode = Mode::Check(*measure);
+            self.set_rate(self.capacity(measure) * BELOW);
+        } else if gained > raised / 2.0 {
+            self.seen = 0.0;
+            self.learn(before);
+            self.learn(measure);
+            self.raise(measure);
+        } else {
+            let top = self.capacity(before);
+            self.set_ceiling(top);
+            self.set_rate(top * BELOW);
         }
     }
 
     /// Did the loss fall with the rate?
-    fn check(&mut self, before: &Measure, measure: &Measure, queued: bool) {
+    fn check(&mut self, before: &Measure, measure: &Measure) {
         self.mode = Mode::Up;
         let slowed = measure.rate / before.rate;
         let fell = measure.delivered / before.delivered.max(1.0);
         let (was, is) = (self.is_excess(before), self.is_excess(measure));
         let less = fell < slowed * 0.9;
-        if !queued && !less && fell < (1.0 + slowed) / 2.0 && was == is {
+        if measure.queued {
+            self.drain_queue(measure);
+        } else if !less && fell < (1.0 + slowed) / 2.0 && was == is {
             // Less was sent, less arrived: the path loses that share at any rate.
             self.seen = 0.0;
             self.learn(before);
             self.learn(measure);
             self.set_rate(before.rate);
-        } else if queued || less || is {
+        } else if less || is {
             // Still too fast, or the path has become slower meanwhile: that was no answer.
             self.mode = Mode::Check(*measure);
             self.set_rate(self.capacity(measure) * BELOW);
         } else {
             self.seen = 0.0;
             self.learn(measure);
-            self.blind = false;
             let top = self.capacity(before);
-            self.ceiling = Some(Ceiling { rate: top, epochs: BELIEF });
+            self.set_ceiling(top);
             self.set_rate(top * BELOW);
         }
     }
+}
+
+impl Measure {
+    fn is_used(&self) -> bool {
+        self.left > self.rate * USED
+    }
+
+    fn is_stretched(&self) -> bool {
+        self.paced < self.left * STRETCHED
+    }
+}
+
+/// Whether a queue that was `queue` long at the end of an epoch of `span`, and had grown by
+/// `growth`, is filled by us. `stretch` is the pace of what came in, in terms of what went out.
+fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> bool {
+    if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
+        return true;
+    }
+    // The round-trip time grows by what the datagrams are drawn apart. Noise may hide some.
+    let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
+    stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }
 
 impl RateController for Trains {
@@ -314,7 +470,7 @@ impl RateController for Trains {
         let wanted = match self.mode {
             Mode::Start => start == 0,
             Mode::Up => self.ceiling.is_none() && self.shown.is_none() && start > 0,
-            Mode::Check(_) => false,
+            Mode::Try(_) | Mode::Check(_) => false,
         };
         // A train is whole, or none.
         if wanted && place == 0 {
@@ -323,23 +479,26 @@ impl RateController for Trains {
         if self.train == Some(start) { TRAIN_LEN - place } else { 0 }
     }
 
-    fn on_sent(&mut self, _: Time, first: PacketNumber, count: u64) {
+    fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
+        self.departures.note(now, first.0, self.min_rtt);
         self.sent = first.0 + count;
     }
 
     fn on_feedback(&mut self, _: Time, feedback: &Feedback<'_>) {
         // A drain that was measured on what we sent must not hold us there.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
+        self.min_rtt = feedback.min_rtt;
         self.note_train(feedback);
         if self.mode == Mode::Start {
             self.start(feedback);
             return;
         }
-        let Some((measure, queued)) = self.measure(feedback) else { return };
+        let Some(measure) = self.measure(feedback) else { return };
         match self.mode {
             Mode::Start => {}
-            Mode::Up => self.up(&measure, queued),
-            Mode::Check(before) => self.check(&before, &measure, queued),
+            Mode::Up => self.up(&measure),
+            Mode::Try(before) => self.tried(&before, &measure),
+            Mode::Check(before) => self.check(&before, &measure),
         }
     }
 }

@@ -177,12 +177,15 @@ pub struct Status {
     /// Reading at the source, or writing at the destination.
     #[prost(uint64, tag = "18")]
     pub disk_nanos: u64,
-    /// Working on datagrams.
+    /// Working on datagrams; at the receiving end, CPU time of the thread that receives.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
-    /// The blocks of the pass that were to be moved (sending end).
-    #[prost(uint64, tag = "20")]
-    pub blocks: u64,
+    /// Datagrams that were refused: of no flow, forged, malformed, or copies (receiving end).
+    #[prost(uint64, tag = "21")]
+    pub refused: u64,
+    /// How much of `disk_nanos` was CPU time, for hashing and moving bytes, and no waiting.
+    #[prost(uint64, tag = "22")]
+    pub disk_cpu_nanos: u64,
 }
 
 /// Files that have got their names; told only where the request asks for it.

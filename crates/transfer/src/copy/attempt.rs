@@ -16,16 +16,16 @@ use super::hooks::{ClientHooks, State, interrupted};
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
-use crate::datapath::chunks::ChunkPool;
 use crate::datapath::keys::{Suite, has_fast_aes};
 use crate::datapath::port::Port;
 use crate::datapath::socket::Path;
+use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
 use crate::driver::{random_flow, random_u64};
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
-use crate::end::{DEFAULT_SEGMENT, Terms, chunk_pool};
+use crate::end::{DEFAULT_SEGMENT, Terms};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Receive};
@@ -50,7 +50,7 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
-    pool: ChunkPool,
+    memory: Budget,
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
@@ -89,7 +89,7 @@ impl<'a> Attempt<'a> {
                 state: RefCell::new(State::new()),
             },
             started,
-            pool: chunk_pool(options.memory),
+            memory: Budget::new(options.memory)?,
             refused: Cell::new(false),
             again: false,
             carrier: Cell::new("quic"),
@@ -285,8 +285,7 @@ impl<'a> Attempt<'a> {
             board: self.hooks.board.clone(),
             streams,
             hooks: &self.hooks,
-            pool: self.pool.clone(),
-            budget: options.memory,
+            memory: Arc::new(self.memory.enter()?),
             receive: options.receive,
             target,
             decides: true,

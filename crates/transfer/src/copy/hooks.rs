@@ -128,6 +128,7 @@ impl ClientHooks {
             duplicates: now.duplicates + sum.duplicates,
             blocks_lost: now.blocks_lost + sum.blocks_lost,
             socket_lost: now.socket_lost + sum.socket_lost,
+            refused: now.refused + sum.refused,
             highest: now.highest + sum.highest,
             ..now
         }
@@ -145,6 +146,7 @@ impl ClientHooks {
             duplicates: to.duplicates,
             blocks_lost: to.blocks_lost,
             socket_lost: to.socket_lost,
+            refused: to.refused,
             highest: to.highest,
             ..from
         }

@@ -58,6 +58,7 @@ pub(super) fn summary(
         blocks: status.first,
         path_lost,
         socket_lost: status.socket_lost,
+        refused_datagrams: status.refused,
         sender: SenderAccounting {
             sent: status.sent,
             first: status.first,
@@ -108,28 +109,38 @@ fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
 fn bound_by(attempt: &Attempt<'_>, fixed_rate: bool, bytes: u64, files: u64) -> BoundBy {
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
+    bound(&from, &to, fixed_rate, bytes / files.max(1) < SMALL)
+}
+
+fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
     let work = from.busy_nanos.saturating_sub(from.disk_nanos);
     let most = from.paced_nanos.max(from.granted_nanos).max(from.disk_nanos).max(work);
     if most == 0 || from.sent == 0 {
         return BoundBy::Nothing;
     }
-    let small = bytes / files.max(1) < SMALL;
+    let destination = || match 2 * to.disk_cpu_nanos > to.disk_nanos {
+        _ if small => BoundBy::SmallFiles,
+        true => BoundBy::ReceiverCpu,
+        false => BoundBy::DestinationDisk,
+    };
     // It works beside all else, and goes on when the sender has nothing left to wait for.
     if to.disk_nanos > most {
-        return if small { BoundBy::SmallFiles } else { BoundBy::DestinationDisk };
+        return destination();
+    }
+    let whole = from.paced_nanos + from.granted_nanos + from.busy_nanos;
+    let receives = to.busy_nanos > work.max(whole / 10 * 8);
+    if receives && !(fixed_rate && most == from.paced_nanos) {
+        return BoundBy::ReceiverCpu;
     }
     if most == from.paced_nanos {
         return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
     }
     if most == from.granted_nanos {
         let waited = from.granted_nanos;
-        return match to.disk_nanos * 2 > waited {
-            true if small => BoundBy::SmallFiles,
-            true => BoundBy::DestinationDisk,
-            false => BoundBy::PeerLimit,
-        };
+        return if to.disk_nanos * 2 > waited { destination() } else { BoundBy::PeerLimit };
     }
-    if most == from.disk_nanos { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
+    let waits = most == from.disk_nanos && 2 * from.disk_cpu_nanos < from.disk_nanos;
+    if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
 }
 
 fn hex(digest: &[u8]) -> Option<String> {
@@ -140,4 +151,29 @@ fn hex(digest: &[u8]) -> Option<String> {
 fn cpu_time() -> Span {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending(paced_nanos: u64, granted_nanos: u64, busy_nanos: u64) -> Status {
+        Status { sent: 1, paced_nanos, granted_nanos, busy_nanos, ..Status::default() }
+    }
+
+    #[test]
+    fn the_receivers_cpu_is_named_where_its_threads_have_no_time_left() {
+        let of = |from: &Status, to: &Status| bound(from, to, false, false);
+        let busy = Status { busy_nanos: 95, ..Status::default() };
+        assert_eq!(of(&sending(60, 0, 40), &busy), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(60, 0, 40), &Status::default()), BoundBy::Path);
+        assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
+        assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
+        // Hashing is no disk.
+        let writing =
+            |disk_cpu_nanos| Status { disk_nanos: 90, disk_cpu_nanos, ..Status::default() };
+        assert_eq!(of(&sending(10, 80, 10), &writing(80)), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(10, 80, 10), &writing(20)), BoundBy::DestinationDisk);
+        assert_eq!(of(&sending(10, 80, 10), &Status::default()), BoundBy::PeerLimit);
+    }
 }

@@ -65,7 +65,7 @@ impl<'a> ScatterCall<'a> {
     }
 
     /// Datagrams that were received and are not in the spill.
-    pub(super) fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 }

@@ -1,7 +1,9 @@
 //! Waiting to the microsecond, but for a message.
 //!
 //! A sleeping thread wakes some tens of microseconds late; a burst that leaves so late is a clump
-//! later on. So the last stretch is spun, and the sleep before it ends early.
+//! later on. So the last stretch is not slept: the thread looks at the clock again and again, and
+//! lets whoever else wants its core run meanwhile. Where cores are few, that is the very thread
+//! that has to take what this one sends.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -10,8 +12,8 @@ use longhaul_proto::time::{Span, Time};
 
 use super::clock;
 
-/// The stretch that is spun: as late as the kernel wakes a thread with slack taken out.
-const SPIN: Span = Span::from_micros(50);
+/// The stretch that is not slept: as late as the kernel wakes a thread with slack taken out.
+const WATCH: Span = Span::from_micros(50);
 
 /// Why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,14 +45,14 @@ pub fn until<M>(inbox: &Receiver<M>, due: Time) -> Woken<M> {
         if left == Span::ZERO {
             return Woken::Due;
         }
-        if left > SPIN {
-            match inbox.recv_timeout(clock::duration(left - SPIN)) {
+        if left > WATCH {
+            match inbox.recv_timeout(clock::duration(left - WATCH)) {
                 Ok(message) => return Woken::Message(message),
                 Err(RecvTimeoutError::Disconnected) => return Woken::Closed,
                 Err(RecvTimeoutError::Timeout) => {}
             }
         } else {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
     }
 }

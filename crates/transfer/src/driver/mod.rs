@@ -7,19 +7,27 @@
 //! | one a receiving transfer | [`writer`] | the destination |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
-//! They meet in channels, and on a [`board`] that others read.
+//! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers share.
 
 pub(crate) mod board;
+pub(crate) mod budget;
 pub(crate) mod feedback;
 pub(crate) mod outbox;
 pub(crate) mod payloads;
 pub(crate) mod planned;
 pub(crate) mod receive;
+mod refusals;
 mod relay;
 pub(crate) mod send;
 pub(crate) mod skip;
 pub(crate) mod stream;
 pub(crate) mod writer;
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// A random number for ids that others must not guess.
 pub(crate) fn random_u64() -> u64 {

@@ -27,6 +27,8 @@ pub(crate) struct Payloads {
     digests: Vec<(u64, Digest)>,
     failures_told: usize,
     reading: Duration,
+    /// CPU time of it; single blocks are few and count as waiting.
+    reading_cpu: Duration,
 }
 
 impl Payloads {
@@ -47,6 +49,7 @@ impl Payloads {
             digests: Vec::new(),
             failures_told: 0,
             reading: Duration::ZERO,
+            reading_cpu: Duration::ZERO,
         })
     }
 
@@ -103,9 +106,10 @@ impl Payloads {
 
     fn read(&mut self, chunk: u64) -> Result<Digest, Error> {
         self.chunk = None;
-        let started = Instant::now();
+        let (started, cpu) = (Instant::now(), super::thread_time());
         let read = self.source.read_chunk(chunk, &mut self.buffer)?;
         self.reading += started.elapsed();
+        self.reading_cpu += super::thread_time().saturating_sub(cpu);
         self.buffer[read.len..].fill(0);
         self.chunk = Some(chunk);
         self.len = read.len;
@@ -143,8 +147,8 @@ impl Payloads {
         &failures[told..]
     }
 
-    /// Time spent reading and hashing.
-    pub(crate) fn reading(&self) -> Duration {
-        self.reading
+    /// Time spent reading and hashing, and how much of it was CPU time.
+    pub(crate) fn reading(&self) -> (Duration, Duration) {
+        (self.reading, self.reading_cpu)
     }
 }

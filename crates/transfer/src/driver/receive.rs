@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
 use longhaul_proto::layout::Layout;
@@ -16,13 +17,15 @@ use prost::Message as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
+use super::budget::{Part, chunks_of};
 use super::outbox::{Outbox, Shadow};
+use super::refusals::Refusals;
 use super::relay::Relays;
 use super::writer::Job;
 use crate::control::{Frame, Message, Relay, Status};
 use crate::datapath::address::{AddressRule, Advice};
 use crate::datapath::assembly::Assembly;
-use crate::datapath::chunks::{ChunkBuffer, ChunkPool};
+use crate::datapath::chunks::ChunkBuffer;
 use crate::datapath::clock;
 use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::place::Placer;
@@ -56,13 +59,14 @@ impl Drained {
         self.planned.store(true, Ordering::Release);
     }
 
-    /// What may be sent in all, with `budget` of memory.
-    fn grant(&self, budget: Bytes) -> Bytes {
-        let room = match self.planned.load(Ordering::Acquire) {
-            true => budget.max(EARLY_GRANT),
-            false => EARLY_GRANT,
-        };
-        Bytes::new(self.bytes.load(Ordering::Relaxed)) + room
+    /// Bytes of blocks that have left the memory.
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether more than the first grant may come.
+    fn is_planned(&self) -> bool {
+        self.planned.load(Ordering::Acquire)
     }
 }
 
@@ -111,8 +115,7 @@ pub(crate) struct ReceivePass {
     /// The sender's data address, where this end knows it beforehand and greets it.
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
-    pub(crate) pool: ChunkPool,
-    pub(crate) budget: Bytes,
+    pub(crate) memory: Arc<Part>,
     pub(crate) receive: Receive,
     /// How many chunks at the start are the encoded manifest's.
     pub(crate) manifest_chunks: u64,
@@ -141,8 +144,10 @@ pub(crate) struct Receiving {
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
     fake: bool,
-    budget: Bytes,
+    memory: Arc<Part>,
     granted: Bytes,
+    /// What had been drained, and whether the destination was open, when it was last granted.
+    drained_before: (Bytes, bool),
     drained: Arc<Drained>,
     outbox: Outbox,
     inlet: UnboundedSender<Message>,
@@ -150,7 +155,11 @@ pub(crate) struct Receiving {
     board: Arc<Board>,
     earlier: Status,
     letters: Receiver<Letter>,
-    drops_before: u64,
+    refusals: Refusals,
+    /// Datagrams that the port has handed to this flow, or that it received by itself.
+    came: u64,
+    /// CPU time of the port's thread when the flow first ran on it.
+    began: Option<Duration>,
     next_greeting: Option<Time>,
     published: Time,
     finish_told: bool,
@@ -166,10 +175,8 @@ impl Receiving {
             None => AddressRule::waiting(pass.peer),
         };
         let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
-        let mut assembly = Assembly::new(pass.setup.layout, pass.pool);
-        // What is granted may begin and end within a chunk.
-        let chunks = pass.budget.get() / pass.setup.layout.chunk_size().get() + 2;
-        assembly.set_limit(usize::try_from(chunks).unwrap_or(usize::MAX));
+        let mut assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
+        assembly.set_limit(chunks_of(pass.setup.grant));
         let fake = pass.receive == Receive::Fake;
         // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
         // object is has to be known all the same.
@@ -185,13 +192,16 @@ impl Receiving {
             relays: Relays::default(),
             next_greeting: address.destination().map(|_| now),
             address,
-            drops_before: pass.port.statistics().kernel_drops,
+            refusals: Refusals::new(pass.port.statistics()),
+            came: 0,
+            began: None,
             port: pass.port,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
             arrivals: Vec::with_capacity(512),
             fake,
-            budget: pass.budget,
-            granted: Bytes::ZERO,
+            memory: pass.memory,
+            granted: pass.setup.grant,
+            drained_before: (Bytes::ZERO, false),
             drained: pass.drained,
             outbox: pass.outbox,
             inlet: pass.inlet,
@@ -315,16 +325,32 @@ impl Receiving {
                 drained: self.drained.clone(),
             }));
         }
-        // A measurement keeps nothing that would have to be drained.
-        let budget = if self.fake { self.layout.object() } else { self.budget };
-        let grant = self.drained.grant(budget);
-        if grant > self.granted {
-            self.granted = grant;
-            self.core.set_grant(now, self.flow, grant, None);
-        }
+        self.grant(now);
         self.speak(now);
         if now.since(self.published) >= PUBLISH {
             self.publish(now);
+        }
+    }
+
+    /// Grants what the memory holds beside what has been granted and not drained.
+    fn grant(&mut self, now: Time) {
+        let state = (self.drained.bytes(), self.drained.is_planned());
+        if state == self.drained_before {
+            return;
+        }
+        self.drained_before = state;
+        let (drained, planned) = state;
+        // A measurement keeps nothing that would have to be drained.
+        let room = match planned {
+            true if self.fake => self.layout.object(),
+            true => self.memory.room(self.granted.saturating_sub(drained)),
+            false => EARLY_GRANT,
+        };
+        let grant = drained + room;
+        if grant > self.granted {
+            self.granted = grant;
+            self.placer.assembly().set_limit(chunks_of(room));
+            self.core.set_grant(now, self.flow, grant, None);
         }
     }
 
@@ -343,8 +369,12 @@ impl Receiving {
 
     fn publish(&mut self, now: Time) {
         self.published = now;
-        let drops = self.port.statistics().kernel_drops.wrapping_sub(self.drops_before);
-        let drops = drops & u64::from(u32::MAX);
+        let port = self.port.statistics();
+        let drops = self.refusals.dropped(port, self.came);
+        let openers = [self.placer.opener().counts(), self.control.counts()];
+        let refused = self.refusals.refused(port, openers);
+        let cpu = super::thread_time();
+        let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
         self.core.set_socket_lost(now, self.flow, drops);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let sum = &self.earlier;
@@ -359,6 +389,8 @@ impl Receiving {
             status.reported_lost = sum.reported_lost + counts.reported_lost;
             status.highest = sum.highest + counts.highest;
             status.socket_lost = sum.socket_lost + drops;
+            status.refused = sum.refused + refused;
+            status.busy_nanos = sum.busy_nanos + busy;
         });
     }
 
@@ -387,6 +419,7 @@ impl Receiving {
 impl FlowSink for Receiving {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         self.arrivals.clear();
+        self.came += datagrams.len() as u64;
         for datagram in datagrams {
             self.on_datagram(now, &datagram);
         }
@@ -397,6 +430,7 @@ impl FlowSink for Receiving {
         let Some(scatter) = &mut self.scatter else { return Ok(false) };
         self.arrivals.clear();
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
+        self.came += call.taken();
         let now = clock::now();
         if !self.arrivals.is_empty() {
             self.note_path(now, call.path(), self.layout.block_size() as usize);

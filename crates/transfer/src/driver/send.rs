@@ -182,7 +182,6 @@ impl Sending {
             self.tell_control();
             let now = clock::now();
             self.busy += clock::duration(now.since(mark));
-            self.publish(now);
             let goes_on = self.wait(now)?;
             mark = clock::now();
             if !goes_on {
@@ -350,6 +349,9 @@ impl Sending {
             Wake::At(due, why) if self.path.is_some() => (due, Some(why)),
             _ => (Time::NEVER, None),
         };
+        if why != Some(Why::Pacing) || now.since(self.published) >= PUBLISH {
+            self.publish(now);
+        }
         self.keep_alive(now);
         let sign = if self.path.is_some() { self.alive + ALIVE } else { Time::NEVER };
         let woken = wait::until(&self.inbox, due.min(sign));
@@ -397,7 +399,8 @@ impl Sending {
             status.paced_nanos = sum.paced_nanos + nanos(self.paced);
             status.granted_nanos = sum.granted_nanos + nanos(self.granted);
             status.busy_nanos = sum.busy_nanos + nanos(self.busy);
-            status.disk_nanos = nanos(self.payloads.reading());
+            let (reading, cpu) = self.payloads.reading();
+            (status.disk_nanos, status.disk_cpu_nanos) = (nanos(reading), nanos(cpu));
         });
     }
 }

@@ -118,6 +118,7 @@ pub(crate) fn spawn(
         ended: false,
         pass: 0,
         writing: Duration::ZERO,
+        writing_cpu: Duration::ZERO,
     };
     std::thread::Builder::new()
         .name("write".into())
@@ -169,7 +170,9 @@ struct Writer {
     all_arrived: bool,
     ended: bool,
     pass: u32,
+    /// Time spent hashing and writing, and the CPU time of it.
     writing: Duration,
+    writing_cpu: Duration,
 }
 
 struct Opened {
@@ -425,19 +428,22 @@ impl Writer {
         let Some(opened) = &mut self.opened else { return Ok(()) };
         let len = opened.object.chunk_content(chunk);
         if let Some(sink) = &mut opened.sink {
-            let started = Instant::now();
+            let (started, cpu) = (Instant::now(), super::thread_time());
             let verdict = match content.bytes().get(..len) {
                 Some(bytes) => sink.write_chunk(chunk, bytes, digest)?,
                 None => Verdict::Mismatch,
             };
             self.writing += started.elapsed();
+            self.writing_cpu += super::thread_time().saturating_sub(cpu);
             if verdict == Verdict::Mismatch {
                 opened.failed.insert(chunk);
             }
             let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
-            let disk = self.writing.as_nanos() as u64;
+            let nanos = |span: Duration| span.as_nanos() as u64;
+            let (disk, cpu) = (nanos(self.writing), nanos(self.writing_cpu));
             self.board.update(|status| {
-                (status.written, status.files, status.disk_nanos) = (written, files, disk);
+                (status.written, status.files) = (written, files);
+                (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
             });
         } else {
             self.board.update(|status| status.written += len as u64);

@@ -15,7 +15,7 @@ pub(crate) mod wire;
 
 use std::ops::Range;
 
-pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms, chunk_pool};
+pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms};
 use wire::End;
 
 use crate::objects::Manifest;

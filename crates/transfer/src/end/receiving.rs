@@ -19,10 +19,10 @@ use super::wire::{End, Wire};
 use crate::control::{
     EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
 };
-use crate::datapath::chunks::ChunkPool;
 use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
 use crate::driver::board::Board;
+use crate::driver::budget::Part;
 use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
 use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream::Streamed;
@@ -50,8 +50,8 @@ pub(crate) struct ReceivingEnd<'a> {
     pub(crate) hooks: &'a dyn Hooks,
     /// This end decides whether datagrams pass: the client does.
     pub(crate) decides: bool,
-    pub(crate) pool: ChunkPool,
-    pub(crate) budget: Bytes,
+    /// This transfer's part of the memory.
+    pub(crate) memory: Arc<Part>,
     pub(crate) receive: Receive,
     /// Where the object goes.
     pub(crate) target: Target,
@@ -101,7 +101,7 @@ impl ReceivingEnd<'_> {
         let (happened_end, happened) = mpsc::unbounded_channel();
         let (jobs, done) = writer::spawn(offer, target, self.board.clone(), happened_end)?;
         let (pieces_end, pieces) = mpsc::channel(2);
-        let rooms = usize::try_from(self.budget.get() / CHUNK).unwrap_or(usize::MAX >> 4).max(2);
+        let room = self.memory.streamed();
         let mut running = Running {
             end: &mut self,
             jobs,
@@ -110,7 +110,7 @@ impl ReceivingEnd<'_> {
             pieces_end,
             on_wire: Pieces::new(object_len.div_ceil(CHUNK)),
             waiting: None,
-            room: Arc::new(Semaphore::new(rooms)),
+            room,
             object_len,
             manifest_len,
             flow: None,
@@ -255,8 +255,7 @@ impl Running<'_, '_> {
             peer: end.terms.peer,
             contact: end.contact,
             port: end.port.clone(),
-            pool: end.pool.clone(),
-            budget: end.budget,
+            memory: end.memory.clone(),
             receive: end.receive,
             manifest_chunks: self.manifest_len.div_ceil(CHUNK),
             outbox: end.wire.outbox().clone(),

@@ -9,21 +9,14 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::datapath::chunks::ChunkPool;
 use crate::datapath::keys::{FlowKeys, Suite};
 use crate::datapath::seal::data_overhead;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 use crate::session::Exporter;
 
-/// What may be sent before the receiving end has planned: as much as it will hold.
+/// What may be sent before the receiving end has planned: both know it, and it will hold as much.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(32);
-
-/// The memory for incomplete chunks where `memory` is to be granted: never less than what may come
-/// before anything is granted, and a chunk more at each end of what is under way.
-pub(crate) fn chunk_pool(memory: Bytes) -> ChunkPool {
-    ChunkPool::new(Bytes::new(CHUNK), memory.max(EARLY_GRANT) + Bytes::new(2 * CHUNK))
-}
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.

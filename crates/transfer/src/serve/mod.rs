@@ -13,12 +13,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_proto::units::Bytes;
-
 use crate::control::{Frame, Message};
-use crate::datapath::chunks::ChunkPool;
 use crate::datapath::port::{Port, PortHandle};
-use crate::end::chunk_pool;
+use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::probe;
@@ -48,8 +45,7 @@ pub struct Ready {
 struct Server {
     door: Door,
     port: PortHandle,
-    pool: ChunkPool,
-    memory: Bytes,
+    memory: Budget,
     allow_plain: bool,
     register: Register,
     /// For probes.
@@ -80,8 +76,7 @@ async fn run(
     let server = Rc::new(Server {
         door,
         port: data.handle(),
-        pool: chunk_pool(options.memory),
-        memory: options.memory,
+        memory: Budget::new(options.memory)?,
         allow_plain: options.allow_plain,
         register: Register::default(),
         seats: probe::server::Seats::default(),

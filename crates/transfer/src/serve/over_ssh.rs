@@ -7,7 +7,7 @@ use super::register::Register;
 use super::{Server, receive};
 use crate::datapath::port::Port;
 use crate::datapath::socket::{RECEIVE_BUFFER, Socket};
-use crate::end::chunk_pool;
+use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
@@ -44,8 +44,7 @@ async fn run(
     let server = Rc::new(Server {
         door: Door::of_user(),
         port: data.handle(),
-        pool: chunk_pool(options.memory),
-        memory: options.memory,
+        memory: Budget::new(options.memory)?,
         // The client has been told through ssh whom to trust, and so have we.
         allow_plain: true,
         register: Register::default(),

@@ -226,7 +226,7 @@ async fn run(
     let hooks = &hooks;
     match work {
         Work::Receive { target, receive } => {
-            let (pool, budget) = (server.pool.clone(), server.memory);
+            let memory = Arc::new(server.memory.enter()?);
             let end = ReceivingEnd {
                 wire,
                 terms,
@@ -235,8 +235,7 @@ async fn run(
                 board,
                 streams,
                 hooks,
-                pool,
-                budget,
+                memory,
                 receive,
                 target,
                 decides: false,

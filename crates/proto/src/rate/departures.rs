@@ -1,0 +1,81 @@
+//! When which packet number left: so that a rate that comes in slower than it was asked for can
+//! be told from one that went out slower.
+
+use alloc::collections::VecDeque;
+
+use crate::time::{Span, Time};
+
+/// Notes are this far apart, and no closer than a share of the round trip: between two notes
+/// sending is taken to be even.
+const SPACING: Span = Span::from_millis(1);
+const SHARE: u64 = 256;
+
+/// The departures of the last round trips.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Departures {
+    notes: VecDeque<(u64, Time)>,
+    newest: Option<(u64, Time)>,
+}
+
+impl Departures {
+    /// The datagram with number `number` leaves now.
+    pub(super) fn note(&mut self, now: Time, number: u64, rtt: Span) {
+        let spacing = SPACING.max(rtt / SHARE);
+        if self.notes.back().is_none_or(|(_, last)| now.since(*last) >= spacing) {
+            self.notes.push_back((number, now));
+        }
+        self.newest = Some((number, now));
+    }
+
+    /// Nothing before `number` will be asked about.
+    pub(super) fn forget(&mut self, number: u64) {
+        while self.notes.get(1).is_some_and(|(next, _)| *next <= number) {
+            self.notes.pop_front();
+        }
+    }
+
+    /// How long it took to send the numbers from `from` to `to`, if they are known well enough.
+    pub(super) fn span(&self, from: u64, to: u64) -> Option<Span> {
+        let span = self.at(to)?.since(self.at(from)?);
+        (span > Span::ZERO).then_some(span)
+    }
+
+    fn at(&self, number: u64) -> Option<Time> {
+        let behind = self.notes.partition_point(|(first, _)| *first <= number);
+        let (first, left) = *self.notes.get(behind.checked_sub(1)?)?;
+        let next = self.notes.get(behind).copied().or(self.newest);
+        let Some((next, later)) = next.filter(|(next, _)| *next > first) else { return Some(left) };
+        let share = (number - first) as f64 / (next - first) as f64;
+        Some(left + Span::from_secs_f64(later.since(left).as_secs_f64() * share.min(1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    #[test]
+    fn a_rate_is_found_between_the_notes() {
+        let mut departures = Departures::default();
+        for number in 0..1_000 {
+            departures.note(at(number * 100), number, Span::from_millis(10));
+        }
+        assert!(departures.notes.len() <= 100);
+        assert_eq!(departures.span(105, 305), Some(Span::from_millis(20)));
+        departures.forget(300);
+        assert_eq!(departures.span(105, 305), None);
+        assert_eq!(departures.span(300, 400), Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn what_was_never_noted_has_no_rate() {
+        let mut departures = Departures::default();
+        assert_eq!(departures.span(0, 9), None);
+        departures.note(at(5), 7, Span::ZERO);
+        assert_eq!(departures.span(7, 9), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! What comes to a port and is nobody's gain, as one of its flows sees it: datagrams that the
+//! kernel dropped for want of buffer, and datagrams that were refused.
+//!
+//! A port counts both for all of its flows together. What was refused there is told to each. What
+//! the kernel dropped is divided by what came: it drops whatever comes while the buffer is full.
+
+use crate::datapath::open::OpenCounts;
+use crate::datapath::port::PortStatistics;
+
+/// One flow's view of its port's losses.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    first: PortStatistics,
+    /// What the port, and the flow, had received when drops were last divided.
+    last: PortStatistics,
+    mine: u64,
+    /// The flow's part of the kernel's drops so far.
+    dropped: f64,
+}
+
+impl Refusals {
+    /// A flow that begins while its port has counted `port`.
+    pub(super) fn new(port: PortStatistics) -> Refusals {
+        Refusals { first: port, last: port, mine: 0, dropped: 0.0 }
+    }
+
+    /// The flow's part of the datagrams that the kernel dropped since it began; the port has
+    /// counted `port` by now, and the flow has received `mine`.
+    pub(super) fn dropped(&mut self, port: PortStatistics, mine: u64) -> u64 {
+        let all = port.received.saturating_sub(self.last.received);
+        if all > 0 {
+            // The kernel's count wraps.
+            let drops = port.kernel_drops.wrapping_sub(self.last.kernel_drops) & 0xffff_ffff;
+            let share = mine.saturating_sub(self.mine).min(all) as f64 / all as f64;
+            self.dropped += drops as f64 * share;
+            (self.last, self.mine) = (port, mine);
+        }
+        self.dropped.round() as u64
+    }
+
+    /// Datagrams that were refused since the flow began: at the port, which belong to no flow or
+    /// overflow what is held, and by the flow's openers, which counted `openers`.
+    pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
+        let at_port = |port: PortStatistics| port.foreign + port.dropped;
+        let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);
+        at_port(port).saturating_sub(at_port(self.first)) + by_flow.iter().sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(received: u64, kernel_drops: u64) -> PortStatistics {
+        PortStatistics { received, kernel_drops, ..PortStatistics::default() }
+    }
+
+    #[test]
+    fn a_flow_alone_has_all_drops_also_over_the_counters_end() {
+        let mut refusals = Refusals::new(port(50, 0xffff_fffe));
+        assert_eq!(refusals.dropped(port(150, 7), 100), 9);
+        // Nothing has come since: who it was for is not known yet.
+        assert_eq!(refusals.dropped(port(150, 10), 100), 9);
+        assert_eq!(refusals.dropped(port(151, 10), 101), 12);
+    }
+
+    #[test]
+    fn flows_of_one_port_share_its_drops_by_what_came_for_them() {
+        let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
+        let now = port(1_000, 100);
+        assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));
+        // Then only the second receives.
+        let now = port(2_000, 200);
+        assert_eq!((first.dropped(now, 250), second.dropped(now, 1_750)), (25, 175));
+    }
+
+    #[test]
+    fn refused_is_what_no_flow_wanted_and_what_did_not_open() {
+        let before = PortStatistics { foreign: 5, dropped: 2, ..port(0, 0) };
+        let now = PortStatistics { foreign: 11, dropped: 3, ..port(0, 0) };
+        let data = OpenCounts { opened: 9, replayed: 1, stale: 2, failed: 4, refused: 8 };
+        let refusals = Refusals::new(before);
+        assert_eq!(refusals.refused(now, [data, OpenCounts::default()]), 7 + 15);
+    }
+}
