@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::ops::{Range, RangeInclusive};
+use std::ops::{Add, Range, RangeInclusive};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
@@ -36,7 +36,7 @@ const CLUMP: Span = Span::from_micros(50);
 
 /// While packets flow, the thread looks for work once a tick, whatever comes in between: a wake for
 /// each packet would cost more than moving it, and spinning would take a core from the hosts. The
-/// tick is the 200th part of the shortest delay, within these bounds.
+/// tick is the 200th part of the shortest way's delay, within these bounds.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
 /// Packets read from a host, or written on a link, before the others have their turn.
@@ -191,7 +191,7 @@ impl Forwarder {
         });
         let lanes: Vec<Lane> = lanes.collect();
         let forwarder = Forwarder {
-            tick: tick(&lanes),
+            tick: tick(&lanes, &ways),
             start: Instant::now(),
             drops_before: ports.iter().map(Port::drops).sum(),
             lanes,
@@ -240,7 +240,7 @@ impl Forwarder {
             match self.orders.try_recv() {
                 Ok(Order::UpdateLink(index, link)) => {
                     self.lanes[index].link.update(*link);
-                    self.tick = tick(&self.lanes);
+                    self.tick = tick(&self.lanes, &self.ways);
                 }
                 Ok(Order::Report(reply)) => {
                     let _ = reply.send(self.report());
@@ -348,6 +348,9 @@ impl Forwarder {
     fn hand_over(&mut self, index: usize) -> Pass {
         let mut pass = Pass::Idle;
         for _ in 0..TURN {
+            if self.lanes[index].due.is_empty() {
+                return pass;
+            }
             let now = self.now();
             let lane = &mut self.lanes[index];
             let Some(run) = lane.due.pop_front_if(|run| run.at <= now) else { return pass };
@@ -355,9 +358,9 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                self.pass_on(run);
-                // It may be due at the next link already.
-                pass = Pass::More;
+                // Over a link of no delay it goes on at once, not a tick later.
+                let due = self.pass_on(run, now);
+                pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {
                 let frame = self.slab.frame(slot);
                 match write(&self.ports[lane.to].tun, frame, &run) {
@@ -372,14 +375,16 @@ impl Forwarder {
         Pass::More
     }
 
-    /// Offers what has come through one link to the next.
-    fn pass_on(&mut self, run: Run) {
-        let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return };
+    /// Offers what has come through one link to the next; true where something is due there at
+    /// `now`.
+    fn pass_on(&mut self, run: Run, now: Time) -> bool {
+        let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return false };
         let links = self.ways.links(run.way);
         let next = links[links.len() - usize::from(run.left)];
         let lane = &mut self.lanes[next as usize];
         let run = Run { at: run.at.max(lane.offered), left: run.left - 1, ..run };
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
+        lane.due.front().is_some_and(|first| first.at <= now)
     }
 }
 
@@ -449,8 +454,10 @@ impl Run {
 }
 
 /// How long to sleep between looks for work.
-fn tick(lanes: &[Lane]) -> Timespec {
-    let shortest = lanes.iter().map(|lane| lane.link.spec().delay).min().unwrap_or(Span::ZERO);
+fn tick(lanes: &[Lane], ways: &Ways) -> Timespec {
+    let delay = |link: &u32| lanes[*link as usize].link.spec().delay;
+    let delays = ways.all().map(|links| links.iter().map(delay).fold(Span::ZERO, Add::add));
+    let shortest = delays.min().unwrap_or(Span::ZERO);
     timespec((shortest / 200).clamp(*TICK.start(), *TICK.end()))
 }
 

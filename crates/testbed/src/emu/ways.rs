@@ -37,6 +37,11 @@ impl Ways {
         self.pairs[from * self.hosts + to]
     }
 
+    /// The links of each way.
+    pub(super) fn all(&self) -> impl Iterator<Item = &[u32]> {
+        self.ways.iter().map(|links| &**links)
+    }
+
     /// The links of a way, at least one.
     pub(super) fn links(&self, way: u32) -> &[u32] {
         &self.ways[way as usize]
