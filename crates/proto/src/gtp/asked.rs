@@ -42,8 +42,9 @@ pub(super) struct Asked {
     edge: Option<(u64, Time)>,
     /// Places that the sender says it has answered, and the packet number after them.
     answered: Option<(u64, u64)>,
-    /// To be asked for again.
+    /// To be asked for again: what is lost, and what the sender may never have sent.
     lost: VecDeque<Range<u64>>,
+    unsent: VecDeque<Range<u64>>,
 }
 
 impl Asked {
@@ -146,10 +147,12 @@ impl Asked {
     pub(super) fn give_up_all(&mut self, there: &RangeSet) {
         self.reached = self.end;
         (self.edge, self.answered) = (None, None);
-        // What was asked for last is what waits longest.
-        let waiting = core::mem::take(&mut self.lost);
+        let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        self.lost.extend(waiting);
+        // What was asked for last is what waits longest.
+        let waiting =
+            core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
+        self.unsent.extend(waiting);
     }
 
     fn give_up(&mut self, place: u64, there: &RangeSet, lost: &mut Vec<Range<u64>>) {
@@ -174,19 +177,45 @@ impl Asked {
         }
     }
 
-    /// Takes what is to be asked for again, at most `most` blocks of it, into `list`.
-    pub(super) fn take_lost(&mut self, most: u64, there: &RangeSet, list: &mut RangeSet) {
-        while let Some(front) = self.lost.front_mut()
-            && list.count() < most
-        {
-            let Some(gap) = there.first_gap(front.clone()) else {
-                self.lost.pop_front();
-                continue;
-            };
-            let end = gap.end.min(gap.start + (most - list.count()));
-            front.start = end;
-            list.insert(gap.start..end);
-        }
+    /// Takes what is to be asked for again, at most `most` blocks of it, into `list`; gives the
+    /// runs of it that are lost.
+    pub(super) fn take_lost(
+        &mut self,
+        most: u64,
+        there: &RangeSet,
+        list: &mut RangeSet,
+    ) -> Vec<Range<u64>> {
+        let mut lost = Vec::new();
+        take(&mut self.lost, most, there, |run| {
+            list.insert(run.clone());
+            lost.push(run);
+        });
+        let most = most.saturating_sub(list.count());
+        take(&mut self.unsent, most, there, |run| {
+            list.insert(run);
+        });
+        lost
+    }
+}
+
+/// Takes at most `most` blocks that are not `there` from the front of `runs`.
+fn take(
+    runs: &mut VecDeque<Range<u64>>,
+    mut most: u64,
+    there: &RangeSet,
+    mut each: impl FnMut(Range<u64>),
+) {
+    while let Some(front) = runs.front_mut()
+        && most > 0
+    {
+        let Some(gap) = there.first_gap(front.clone()) else {
+            runs.pop_front();
+            continue;
+        };
+        let end = gap.end.min(gap.start + most);
+        most -= end - gap.start;
+        front.start = end;
+        each(gap.start..end);
     }
 }
 

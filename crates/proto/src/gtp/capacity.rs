@@ -29,6 +29,8 @@ pub(super) struct Whole {
     pub(super) current: f64,
     /// The loss ratio of the median flow.
     pub(super) loss: f64,
+    /// What those flows are asked for that cannot be measured yet.
+    pub(super) unmeasured: f64,
 }
 
 impl Whole {
@@ -42,7 +44,8 @@ impl Whole {
             below += flow.0;
             below >= total / 2.0
         });
-        Whole { total, current, loss: median.map_or(0.0, |flow| flow.2) }
+        let loss = median.map_or(0.0, |flow| flow.2);
+        Whole { total, current, loss, unmeasured: 0.0 }
     }
 }
 
@@ -95,9 +98,11 @@ impl Capacity {
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
         let loss = rules.excess(whole.loss);
         let most = if self.belief == 0 { FIRST_LOSS } else { rules.loss_threshold };
+        let current = whole.current + whole.unmeasured;
+        // What nobody has seen arrive does not show that there is more.
         let is_used = whole.total >= rules.close * self.found * self.share;
-        if loss > most && whole.current < self.found * self.share {
-            self.found = self.found.min(whole.current * BELOW / self.share).max(rules.least_rate);
+        if loss > most && current < self.found * self.share {
+            self.found = self.found.min(current * BELOW / self.share).max(rules.least_rate);
             self.step = 0.0;
             self.searching = false;
             self.belief = BELIEF;
@@ -127,7 +132,7 @@ mod tests {
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
-        let whole = Whole { total, current, loss: 1.0 - current / total };
+        let whole = Whole { total, current, loss: 1.0 - current / total, unmeasured: 0.0 };
         capacity.on_interval(rules, &whole);
         whole.loss
     }
@@ -176,6 +181,17 @@ mod tests {
         capacity.on_train(1e9);
         interval(&mut capacity, &rules(), 0.3e9);
         assert!((capacity.rate(0.0) - 0.294e9).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_seen_to_arrive_shows_nothing() {
+        let mut capacity = Capacity::new();
+        capacity.set_rules(&rules());
+        let whole = Whole { total: 1e6, current: 1e6, loss: 0.0, unmeasured: 9e6 };
+        capacity.on_interval(&rules(), &whole);
+        assert_eq!((capacity.rate(0.0), capacity.is_searching()), (10e6, true));
+        capacity.on_interval(&rules(), &Whole { total: 10e6, current: 10e6, ..Whole::default() });
+        assert_eq!(capacity.rate(0.0), 20e6);
     }
 
     #[test]

@@ -27,13 +27,15 @@ use crate::wire::{Ack, Control, Offer, Request};
 
 /// A sender that says nothing for this long, or [`SILENT_RTTS`] round trips, is asked anew; then
 /// twice as long, up to [`MAX_SILENT`].
-const SILENT: Span = Span::from_millis(250);
+const SILENT: Span = Span::from_millis(500);
 const SILENT_RTTS: u64 = 4;
 const MAX_SILENT: Span = Span::from_secs(4);
 /// An estimate is not made on fewer datagrams.
 const MIN_DATAGRAMS: u64 = 16;
-/// The least that is asked for ahead, in blocks.
+/// The least that is asked for ahead, in blocks, and in time: a host that is busy may not look for
+/// as long.
 const MIN_WINDOW: u64 = 4;
+const MIN_AHEAD: Span = Span::from_millis(100);
 
 /// What happened to a flow that concerns the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,13 +70,17 @@ pub(super) struct Flow {
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
-    /// The sender had nothing to send since then, because it was not asked for enough.
+    /// The sender had nothing to send since then, because it was not asked for enough; because
+    /// this host has no room for more.
     starved: bool,
+    blocked: bool,
     request: u64,
     told: Rate,
     anew: bool,
-    /// When the flow last gave a sign, and how often it was asked anew since.
+    /// When the flow last gave a sign, when it was last looked at, and how often it was asked
+    /// anew since.
     sign: Time,
+    looked: Time,
     silences: u32,
     /// Blocks that were once found missing.
     lost: RangeSet,
@@ -115,10 +121,12 @@ impl Flow {
             interval_from: None,
             settled_after: now,
             starved: false,
+            blocked: false,
             request: 0,
             told: Rate::ZERO,
             anew: false,
             sign: now,
+            looked: now,
             silences: 0,
             lost: RangeSet::new(),
             whole: RangeSet::new(),
@@ -242,7 +250,9 @@ impl Flow {
         }
         if offer.highest > 0 {
             self.asked.on_answered(offer.answered, offer.highest);
-            self.starved |= self.frontier.peek().is_some() && !self.frontier.is_out_of_grant();
+            let is_out = self.frontier.is_out_of_grant();
+            self.blocked |= is_out;
+            self.starved |= self.frontier.peek().is_some() && !is_out;
         }
         self.news.changed |= self.standing.bound() != before;
         self.settle(now);
@@ -283,7 +293,7 @@ impl Flow {
     /// What was sent before a round trip from now says nothing of what is asked for now.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
-        self.starved = false;
+        (self.starved, self.blocked) = (false, false);
         self.settled_after = now + self.standing.rtt();
     }
 
@@ -294,6 +304,10 @@ impl Flow {
         }
         if self.end.is_finished() {
             return;
+        }
+        // A host that was asleep itself has not heard what came meanwhile.
+        if now.since(core::mem::replace(&mut self.looked, now)) > SILENT / 2 {
+            self.sign = now;
         }
         self.settle(now);
         if let Some(target) = self.pending.take(now) {
@@ -335,30 +349,38 @@ impl Flow {
     }
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
-    pub(super) fn on_interval(&mut self, searching: bool) -> Option<(f64, f64, f64)> {
+    pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         if self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
             // It waits for its host, and its share is the others' meanwhile.
             self.quiet = true;
             self.news.gone += self.rate();
             return None;
         }
-        let (from, seen) = (self.interval_from?, self.monitor.seen()?);
+        let (from, mut seen) = (self.interval_from?, self.monitor.seen()?);
+        if self.blocked {
+            // It would have sent nothing more until now: what came was one burst of many.
+            seen.at = now;
+        }
         let measure = Measure::between(from, seen, self.datagram)?;
         if measure.datagrams < MIN_DATAGRAMS || measure.span < self.standing.rtt() {
             return None;
         }
         self.interval_from = Some(seen);
         let starved = core::mem::take(&mut self.starved);
+        self.blocked = false;
         let Measure { total, current, loss, .. } = measure;
         let sign = self.sign_of(&measure);
         let (target, bound) = (self.sfc.target(), self.standing.bound());
+        if starved && sign == 0.0 {
+            // A sender that had nothing to send shows nothing of what it could.
+            return None;
+        }
         let achieved = sign == 0.0 && total >= self.rules.close * target;
         // Nobody knows yet how much there is for all: a flow that does all that it is asked for
         // shows no bound of its own.
         if searching && achieved {
             self.ce = Estimator::new(bound);
-        } else if !starved || sign > 0.0 {
-            // A sender that had nothing to send shows nothing of what it could.
+        } else {
             self.ce.on_interval(&self.rules, (total, sign), target, bound);
         }
         Some((total, current, loss))
@@ -394,6 +416,7 @@ impl Flow {
     /// the next request comes.
     fn window(&self) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
+        let ahead = ahead.max(MIN_AHEAD.as_secs_f64());
         let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
         ((bits / self.datagram.bits().max(1.0)) as u64).max(MIN_WINDOW)
     }
@@ -401,10 +424,11 @@ impl Flow {
     fn ask(&mut self, now: Time) {
         let room = self.window().saturating_sub(self.asked.under_way());
         let mut list = RangeSet::new();
-        self.asked.take_lost(room, self.frontier.there(), &mut list);
-        self.end.accounting.reported_lost += list.count();
-        self.end.accounting.blocks_lost +=
-            list.iter().map(|run| self.lost.insert(run)).sum::<u64>();
+        let again = self.asked.take_lost(room, self.frontier.there(), &mut list);
+        for run in again {
+            self.end.accounting.reported_lost += run.end - run.start;
+            self.end.accounting.blocks_lost += self.lost.insert(run);
+        }
         while list.count() < room {
             let most = u32::try_from(room - list.count()).unwrap_or(u32::MAX);
             let Some(run) = self.frontier.take(most) else { break };

