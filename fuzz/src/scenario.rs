@@ -10,8 +10,9 @@ const LOOKED_AT: usize = 64;
 /// fit for a terminal.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let trace =
-        |name: &str| if name.len() % 2 == 0 { Ok(name.to_owned()) } else { Err("no".into()) };
+    let trace = |name: &str| {
+        if name.len().is_multiple_of(2) { Ok(name.to_owned()) } else { Err("no".into()) }
+    };
     let reading = Reading { trace: &trace, ..Reading::PLAIN };
     let scenario = match Scenario::parse("any", &text, &reading) {
         Ok(scenario) => scenario,

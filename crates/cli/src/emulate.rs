@@ -1,14 +1,18 @@
-//! `longhaul emulate`: programs across a path that this machine pretends to have.
+//! `longhaul emulate`: programs across a network that this machine pretends to have.
+
+mod file;
+mod programs;
 
 use std::io::{self, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::path::PathBuf;
 
 use clap::Args;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::link::{Jitter, LinkSpec, Loss, Reorder};
+
+use programs::Program;
 
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 
@@ -17,16 +21,40 @@ const EXIT_USAGE: u8 = 2;
 /// This machine or user may not emulate.
 const EXIT_FORBIDDEN: u8 = 3;
 
-/// Run programs across an emulated wide-area path between two hosts, a and b
+/// What describes a path of two hosts, and has no place beside a scenario.
+const PATH_FLAGS: [&str; 12] = [
+    "rate",
+    "rtt",
+    "loss",
+    "loss_forward",
+    "loss_back",
+    "queue",
+    "jitter",
+    "reorder",
+    "reorder_by",
+    "duplicate",
+    "corrupt",
+    "mtu",
+];
+
+/// Run programs across an emulated wide-area path between two hosts, a and b, or on the hosts of a
+/// scenario
 ///
 /// Each host is a network namespace with an address of its own (a: 10.77.0.1, fd77::1; b:
-/// 10.77.0.2, fd77::2; both resolve by name). Without a command, a shell runs on a.
+/// 10.77.0.2, fd77::2; both resolve by name). Without a command, a shell runs on the first host. A
+/// scenario is a file of hosts, links and commands; its other flows are for the simulator.
+///
+/// Ctrl-C gives the command 2 s to end by itself; then, or at the second Ctrl-C, all ends.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
-  longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'")]
+  longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'
+  longhaul emulate dumbbell.toml --run right1 'iperf3 -s -1' --run left1 'iperf3 -c right1'")]
 pub(crate) struct EmulateArgs {
+    /// Hosts and links as a TOML file has them, in place of one path
+    #[arg(value_name = "SCENARIO", conflicts_with_all = PATH_FLAGS)]
+    scenario: Option<PathBuf>,
     /// Bits a second on the wire, Ethernet framing included (1500-byte packets fill 1500/1538 of
     /// it); without it packets pass at once
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
@@ -65,50 +93,68 @@ pub(crate) struct EmulateArgs {
     /// Largest IP packet
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u16,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Seed of everything random (default: the scenario's, or 1)
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Run a shell command on a host; started in this order, and all ends, with its exit status,
     /// when the last one ends
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
+    /// End all after this long, with exit status 124 (default: the scenario's limit where its own
+    /// commands run, else none)
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    time_limit: Option<Span>,
     /// Say nothing at the end about what the path did
     #[arg(long)]
     quiet: bool,
-    /// Command to run on a
+    /// Command to run on the first host
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Runs the programs and gives the exit status: the last program's, or 2 for a path that cannot
-/// be, 3 where this machine or user may not emulate.
-pub(crate) fn run(args: &EmulateArgs) -> u8 {
-    match emulate(args) {
-        Ok(status) => exit_code(status),
-        Err(error) => {
-            say(&format!("longhaul emulate: {error}"));
-            match error {
-                EmulationError::Forbidden(_) => EXIT_FORBIDDEN,
-                _ => EXIT_USAGE,
-            }
-        }
+/// What is to be done.
+struct Plan {
+    spec: EmulationSpec,
+    programs: Vec<Program>,
+    limit: Option<Span>,
+}
+
+/// Why nothing is done, or not all of it.
+enum Trouble {
+    /// The command line or the scenario makes no sense.
+    Usage(String),
+    Emulation(EmulationError),
+}
+
+impl From<EmulationError> for Trouble {
+    fn from(error: EmulationError) -> Trouble {
+        Trouble::Emulation(error)
     }
 }
 
-fn emulate(args: &EmulateArgs) -> Result<ExitStatus, EmulationError> {
-    let forward = link(args, args.loss_forward.unwrap_or(args.loss))?;
-    let back = link(args, args.loss_back.unwrap_or(args.loss))?;
-    let spec =
-        EmulationSpec { mtu: args.mtu, seed: args.seed, ..EmulationSpec::pair(forward, back) };
+/// Runs the programs and gives the exit status: the last program's, 2 for a path that cannot be, 3
+/// where this machine or user may not emulate, 124 after the time limit, 128 and the signal's
+/// number after a signal.
+pub(crate) fn run(args: &EmulateArgs) -> u8 {
+    let (text, status) = match emulate(args) {
+        Ok(status) => return status,
+        Err(Trouble::Usage(what)) => (what, EXIT_USAGE),
+        Err(Trouble::Emulation(error @ EmulationError::Forbidden(_))) => {
+            (error.to_string(), EXIT_FORBIDDEN)
+        }
+        Err(Trouble::Emulation(error)) => (error.to_string(), EXIT_USAGE),
+    };
+    say(&format!("longhaul emulate: {text}"));
+    status
+}
+
+fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
+    let Plan { spec, programs, limit } = match &args.scenario {
+        Some(file) => file::plan(file, args)?,
+        None => pair(args)?,
+    };
     let emulation = Emulation::start(spec)?;
-    let started = |e: io::Error| EmulationError::System("run a program", e);
-    let mut last = None;
-    for (host, command) in programs(args) {
-        // Killed with the emulation; only the last one's end matters.
-        last = Some(start(&emulation, &host, &command)?);
-    }
-    let mut last = last.ok_or_else(|| EmulationError::Spec("nothing to run".into()))?;
-    let status = last.wait().map_err(started)?;
+    let status = programs::run(&emulation, &programs, limit)?;
     let statistics = emulation.statistics()?;
     if !args.quiet {
         say(&statistics.to_string());
@@ -118,36 +164,37 @@ fn emulate(args: &EmulateArgs) -> Result<ExitStatus, EmulationError> {
     Ok(status)
 }
 
-/// Each program as its host and its words.
-fn programs(args: &EmulateArgs) -> Vec<(String, Vec<String>)> {
-    let shell = |command: &str| vec!["/bin/sh".into(), "-c".into(), command.into()];
+/// Two hosts and the path that the flags describe.
+fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
+    let forward = link(args, args.loss_forward.unwrap_or(args.loss))?;
+    let back = link(args, args.loss_back.unwrap_or(args.loss))?;
+    let seed = args.seed.unwrap_or(1);
+    let spec = EmulationSpec { mtu: args.mtu, seed, ..EmulationSpec::pair(forward, back) };
+    Ok(Plan { spec, programs: asked(args, "a", true), limit: args.time_limit })
+}
+
+/// The programs that the command line asks for; a shell on the host `first`, where it asks for
+/// none and `shell` says so.
+fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
     if !args.run.is_empty() {
         let pairs = args.run.chunks_exact(2);
-        return pairs.map(|pair| (pair[0].clone(), shell(&pair[1]))).collect();
+        return pairs.map(|pair| Program::shell(&pair[0], &pair[1])).collect();
     }
     let words = match args.command.as_slice() {
+        [] if !shell => return Vec::new(),
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    vec![("a".into(), words)]
+    vec![Program { host: first.into(), words, start: Span::ZERO }]
 }
 
-fn start(emulation: &Emulation, host: &str, words: &[String]) -> Result<Child, EmulationError> {
-    let command = emulation.command(host, &words[0])?.args(&words[1..]);
-    let prompted = command.env("LONGHAUL_EMULATED_HOST", host);
-    prompted.spawn().map_err(|error| {
-        let error = io::Error::new(error.kind(), format!("{}: {error}", words[0]));
-        EmulationError::System("start a program", error)
-    })
-}
-
-fn link(args: &EmulateArgs, loss: LossRatio) -> Result<LinkSpec, EmulationError> {
+fn link(args: &EmulateArgs, loss: LossRatio) -> Result<LinkSpec, Trouble> {
     let mut link = match args.rate {
         Some(rate) => LinkSpec::path(rate, args.rtt),
         None => LinkSpec { delay: args.rtt / 2, ..LinkSpec::default() },
     };
     if let Some(queue) = &args.queue {
-        link.queue = queue_of(queue, args).map_err(EmulationError::Spec)?;
+        link.queue = queue_of(queue, args).map_err(Trouble::Usage)?;
     }
     link.loss = Loss::independent(loss);
     link.jitter = Jitter { spread: args.jitter, overtakes: false };
@@ -162,11 +209,6 @@ fn queue_of(text: &str, args: &EmulateArgs) -> Result<Bytes, String> {
     let rate = args.rate.ok_or_else(|| format!("--queue {text} needs --rate"))?;
     let times: f64 = times.parse().map_err(|_| format!("--queue {text}: no number before bdp"))?;
     Ok(rate.scale(times).over(args.rtt))
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 fn say(text: &str) {

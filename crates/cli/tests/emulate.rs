@@ -1,76 +1,278 @@
 //! `longhaul emulate` as its user meets it.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::rig::{Child, Ended, Host};
+
+/// The command, with stdout and stderr piped.
+fn command(args: &[&str]) -> Command {
+    piped(Command::new(env!("CARGO_BIN_EXE_longhaul")), &[&["emulate"], args].concat())
+}
+
+fn piped(mut command: Command, args: &[&str]) -> Command {
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
 
 /// A run of `longhaul emulate`, or nothing (said aloud) where this machine forbids it.
-fn emulate(args: &[&str]) -> Option<Output> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    let output = command.arg("emulate").args(args).stdin(Stdio::null()).output().unwrap();
-    if output.status.code() == Some(3) {
-        let reason = String::from_utf8_lossy(&output.stderr);
-        // Not through the harness, which would hide it.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+fn emulate(args: &[&str]) -> Option<Ended> {
+    let ended = Child::spawn(&mut command(args)).end();
+    if ended.status == Some(3) {
+        skip(&ended.stderr);
         return None;
     }
-    Some(output)
+    Some(ended)
+}
+
+fn skip(reason: &str) {
+    // Not through the harness, which would hide it.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// A running `longhaul emulate` whose command has said its first line.
+fn started(args: &[&str]) -> Option<Child> {
+    emulate(&["--", "true"])?;
+    let mut child = Child::spawn(&mut command(args));
+    assert_eq!(child.line().as_deref(), Some("started"));
+    Some(child)
+}
+
+/// A scenario in a file of its own.
+fn scenario(text: &str) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let file = folder.path().join("test.toml");
+    fs::write(&file, text).expect("it can be written");
+    let name = file.to_str().expect("plain letters").to_owned();
+    (folder, name)
 }
 
 #[test]
 fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() {
     let script = "cat /etc/hosts; exit 7";
-    let Some(output) = emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]) else {
+    let Some(ended) = emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]) else {
         return;
     };
-    assert_eq!(output.status.code(), Some(7));
-    let (out, err) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
-    assert!(out.unwrap().contains("10.77.0.2 b\n"));
-    let err = err.unwrap();
-    for part in ["a > b: ", "b > a: ", "own drops", "late", "processor"] {
-        assert!(err.contains(part), "{part:?} in {err}");
-    }
+    ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);
+    assert!(ended.stdout.contains(&"10.77.0.2 b".to_owned()));
 }
 
 #[test]
 fn the_last_runs_end_ends_all() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
-    let Some(output) = emulate(&args) else { return };
-    assert_eq!(output.status.code(), Some(5));
+    let Some(ended) = emulate(&args) else { return };
+    assert_eq!(ended.status, Some(5));
 }
 
 #[test]
 fn what_cannot_be_is_a_usage_error_with_the_reason() {
-    let wrong: [(&[&str], &str); 4] = [
+    let wrong: [(&[&str], &str); 5] = [
         (&["--rate", "1G", "--queue", "100B", "--", "true"], "smaller than a packet"),
         (&["--queue", "1bdp", "--", "true"], "needs --rate"),
         (&["--run", "c", "true"], "no emulated host is named c"),
         (&["--", "/no/such/program"], "/no/such/program"),
+        (&["/no/such/scenario.toml"], "/no/such/scenario.toml"),
     ];
     for (args, reason) in wrong {
-        let Some(output) = emulate(args) else { return };
-        let err = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{err}");
-        assert!(err.contains(reason), "{reason:?} in {err}");
+        let Some(ended) = emulate(args) else { return };
+        ended.is(2, &[reason]);
     }
 }
 
 #[test]
+fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
+    let marks = tempfile::tempdir().expect("a folder can be made");
+    let mark = marks.path().join("mark").display().to_string();
+    let (_folder, file) = scenario(&format!(
+        r#"
+        [topology]
+        kind = "dumbbell"
+        left = 2
+        right = 1
+        bottleneck = {{ rate = "100M", delay = "1ms" }}
+        [[flow]]
+        from = "left2"
+        start = "300ms"
+        command = "echo $LONGHAUL_EMULATED_HOST; cat /etc/hosts; touch {mark}; exit 6"
+        [[flow]]
+        name = "bulk"
+        from = "left1"
+        to = "right1"
+        protocol = "rbudp"
+        [[flow]]
+        from = "left1"
+        command = "echo first; until [ -e {mark} ]; do sleep 0.05; done; exit 9"
+        "#
+    ));
+    let Some(ended) = emulate(&[&file]) else { return };
+    // The last of the file ends all, whenever it was started.
+    ended.is(9, &["flow bulk is not started", "left > right: ", "right1 > right: "]);
+    assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
+    assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
+
+    // Who asks for a command waits for that one.
+    let asked = emulate(&[&file, "--quiet", "--", "sh", "-c", "echo $LONGHAUL_EMULATED_HOST"]);
+    let asked = asked.expect("as before");
+    assert!(asked.is(0, &[]).stdout.contains(&"left1".to_owned()), "{asked}");
+}
+
+#[test]
+fn a_copy_crosses_every_link_of_a_scenario() {
+    let (folder, file) = scenario(
+        r#"
+        [topology]
+        kind = "parking-lot"
+        hops = 2
+        bottleneck = { rate = "200M", delay = "3ms", loss = "0.5%" }
+        "#,
+    );
+    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("source"), vec![7; 3_000_000]).expect("it can be written");
+    let [near, far] = ["near", "far"].map(|name| Host::new(&folder.path().join(name)));
+    let dressed = |host: &Host| {
+        let config = host.config.display();
+        format!("LONGHAUL_CONFIG_DIR={config} {}", env!("CARGO_BIN_EXE_longhaul"))
+    };
+    let serve = format!(
+        "{} serve --listen 10.77.0.3:4000 --root {} --allow {} > {}",
+        dressed(&far),
+        folder.path().display(),
+        near.id,
+        path("ready")
+    );
+    let copy = format!(
+        "until [ -s {ready} ]; do sleep 0.05; done; \
+         {near} cp --server-id {far} {source} lh://h3:4000/copy && cmp {source} {copy}",
+        near = dressed(&near),
+        far = far.id,
+        ready = path("ready"),
+        source = path("source"),
+        copy = path("copy"),
+    );
+    let Some(ended) = emulate(&[&file, "--run", "h3", &serve, "--run", "h1", &copy]) else {
+        return;
+    };
+    ended.is(0, &["r1 > r2: ", "r2 > r3: ", "r3 > h3: "]);
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
+    let (_folder, file) = scenario("[topology]\nkind = \"pair\"\nlink = { dellay = \"1ms\" }\n");
+    let ended = Child::spawn(&mut command(&[&file])).end();
+    ended.is(2, &[&file, "line 3", "unknown key 'dellay'", "did you mean 'delay'?"]);
+    let ended = Child::spawn(&mut command(&[&file, "--rate", "1G"])).end();
+    ended.is(2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_trace_of_losses_lies_beside_its_scenario() {
+    let text = "[topology]\nkind = \"pair\"\nlink = { loss = { trace = \"lost.txt\" } }\n";
+    let (folder, file) = scenario(text);
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &["line 3: lost.txt: "]);
+    fs::write(folder.path().join("lost.txt"), "0001").expect("it can be written");
+    if let Some(ended) = emulate(&[&file, "--", "true"]) {
+        ended.is(0, &[]);
+    }
+}
+
+/// A program with a child of its own that no signal but the last ends.
+const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
+
+#[test]
 fn a_killed_emulation_takes_its_programs_with_it() {
+    let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+    // It ends when the last that holds its stdout has.
+    child.kill();
+}
+
+#[test]
+fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
+    for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
+        let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+        signals.iter().for_each(|signal| child.signal(*signal));
+        child.end().is(status, &["a > b: "]);
+    }
+}
+
+#[test]
+fn a_program_may_end_by_itself_when_it_is_asked_to() {
+    let script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done";
+    let Some(child) = started(&["--", "sh", "-c", script]) else { return };
+    child.signal(Signal::TERM);
+    let ended = child.end();
+    assert_eq!(ended.is(143, &[]).stdout, ["started", "bye"]);
+}
+
+#[test]
+fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
     if emulate(&["--", "true"]).is_none() {
         return;
     }
-    let script = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
-    let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["emulate", "--", "sh", "-c", script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut String::new()).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // The pipe ends when the last process that holds it has: this hangs if one is left.
-    out.read_to_end(&mut Vec::new()).unwrap();
+    for millis in (0..60).step_by(4) {
+        let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));
+        std::thread::sleep(Duration::from_millis(millis));
+        // Twice: it need not wait for the programs.
+        child.signal(Signal::INT);
+        child.signal(Signal::INT);
+        let ended = child.end();
+        assert!(matches!(ended.status, None | Some(130)), "after {millis} ms: {ended}");
+    }
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_by_the_time_limit() {
+    let args = ["--time-limit", "200ms", "--", "sh", "-c", STUBBORN];
+    let Some(ended) = emulate(&args) else { return };
+    ended.is(124, &["time limit of 200.0 ms", "a > b: "]);
+    let flow = format!("[[flow]]\nfrom = \"a\"\ncommand = \"{STUBBORN}\"\n");
+    let text = format!("time-limit = \"200ms\"\n[topology]\nkind = \"pair\"\n{flow}");
+    let (_folder, file) = scenario(&text);
+    emulate(&[&file]).expect("as before").is(124, &["time limit"]);
+}
+
+#[test]
+fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let no_tun = format!("mount -t tmpfs none /dev/net && exec {longhaul} emulate -- true");
+    let none_left = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > /proc/sys/user/max_user_namespaces \
+         && exec {longhaul} emulate -- true"
+    );
+    for (script, reason) in [(no_tun, "/dev/net/tun"), (none_left, "namespace")] {
+        let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+        ended.is(3, &["emulation is not possible here", reason]);
+    }
+}
+
+#[test]
+fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let powerless = "grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 9";
+    let script = format!("{powerless}; exec {} emulate -- id -u", env!("CARGO_BIN_EXE_longhaul"));
+    let Some(ended) = unshared(&["--map-user=1000", "--map-group=1000"], &script) else { return };
+    assert_eq!(ended.is(0, &["a > b: "]).stdout, ["0"]);
+}
+
+/// A shell's run in a user namespace, or nothing (said aloud) where there can be none.
+fn unshared(flags: &[&str], script: &str) -> Option<Ended> {
+    let args = [&["--user"], flags, &["sh", "-c", script]].concat();
+    let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {
+        skip("no unshare here");
+        return None;
+    };
+    let ended = Child::adopt(child).end();
+    if ended.status == Some(1) {
+        skip(&ended.stderr);
+        return None;
+    }
+    Some(ended)
 }

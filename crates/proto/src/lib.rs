@@ -5,8 +5,8 @@
 //! the simulator, the emulator and production.
 //!
 //! In reading order:
-//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how people
-//!   write them.
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how
+//!   people write them.
 //! - [`layout`]: an object's cut into segments, chunks and blocks.
 //! - [`endpoint`]: the verbs by which every protocol is driven. [`accounting`]: what both ends
 //!   count. [`wire`]: header and control messages.

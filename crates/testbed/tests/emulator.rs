@@ -11,7 +11,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, available};
 use longhaul_testbed::link::{LinkSpec, Loss};
-use longhaul_testbed::scenario::LinkBetween;
+use longhaul_testbed::scenario::{LinkBetween, Network, Reading, Scenario};
 
 const PORT: u16 = 7_000;
 
@@ -157,10 +157,30 @@ fn independent_loss_stays_independent_within_super_packets() {
         ..LinkSpec::path(Rate::from_mbps(40), Span::from_millis(2))
     };
     let lossy = link.clone().with_loss(Loss::Independent(ratio(LOSS)));
-    let Some(emulation) = start(lossy, link) else { return };
+    let Some(pair) = start(lossy.clone(), link.clone()) else { return };
+    check_independence(&pair, ("a", "b"), LOSS);
+    drop(pair);
+    // The second link of a way gets super-packets as the first one left them.
+    let between = |from, to, link: &LinkSpec| LinkBetween { from, to, link: link.clone() };
+    let network = Network {
+        routers: vec!["r".into()],
+        links: vec![
+            between(0, 2, &link),
+            between(2, 1, &lossy),
+            between(1, 2, &link),
+            between(2, 0, &link),
+        ],
+        ..Network::default()
+    };
+    let spec = EmulationSpec { network, ..EmulationSpec::pair(link.clone(), link) };
+    check_independence(&Emulation::start(spec).unwrap(), ("r", "b"), LOSS);
+}
+
+/// Sends super-packets from a to b, and looks at which segments the lossy link took.
+fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
     for v6 in [false, true] {
         let before = emulation.statistics().unwrap();
-        let (a, b) = sockets(&emulation, v6);
+        let (a, b) = sockets(emulation, v6);
         let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(500)));
         let sent = 500 * 40;
         send_numbered(&a, 500, 40, 100);
@@ -172,19 +192,19 @@ fn independent_loss_stays_independent_within_super_packets() {
             arrived[number as usize] = true;
         }
         let after = emulation.statistics().unwrap();
-        let tally = |s: &longhaul_testbed::emu::Statistics| *s.link("a", "b").unwrap();
+        let tally = |s: &longhaul_testbed::emu::Statistics| *s.link(lossy.0, lossy.1).unwrap();
         let (before, after) = (tally(&before), tally(&after));
         assert_eq!(after.offered - before.offered, sent as u64);
         assert_eq!(after.arrives - before.arrives, got.len() as u64);
         let runs: Vec<usize> =
             arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
         let lost: usize = runs.iter().sum();
-        let deviation = (LOSS * (1.0 - LOSS) / sent as f64).sqrt();
+        let deviation = (loss * (1.0 - loss) / sent as f64).sqrt();
         let share = lost as f64 / sent as f64;
-        assert!((share - LOSS).abs() < 4.0 * deviation, "{share}");
+        assert!((share - loss).abs() < 4.0 * deviation, "{share}");
         let mean = lost as f64 / runs.len() as f64;
-        let expected = 1.0 / (1.0 - LOSS);
-        let deviation = LOSS.sqrt() / (1.0 - LOSS) / (runs.len() as f64).sqrt();
+        let expected = 1.0 / (1.0 - loss);
+        let deviation = loss.sqrt() / (1.0 - loss) / (runs.len() as f64).sqrt();
         assert!((mean - expected).abs() < 4.0 * deviation, "mean run {mean}");
     }
 }
@@ -243,7 +263,10 @@ fn packets_pass_only_between_hosts_with_a_link() {
     let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
     let spec = EmulationSpec {
         hosts: ["hub", "near", "far"].map(String::from).into(),
-        links: vec![between(0, 1), between(1, 0), between(0, 2), between(2, 0)],
+        network: Network {
+            links: vec![between(0, 1), between(1, 0), between(0, 2), between(2, 0)],
+            ..Network::default()
+        },
         ..EmulationSpec::pair(LinkSpec::default(), LinkSpec::default())
     };
     let emulation = Emulation::start(spec).unwrap();
@@ -315,4 +338,46 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     assert!(start.elapsed() < Duration::from_secs(5));
     // The pipe ends when the last process that holds it has.
     out.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
+    if start(LinkSpec::default(), LinkSpec::default()).is_none() {
+        return;
+    }
+    let text = r#"
+        [topology]
+        kind = "dumbbell"
+        left = 2
+        right = 2
+        bottleneck = { rate = "20M", delay = "10ms", queue = "1GB" }
+        access = { delay = "2ms" }
+        [all-hosts]
+        nic = "1G"
+    "#;
+    let scenario = Scenario::parse("shared", text, &Reading::PLAIN).unwrap();
+    let emulation = Emulation::start(EmulationSpec::of(&scenario)).unwrap();
+    let [left1, left2, right1, right2] =
+        ["left1", "left2", "right1", "right2"].map(|host| socket(&emulation, host, false, PORT));
+    left1.connect(right1.local_addr().unwrap()).unwrap();
+    left2.connect(right2.local_addr().unwrap()).unwrap();
+    let began = Instant::now();
+    left1.send(b"first").unwrap();
+    right1.recv(&mut [0; 8]).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
+
+    // 400 packets of 1500 bytes from each at once: 0.49 s of the bottleneck for all.
+    let receivers = [right1, right2]
+        .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
+    send_numbered(&left1, 20, 20, 1_472);
+    send_numbered(&left2, 20, 20, 1_472);
+    let got = receivers.map(|receiver| receiver.join().unwrap());
+    let statistics = emulation.statistics().unwrap();
+    let tally = |from: &str, to: &str| *statistics.link(from, to).unwrap();
+    assert_eq!(tally("left", "right").offered, 801);
+    assert_eq!(tally("left1", "left1-card").offered, 401);
+    assert_eq!(tally("left2-card", "left").offered, 400);
+    assert_eq!(tally("right", "left").offered, 0);
+    assert_eq!((got[0] + got[1]) as u64 + 1, statistics.delivered);
+    assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }

@@ -11,6 +11,7 @@ use super::host::{self, Host};
 use super::keeper::Keeper;
 use super::spec::{EmulationSpec, HostAddresses};
 use super::statistics::{LinkStatistics, Statistics};
+use super::ways::Ways;
 use crate::link::LinkSpec;
 
 /// Hosts on this machine with an emulated path between them, for as long as this value lives.
@@ -22,6 +23,7 @@ pub struct Emulation {
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
+    routers: Vec<String>,
     ends: Vec<(usize, usize)>,
     mtu: u16,
 }
@@ -38,6 +40,7 @@ impl Emulation {
     /// cannot be.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {
         spec.validate()?;
+        let ways = Ways::of(&spec)?;
         host::become_root_if_needed()?;
         let mut hosts = Vec::new();
         let mut ports = Vec::new();
@@ -47,9 +50,10 @@ impl Emulation {
             ports.push(port);
         }
         let keeper = Keeper::start(names(&hosts))?;
-        let ends = spec.links.iter().map(|l| (l.from, l.to)).collect();
-        let remote = Forwarder::start(ports, spec.links, spec.seed)?;
-        Ok(Emulation { keeper, remote, hosts, ends, mtu: spec.mtu })
+        let network = spec.network;
+        let ends = network.links.iter().map(|l| (l.from, l.to)).collect();
+        let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
+        Ok(Emulation { keeper, remote, hosts, routers: network.routers, ends, mtu: spec.mtu })
     }
 
     /// A program to run on the host named `host`.
@@ -86,7 +90,12 @@ impl Emulation {
         Ok(self.host(host)?.addresses)
     }
 
-    /// Makes the link from one host to another a different one from now on; packets on their way
+    /// The names of the hosts, in the order of the specification.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(|host| host.name.as_str())
+    }
+
+    /// Makes the link from one node to another a different one from now on; packets on their way
     /// keep their fate. The schedule's times count from the emulation's start.
     ///
     /// # Errors
@@ -97,7 +106,7 @@ impl Emulation {
             to: to.into(),
             error,
         })?;
-        let ends = (self.index(from)?, self.index(to)?);
+        let ends = (self.node(from)?, self.node(to)?);
         let found = self.ends.iter().position(|e| *e == ends);
         let index =
             found.ok_or_else(|| EmulationError::Spec(format!("no link from {from} to {to}")))?;
@@ -110,7 +119,10 @@ impl Emulation {
     /// [`EmulationError::Ended`] if the forwarder failed.
     pub fn statistics(&self) -> Result<Statistics, EmulationError> {
         let report = self.remote.report()?;
-        let name = |index: usize| self.hosts[index].name.clone();
+        let name = |node: usize| match node.checked_sub(self.hosts.len()) {
+            None => self.hosts[node].name.clone(),
+            Some(router) => self.routers[router].clone(),
+        };
         let links = self.ends.iter().zip(&report.links).map(|((from, to), link)| LinkStatistics {
             from: name(*from),
             to: name(*to),
@@ -129,13 +141,16 @@ impl Emulation {
         })
     }
 
-    fn index(&self, name: &str) -> Result<usize, EmulationError> {
-        let found = self.hosts.iter().position(|h| h.name == name);
-        found.ok_or_else(|| EmulationError::NoSuchHost(name.into()))
+    /// The place of a host or a router.
+    fn node(&self, name: &str) -> Result<usize, EmulationError> {
+        let names = self.hosts().chain(self.routers.iter().map(String::as_str));
+        let found = names.zip(0..).find(|(node, _)| *node == name);
+        found.map(|(_, place)| place).ok_or_else(|| EmulationError::NoSuchHost(name.into()))
     }
 
     fn host(&self, name: &str) -> Result<&Host, EmulationError> {
-        Ok(&self.hosts[self.index(name)?])
+        let found = self.hosts.iter().find(|host| host.name == name);
+        found.ok_or_else(|| EmulationError::NoSuchHost(name.into()))
     }
 }
 

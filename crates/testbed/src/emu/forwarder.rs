@@ -1,5 +1,8 @@
-//! The thread that moves packets: reads what hosts send, asks the link for each packet's fate,
-//! writes it to the other host when it is due.
+//! The thread that moves packets: reads what hosts send, asks the link for each packet's fate, and
+//! when it is due offers it to the next link of its way or writes it to the host at the way's end.
+//!
+//! A packet is offered to a further link at the time at which it was due there, not at the time at
+//! which this thread came to it: so lateness does not add up from link to link.
 //!
 //! Segments of a super-packet each have their own fate. Those that arrive, follow each other and
 //! are due within [`CLUMP`] of each other go as one packet, when the last of them is due; so at
@@ -23,6 +26,7 @@ use super::host::Port;
 use super::slab::{Slab, Slot};
 use super::statistics::Lateness;
 use super::superpacket::{MOST_HEADERS, Shape, destination, payload_start};
+use super::ways::Ways;
 use super::{EmulationError, sys};
 use crate::link::{Fate, Link, LinkSpec, LinkTally, Passage};
 use crate::scenario::LinkBetween;
@@ -124,10 +128,14 @@ impl Pass {
     }
 }
 
-/// One direction of a path, and what is on its way there.
+/// A link, and what is on its way there.
 struct Lane {
+    /// The node at its end; a host, where it is the last of a way.
     to: usize,
     link: Link,
+    /// The latest time at which a packet was offered: a link's time must not go back, and the
+    /// lanes before this one are not looked at in one order of time.
+    offered: Time,
     /// In the order in which they are due.
     due: VecDeque<Run>,
 }
@@ -139,14 +147,16 @@ struct Run {
     slot: Slot,
     segments: Range<u16>,
     turned_bit: Option<u32>,
+    way: u32,
+    /// How many links of the way come after this one.
+    left: u16,
 }
 
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
     lanes: Vec<Lane>,
-    /// Which lane leads from a host to another.
-    routes: Vec<Vec<Option<usize>>>,
+    ways: Ways,
     slab: Slab,
     orders: Receiver<Order>,
     wake: OwnedFd,
@@ -165,20 +175,18 @@ impl Forwarder {
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,
+        ways: Ways,
         seed: u64,
     ) -> Result<Remote, EmulationError> {
         let eventfd = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = eventfd().map_err(|e| EmulationError::System("make an event", e.into()))?;
         let ours = wake.try_clone().map_err(EmulationError::system("share an event"))?;
         let (orders, inbox) = channel();
-        let mut routes = vec![vec![None; ports.len()]; ports.len()];
-        for (index, between) in links.iter().enumerate() {
-            routes[between.from][between.to] = Some(index);
-        }
         let lanes = (0u64..).zip(links).map(|(index, between)| Lane {
             to: between.to,
             // Links must not share their fates.
             link: Link::new(between.link, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index)),
+            offered: Time::ZERO,
             due: VecDeque::new(),
         });
         let lanes: Vec<Lane> = lanes.collect();
@@ -188,7 +196,7 @@ impl Forwarder {
             drops_before: ports.iter().map(Port::drops).sum(),
             lanes,
             ports,
-            routes,
+            ways,
             slab: Slab::new(MOST_MEMORY),
             orders: inbox,
             wake: ours,
@@ -300,7 +308,7 @@ impl Forwarder {
         }
     }
 
-    /// Asks the link for the fate of each packet in a frame just read.
+    /// Asks the first link of its way for the fate of each packet in a frame just read.
     fn offer(&mut self, from: usize, slot: Slot) {
         let now = self.now();
         let frame = self.slab.frame(slot);
@@ -309,37 +317,16 @@ impl Forwarder {
             return;
         };
         let to = destination(frame).and_then(|to| self.host_at(to));
-        let Some(index) = to.and_then(|to| self.routes[from][to]) else {
+        let Some(way) = to.and_then(|to| self.ways.between(from, to)) else {
             self.unrouted += 1;
             return;
         };
-        let lane = &mut self.lanes[index];
-        let mut gathered: Option<(Run, Time)> = None;
-        for segment in 0..shape.segments {
-            let fate = lane.link.offer(now, shape.packet_bytes(segment));
-            let Fate::Arrives(passage) = fate else { continue };
-            let run = Run::of(slot, segment as u16, passage);
-            if passage.twice {
-                lane.schedule(&mut self.slab, run.clone());
-                self.in_flight += 1;
-            }
-            self.in_flight += 1;
-            match &mut gathered {
-                Some((before, first)) if before.takes(&run, *first) => {
-                    before.segments.end += 1;
-                    before.at = run.at;
-                }
-                _ => {
-                    let first = run.at;
-                    if let Some((before, _)) = gathered.replace((run, first)) {
-                        lane.schedule(&mut self.slab, before);
-                    }
-                }
-            }
-        }
-        if let Some((last, _)) = gathered {
-            lane.schedule(&mut self.slab, last);
-        }
+        let links = self.ways.links(way);
+        let segments = 0..shape.segments as u16;
+        let left = links.len() as u16 - 1;
+        let run = Run { at: now, slot, segments, turned_bit: None, way, left };
+        let lane = &mut self.lanes[links[0] as usize];
+        self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
 
     /// Which host has an address.
@@ -357,29 +344,80 @@ impl Forwarder {
         usize::from(last).checked_sub(1).filter(|host| *host < self.ports.len())
     }
 
-    /// Writes what is due on a lane.
-    fn hand_over(&mut self, lane: usize) -> Pass {
-        for n in 0..TURN {
+    /// Hands over what is due on a lane: to the next link, or to the host.
+    fn hand_over(&mut self, index: usize) -> Pass {
+        let mut pass = Pass::Idle;
+        for _ in 0..TURN {
             let now = self.now();
-            let lane = &mut self.lanes[lane];
-            let Some(run) = lane.due.pop_front_if(|run| run.at <= now) else {
-                return Pass::after(n);
-            };
+            let lane = &mut self.lanes[index];
+            let Some(run) = lane.due.pop_front_if(|run| run.at <= now) else { return pass };
             let packets = run.segments.len() as u64;
-            let frame = self.slab.frame(run.slot);
-            match write(&self.ports[lane.to].tun, frame, &run) {
-                Ok(()) => self.delivered += packets,
-                Err(_) => self.refused += packets,
-            }
-            self.late.count(run.at, now, packets);
             self.in_flight -= packets;
-            self.slab.release(run.slot);
+            let slot = run.slot;
+            if run.left > 0 {
+                self.pass_on(run);
+                // It may be due at the next link already.
+                pass = Pass::More;
+            } else {
+                let frame = self.slab.frame(slot);
+                match write(&self.ports[lane.to].tun, frame, &run) {
+                    Ok(()) => self.delivered += packets,
+                    Err(_) => self.refused += packets,
+                }
+                self.late.count(run.at, now, packets);
+                pass = pass.max(Pass::Done);
+            }
+            self.slab.release(slot);
         }
         Pass::More
+    }
+
+    /// Offers what has come through one link to the next.
+    fn pass_on(&mut self, run: Run) {
+        let Some(shape) = Shape::of(self.slab.frame(run.slot)) else { return };
+        let links = self.ways.links(run.way);
+        let next = links[links.len() - usize::from(run.left)];
+        let lane = &mut self.lanes[next as usize];
+        let run = Run { at: run.at.max(lane.offered), left: run.left - 1, ..run };
+        self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
 }
 
 impl Lane {
+    /// Asks the link for the fate of each packet in `run`, which comes at its time, and gives the
+    /// number of those that are on their way now.
+    fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
+        self.offered = run.at;
+        let mut on_their_way = 0;
+        let mut gathered: Option<(Run, Time)> = None;
+        for segment in run.segments.clone() {
+            let fate = self.link.offer(run.at, shape.packet_bytes(segment.into()));
+            let Fate::Arrives(passage) = fate else { continue };
+            let run = run.only(segment, passage);
+            if passage.twice {
+                self.schedule(slab, run.clone());
+                on_their_way += 1;
+            }
+            on_their_way += 1;
+            match &mut gathered {
+                Some((before, first)) if before.takes(&run, *first) => {
+                    before.segments.end += 1;
+                    before.at = run.at;
+                }
+                _ => {
+                    let first = run.at;
+                    if let Some((before, _)) = gathered.replace((run, first)) {
+                        self.schedule(slab, before);
+                    }
+                }
+            }
+        }
+        if let Some((last, _)) = gathered {
+            self.schedule(slab, last);
+        }
+        on_their_way
+    }
+
     /// Puts a run where its time is: at the end, but for reordering.
     fn schedule(&mut self, slab: &mut Slab, run: Run) {
         slab.hold(run.slot);
@@ -393,9 +431,11 @@ impl Lane {
 }
 
 impl Run {
-    fn of(slot: Slot, segment: u16, passage: Passage) -> Run {
-        let Passage { at, turned_bit, .. } = passage;
-        Run { at, slot, segments: segment..segment + 1, turned_bit }
+    /// One segment of it, on its way over a link.
+    fn only(&self, segment: u16, passage: Passage) -> Run {
+        let turned_bit = self.turned_bit.or(passage.turned_bit);
+        let Run { slot, way, left, .. } = *self;
+        Run { at: passage.at, slot, segments: segment..segment + 1, turned_bit, way, left }
     }
 
     /// Whether `next` can go with these segments, the first of which is due at `first`.

@@ -35,6 +35,7 @@ mod spec;
 mod statistics;
 mod superpacket;
 mod sys;
+mod ways;
 
 pub use command::HostCommand;
 pub use emulation::Emulation;

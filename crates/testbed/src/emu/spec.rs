@@ -2,20 +2,26 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
 use super::EmulationError;
-use crate::link::LinkSpec;
-use crate::scenario::LinkBetween;
+use crate::link::{ETHERNET_FRAMING, LinkSpec};
+use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
 /// The most hosts: each has a last byte of an address.
 pub const MAX_HOSTS: usize = 200;
 
-/// Hosts, and a link for each direction in which two of them can speak.
+/// Full packets that wait for a host's card: the usual length of a device's queue.
+const CARD_QUEUE: u64 = 1_000;
+
+/// Hosts, and the network between them.
 #[derive(Clone, Debug)]
 pub struct EmulationSpec {
     /// The hosts' names; programs on any host can resolve them.
     pub hosts: Vec<String>,
-    /// One-way links between hosts. Where none is, packets are dropped and counted.
-    pub links: Vec<LinkBetween>,
+    /// Routers, one-way links, given routes. Where no way leads, packets are dropped and counted.
+    pub network: Network,
     /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
     pub mtu: u16,
     /// Determines every random fate, as far as the programs' own timing does not.
@@ -47,75 +53,128 @@ impl EmulationSpec {
     pub fn pair(forward: LinkSpec, back: LinkSpec) -> EmulationSpec {
         EmulationSpec {
             hosts: vec!["a".into(), "b".into()],
-            links: vec![
-                LinkBetween { from: 0, to: 1, link: forward },
-                LinkBetween { from: 1, to: 0, link: back },
-            ],
+            network: Network {
+                links: vec![
+                    LinkBetween { from: 0, to: 1, link: forward },
+                    LinkBetween { from: 1, to: 0, link: back },
+                ],
+                ..Network::default()
+            },
             mtu: 1500,
             seed: 1,
         }
     }
 
+    /// The hosts and the network of `scenario`. A host's card becomes a router of the name
+    /// `HOST-card`, and a link in each direction between it and the host, of the card's rate. What
+    /// programs and disks can take has no place here: programs are what they are.
+    pub fn of(scenario: &Scenario) -> EmulationSpec {
+        let n = scenario.hosts.len();
+        let cards: Vec<(usize, Rate)> = scenario
+            .hosts
+            .iter()
+            .enumerate()
+            .filter_map(|(place, host)| Some((place, host.nic?)))
+            .collect();
+        let Network { mut routers, mut links, mut routes } = scenario.network.clone();
+        let first_card = n + routers.len();
+        let card = |host: usize| {
+            let nth = cards.iter().position(|(place, _)| *place == host);
+            nth.map(|nth| first_card + nth)
+        };
+        for link in &mut links {
+            link.from = card(link.from).unwrap_or(link.from);
+            link.to = card(link.to).unwrap_or(link.to);
+        }
+        for route in &mut routes {
+            let via = core::mem::take(&mut route.via);
+            let ends = (card(route.from), card(route.to));
+            route.via = ends.0.into_iter().chain(via).chain(ends.1).collect();
+        }
+        for (host, rate) in &cards {
+            let card = n + routers.len();
+            routers.push(format!("{}-card", scenario.hosts[*host].name));
+            let packet = u64::from(scenario.mtu) + u64::from(ETHERNET_FRAMING);
+            let queue = Bytes::new(CARD_QUEUE * packet);
+            let link = LinkSpec { rate: Some(*rate), queue, ..LinkSpec::default() };
+            links.push(LinkBetween { from: *host, to: card, link: link.clone() });
+            links.push(LinkBetween { from: card, to: *host, link });
+        }
+        let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();
+        let network = Network { routers, links, routes };
+        EmulationSpec { hosts, network, mtu: scenario.mtu, seed: scenario.seed }
+    }
+
     pub(super) fn validate(&self) -> Result<(), EmulationError> {
-        let error = |what: String| Err(EmulationError::Spec(what));
         let n = self.hosts.len();
         if n == 0 || n > MAX_HOSTS {
-            return error(format!("{n} hosts; there can be 1 to {MAX_HOSTS}"));
+            let what = format!("{n} hosts; an emulation has 1 to {MAX_HOSTS}");
+            return Err(EmulationError::Spec(what));
         }
-        for (i, name) in self.hosts.iter().enumerate() {
-            let sound = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-            if name.is_empty() || name.len() > 63 || !name.bytes().all(sound) {
-                return error(format!("host name {name:?}: letters, digits and - only"));
-            }
-            if self.hosts[..i].contains(name) {
-                return error(format!("two hosts are named {name}"));
-            }
-        }
-        if self.mtu < 576 {
-            return error(format!("an MTU of {} bytes; the least is 576", self.mtu));
-        }
-        for (i, between) in self.links.iter().enumerate() {
-            let (from, to) = (between.from, between.to);
-            if from >= n || to >= n || from == to {
-                return error(format!("a link from host {from} to host {to} of {n}"));
-            }
-            if self.links[..i].iter().any(|l| (l.from, l.to) == (from, to)) {
-                return error(format!("two links from {} to {}", self.hosts[from], self.hosts[to]));
-            }
-            between.link.validate(self.mtu.into()).map_err(|error| EmulationError::Link {
-                from: self.hosts[from].clone(),
-                to: self.hosts[to].clone(),
-                error,
-            })?;
-        }
-        Ok(())
+        let scenario = Scenario {
+            name: String::new(),
+            about: String::new(),
+            seed: self.seed,
+            time_limit: Span::MAX,
+            mtu: self.mtu,
+            hosts: self.hosts.iter().map(Host::new).collect(),
+            network: self.network.clone(),
+            flows: Vec::new(),
+            record: Record::default(),
+        };
+        scenario.validate().map_err(|fault| EmulationError::Spec(fault.what))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Reading;
 
     #[test]
     fn an_emulation_that_cannot_be_is_refused_with_the_reason() {
         let pair = || EmulationSpec::pair(LinkSpec::default(), LinkSpec::default());
         assert!(pair().validate().is_ok());
         let mut doubled = pair();
-        doubled.links.extend(pair().links);
+        doubled.network.links.extend(pair().network.links);
         let mut lonely = pair();
-        lonely.links[0].to = 7;
+        lonely.network.links[0].to = 7;
         let named = |a: &str, b: &str| EmulationSpec { hosts: vec![a.into(), b.into()], ..pair() };
+        let many = (0..=MAX_HOSTS).map(|i| format!("h{i}")).collect();
         let wrong = [
             (EmulationSpec { hosts: vec![], ..pair() }, "0 hosts"),
-            (named("a", "a"), "two hosts are named a"),
+            (EmulationSpec { hosts: many, ..pair() }, "1 to 200"),
+            (named("a", "a"), "are named a"),
             (named("a", "b c"), "letters"),
             (EmulationSpec { mtu: 100, ..pair() }, "MTU"),
             (doubled, "two links"),
-            (lonely, "host 7"),
+            (lonely, "node 7"),
         ];
         for (spec, reason) in wrong {
             let error = spec.validate().expect_err(reason).to_string();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn a_hosts_card_is_a_link_of_its_own_on_every_way() {
+        let text = r#"
+            routers = ["r"]
+            host = [{ name = "a", nic = "1G" }, { name = "b" }, { name = "c", nic = "100M" }]
+            link = [{ between = ["a", "r"] }, { between = ["r", "b"] }, { between = ["r", "c"] }]
+            route = [{ from = "a", to = "c", via = ["r"] }]
+        "#;
+        let scenario = Scenario::parse("cards", text, &Reading::PLAIN).unwrap();
+        let spec = EmulationSpec::of(&scenario);
+        spec.validate().unwrap();
+        let mut routes = spec.network.routes(3);
+        let mut rates = |from, to| -> Vec<Option<Rate>> {
+            let way = routes.between(from, to).unwrap();
+            way.into_iter().map(|link| spec.network.links[link].link.rate).collect()
+        };
+        let card = |mbps| Some(Rate::from_mbps(mbps));
+        assert_eq!(rates(0, 1), [card(1_000), None, None]);
+        assert_eq!(rates(0, 2), [card(1_000), None, None, card(100)]);
+        assert_eq!(rates(2, 0), [card(100), None, None, card(1_000)]);
     }
 }

@@ -344,6 +344,7 @@ mod tests {
         ) {
             let delay = Span::from_millis(5);
             let codel = CoDel { target: Span::from_micros(50), interval: Span::from_millis(1) };
+            let controls = [QueueControl::DropTail, QueueControl::CoDel(codel)];
             let spec = LinkSpec {
                 queue: Bytes::new(queue),
                 delay,
@@ -351,7 +352,7 @@ mod tests {
                 duplicate: 0.1,
                 jitter: Jitter { spread: Span::from_micros(50), overtakes: seed % 2 == 0 },
                 swallow_above: Some(1_400),
-                control: if seed % 3 == 0 { QueueControl::CoDel(codel) } else { QueueControl::DropTail },
+                control: controls[usize::from(seed % 3 == 0)],
                 ..LinkSpec::path(Rate::from_mbps(mbps), Span::ZERO)
             };
             let spec = spec.with_loss(Loss::independent(LossRatio::new(loss).unwrap()));

@@ -26,6 +26,12 @@ pub struct Fault {
 pub enum Place {
     /// All of it.
     Whole,
+    /// The largest packet.
+    Mtu,
+    /// The time limit.
+    TimeLimit,
+    /// What is written down.
+    Record,
     /// A host.
     Host(usize),
     /// A router.
@@ -60,8 +66,8 @@ impl Scenario {
     ///
     /// # Errors
     /// The first thing that is wrong: a name that is empty, odd or there twice; more than
-    /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a route that is none; a flow between
-    /// hosts with no way there and back; a limit of zero.
+    /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a route that is none;
+    /// a flow between hosts with no way there and back; a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {
@@ -75,17 +81,17 @@ impl Scenario {
             let what = format!("{links} one-way links and {routes} routes; at most {MAX_LINKS}");
             return fault(Place::Whole, what);
         }
-        if self.hosts.len() < 2 {
-            return fault(Place::Whole, "fewer than two hosts");
+        if self.hosts.is_empty() {
+            return fault(Place::Whole, "no host");
         }
         if self.mtu < 576 {
-            return fault(Place::Whole, format!("an MTU of {} bytes; the least is 576", self.mtu));
+            return fault(Place::Mtu, format!("an MTU of {} bytes; the least is 576", self.mtu));
         }
         if self.time_limit == Span::ZERO {
-            return fault(Place::Whole, "a time limit of zero leaves no time");
+            return fault(Place::TimeLimit, "a time limit of zero leaves no time");
         }
         if self.record.interval == Some(Span::ZERO) {
-            return fault(Place::Whole, "a time series with an interval of zero has no end");
+            return fault(Place::Record, "a time series with an interval of zero has no end");
         }
         self.check_names()?;
         for (i, host) in self.hosts.iter().enumerate() {

@@ -19,6 +19,13 @@ pub struct Network {
     pub routes: Vec<Route>,
 }
 
+impl Network {
+    /// Finds ways through it, where there are `hosts` hosts; one for as long as it stays as it is.
+    pub fn routes(&self, hosts: usize) -> Routes<'_> {
+        Routes::new(self, hosts + self.routers.len())
+    }
+}
+
 /// A one-way link from one node to another, by their places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkBetween {
@@ -59,7 +66,7 @@ pub struct Routes<'n> {
 }
 
 impl<'n> Routes<'n> {
-    pub(super) fn new(network: &'n Network, nodes: usize) -> Routes<'n> {
+    fn new(network: &'n Network, nodes: usize) -> Routes<'n> {
         let mut into = vec![Vec::new(); nodes];
         for (index, link) in network.links.iter().enumerate() {
             into[link.to].push(index);
@@ -136,6 +143,8 @@ impl<'n> Routes<'n> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn link(from: usize, to: usize, millis: u64) -> LinkBetween {
@@ -194,5 +203,48 @@ mod tests {
         assert_eq!(Routes::new(&with_route, 5).between(0, 1), Some(vec![1, 2, 3]));
         let broken = network(links, vec![Route { from: 0, to: 1, via: vec![4] }]);
         assert_eq!(Routes::new(&broken, 5).between(0, 1), None);
+    }
+
+    /// The least delay from each node to `to` through routers (nodes from 3 on), by Bellman and
+    /// Ford: as many rounds as there are nodes.
+    fn least_delays(links: &[LinkBetween], nodes: usize, to: usize) -> Vec<Span> {
+        let mut least = vec![Span::MAX; nodes];
+        least[to] = Span::ZERO;
+        for _ in 0..nodes {
+            for LinkBetween { from, to: next, link } in links {
+                if (*next == to || *next >= 3) && least[*next] < Span::MAX {
+                    least[*from] = least[*from].min(least[*next] + link.delay);
+                }
+            }
+        }
+        least
+    }
+
+    proptest! {
+        #[test]
+        fn a_way_is_one_of_least_delay_and_leads_through_routers_only(
+            ends in prop::collection::vec((0usize..8, 0usize..8, 0u64..4), 0..30),
+        ) {
+            let ends = ends.into_iter().filter(|(from, to, _)| from != to);
+            let links: Vec<LinkBetween> = ends.map(|(a, b, delay)| link(a, b, delay)).collect();
+            let routers = ["r", "s", "t", "u", "v"].map(String::from).into();
+            let network = Network { routers, links: links.clone(), routes: Vec::new() };
+            let mut routes = network.routes(3);
+            for (from, to) in (0..3).flat_map(|from| (0..3).map(move |to| (from, to))) {
+                let least = least_delays(&links, 8, to)[from];
+                let Some(way) = routes.between(from, to) else {
+                    prop_assert_eq!(least, Span::MAX);
+                    continue;
+                };
+                prop_assert_eq!(routes.delay(&way), least);
+                let mut at = from;
+                for (nth, link) in way.iter().enumerate() {
+                    prop_assert_eq!(links[*link].from, at);
+                    at = links[*link].to;
+                    prop_assert!(at >= 3 || nth + 1 == way.len());
+                }
+                prop_assert_eq!(at, to);
+            }
+        }
     }
 }

@@ -77,6 +77,6 @@ impl Scenario {
 
     /// Finds ways through the network; one for as long as the network stays as it is.
     pub fn routes(&self) -> Routes<'_> {
-        Routes::new(&self.network, self.nodes())
+        self.network.routes(self.hosts.len())
     }
 }

@@ -342,3 +342,136 @@ proptest::proptest! {
         }
     }
 }
+
+fn in_repository(path: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_sound_and_says_what_it_shows() {
+    let folder = std::fs::read_dir(in_repository("scenarios")).unwrap();
+    let files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() > 20, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let scenario = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(!scenario.about.is_empty() && !scenario.flows.is_empty(), "{}", file.display());
+        assert!(text.starts_with("# "), "{} does not begin with its source", file.display());
+    }
+}
+
+/// The keys in the tables of the page, by heading.
+fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut heading = String::new();
+    for line in page.lines() {
+        if let Some(text) = line.strip_prefix("##") {
+            heading = text.trim_matches(['#', ' ']).to_owned();
+        }
+        let key = line.strip_prefix("| `").and_then(|rest| rest.split_once('`'));
+        tables.entry(heading.clone()).or_default().extend(key.map(|(key, _)| key.to_owned()));
+    }
+    tables
+}
+
+#[test]
+fn the_page_explains_every_key_and_no_other() {
+    let page = std::fs::read_to_string(in_repository("docs/scenarios.md")).unwrap();
+    let tables = documented(&page);
+    let sorted = |keys: Vec<&str>| {
+        let mut keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    };
+    let carried = keys::CARRIERS.iter().flat_map(|(name, keys)| [&[*name], *keys].concat());
+    let flow = [keys::FLOW.to_vec(), carried.collect()].concat();
+    for (heading, keys) in [
+        ("The file", keys::WHOLE.to_vec()),
+        ("Topology", keys::TOPOLOGY.to_vec()),
+        ("Hosts", keys::HOST.to_vec()),
+        ("Links", [keys::LINK_ENDS, keys::LINK].concat()),
+        ("Loss", keys::LOSS.to_vec()),
+        ("Changes", keys::CHANGE.to_vec()),
+        ("Routes", keys::ROUTE.to_vec()),
+        ("Flows", flow),
+    ] {
+        let on_page = tables[heading].iter().map(String::as_str).collect();
+        assert_eq!(sorted(on_page), sorted(keys), "below '{heading}'");
+    }
+    for (carrier, keys) in keys::CARRIERS {
+        for key in *keys {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{key}` | ")));
+            let owners = row.and_then(|row| row.split('|').nth(2)).unwrap_or_default();
+            let named = owners.split(',').any(|owner| owner.trim() == *carrier);
+            assert!(named || *key == "rate", "`{key}` is not said to be of {carrier}");
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_page_is_a_scenario() {
+    let page = std::fs::read_to_string(in_repository("docs/scenarios.md")).unwrap();
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let scenario = parse(example).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((scenario.hosts.len(), scenario.flows.len()), (3, 4));
+}
+
+#[test]
+fn what_each_part_promises_alone_is_looked_at_too() {
+    let with = |start: &str, end: &str| format!("{start}\n{PAIR}{end}\n");
+    let hosts = |end: &str| with("", &format!("[all-hosts]\n{end}"));
+    let ends = "[[flow]]\nfrom = \"a\"\nto = \"b\"\n";
+    let flow = |end: &str| with("", &format!("{ends}{end}"));
+    let mice = |end: &str| flow(&format!("mice = 5\nsize = \"1MB\"\n{end}"));
+    let changes = |end: &str| with("", &format!("[all-links]\nchanges = [{end}]"));
+    let wrong = [
+        (with("mtu = 500", ""), "the least is 576"),
+        (with("time-limit = \"0\"", ""), "leaves no time"),
+        (with("record-every = \"0\"", ""), "has no end"),
+        (with("routers = [\"a b\"]", ""), "letters, digits"),
+        (with("seed = -1", ""), "no count in its range"),
+        (with("mtu = 1e99", ""), "no count in its range"),
+        (hosts("nic = 0"), "card of a has a rate of zero"),
+        (hosts("sends-rate = \"0\""), "sends at a rate of zero"),
+        (hosts("socket-buffer = \"1KB\""), "smaller than a packet"),
+        (hosts("disk-rate = \"0\""), "disk of a has a rate of zero"),
+        (hosts("disk-stall = \"1s\"\ndisk-stall-every = \"2s\""), "no 'disk-rate'"),
+        (
+            hosts("disk-rate = \"1M\"\ndisk-stall = \"2s\"\ndisk-stall-every = \"2s\""),
+            "never works",
+        ),
+        (changes("{ at = \"1s\" }"), "nothing changes"),
+        (changes("{ up = false }"), "lacks 'at'"),
+        (changes("{ at = \"2s\", up = false }, { at = \"1s\", up = true }"), "not in order"),
+        (changes("{ at = \"2s\", rate = 0, over = \"1s\" }"), "rate of zero"),
+        (with("", "[all-links]\nqueue = \"1bdp\"\ndelay = 0").replace("10ms", "0ms"), "'bdp-rtt'"),
+        (flow("protocol = \"\""), "names no protocol"),
+        (flow("protocol = \"x\"\nrate = 0"), "a rate of zero"),
+        (flow("protocol = \"x\"\nsegment = 0"), "segments of no bytes"),
+        (flow("protocol = \"x\"\nreads-disk = true"), "reads a disk that a has not"),
+        (flow("protocol = \"x\"\nwrites-disk = true"), "writes a disk that b has not"),
+        (flow("protocol = \"x\"\nsettings = { a = \"b\" }"), "no number and no quantity"),
+        (flow("protocol = \"x\"\nsize = 1\nlasts = \"1s\""), "not both"),
+        (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
+        (flow("tcp = \"cubic\"\ninitial-window = 0"), "no segment"),
+        (flow("tcp = \"cubic\"\nwindow = 100"), "smaller than a segment"),
+        (flow("udp = 0"), "sends nothing"),
+        (flow("udp = 1\non = \"1s\""), "lacks 'off'"),
+        (flow("udp = 1\ndatagram = 1473"), "takes 1 to 1472"),
+        (flow("mice = 5\nevery = \"1s\""), "lacks 'size'"),
+        (flow("mice = 0\nsize = 1\nevery = \"1s\""), "0 mice"),
+        (mice(""), "lacks 'every'"),
+        (mice("arrivals = \"poisson\"\nevery = 0"), "come at once"),
+        (mice("arrivals = \"in-turn\"\nevery = \"1s\""), "wait for the one before"),
+        (flow("command = \" \""), "empty command"),
+        (flow("udp = 1\nstart = \"1h\""), "after the time limit"),
+        (flow("udp = 1").replace("to = \"b\"", "to = \"a\""), "from a to itself"),
+        (flow(&format!("udp = 1\nname = \"x\"\n{ends}udp = 1\nname = \"x\"")), "are named x"),
+    ];
+    for (text, reason) in wrong {
+        let error = refused(&text);
+        assert!(error.to_string().contains(reason), "{text}\n{error}");
+        assert!(error.line.is_some(), "{text}\n{error}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Programs on emulated hosts: started in their order, and what brings their end.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::Span;
+use longhaul_testbed::emu::{Emulation, EmulationError};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::say;
+
+/// What `timeout` of the coreutils ends with.
+const EXIT_TIME_LIMIT: u8 = 124;
+
+/// What a command gets to end by itself after a signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A program to start on a host.
+pub(super) struct Program {
+    pub(super) host: String,
+    pub(super) words: Vec<String>,
+    /// When, after the emulation's start.
+    pub(super) start: Span,
+}
+
+impl Program {
+    /// A shell command that starts at once.
+    pub(super) fn shell(host: &str, command: &str) -> Program {
+        let words = vec!["/bin/sh".into(), "-c".into(), command.into()];
+        Program { host: host.into(), words, start: Span::ZERO }
+    }
+}
+
+/// What ends the wait.
+enum Event {
+    /// The last program has ended.
+    Ended(io::Result<ExitStatus>),
+    Signal(i32),
+}
+
+/// Runs `programs`, each at its time; gives the exit status of the last one in their order when it
+/// ends. The others then still run: the emulation's end is theirs.
+pub(super) fn run(
+    emulation: &Emulation,
+    programs: &[Program],
+    limit: Option<Span>,
+) -> Result<u8, EmulationError> {
+    let began = Instant::now();
+    let (events, inbox) = channel();
+    // Before a program could be asked to end by a signal that also came here.
+    watch_signals(events.clone()).map_err(|e| EmulationError::System("watch signals", e))?;
+    let deadline = limit.map(|limit| began + duration(limit));
+    let mut order: Vec<usize> = (0..programs.len()).collect();
+    order.sort_by_key(|place| programs[*place].start);
+    let mut decides = None;
+    for place in order {
+        let program = &programs[place];
+        let start = began + duration(program.start);
+        if let Some(end) = wait(&inbox, Some(deadline.map_or(start, |limit| limit.min(start)))) {
+            return end_of(end, decides, &inbox);
+        }
+        if deadline.is_some_and(|limit| limit < start) {
+            return Ok(out_of_time(limit));
+        }
+        let child = launch(emulation, program)?;
+        if place + 1 == programs.len() {
+            decides = Pid::from_raw(child.id().cast_signed());
+            report_end(child, events.clone())?;
+        }
+    }
+    match wait(&inbox, deadline) {
+        Some(event) => end_of(event, decides, &inbox),
+        None => Ok(out_of_time(limit)),
+    }
+}
+
+/// Waits for an event until `deadline`, or for ever.
+fn wait(inbox: &Receiver<Event>, deadline: Option<Instant>) -> Option<Event> {
+    let Some(deadline) = deadline else {
+        return inbox.recv().ok();
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    inbox.recv_timeout(left).ok()
+}
+
+fn out_of_time(limit: Option<Span>) -> u8 {
+    let limit = limit.unwrap_or(Span::ZERO);
+    say(&format!("longhaul emulate: ended after the time limit of {limit}"));
+    EXIT_TIME_LIMIT
+}
+
+/// The exit status after an event, of which a signal leaves the deciding program some time.
+fn end_of(
+    event: Event,
+    decides: Option<Pid>,
+    inbox: &Receiver<Event>,
+) -> Result<u8, EmulationError> {
+    match event {
+        Event::Ended(status) => {
+            status.map(exit_code).map_err(|e| EmulationError::System("run a program", e))
+        }
+        Event::Signal(signal) => {
+            // Ctrl-C goes to the programs of the terminal too; other signals come here only.
+            if signal != SIGINT
+                && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
+            {
+                let _ = kill_process(pid, signal);
+            }
+            if decides.is_some() {
+                wait(inbox, Some(Instant::now() + GRACE));
+            }
+            Ok(u8::try_from(128 + signal).unwrap_or(1))
+        }
+    }
+}
+
+fn launch(emulation: &Emulation, program: &Program) -> Result<Child, EmulationError> {
+    let Program { host, words, .. } = program;
+    let command = emulation.command(host, &words[0])?.args(&words[1..]);
+    let prompted = command.env("LONGHAUL_EMULATED_HOST", host);
+    prompted.spawn().map_err(|error| {
+        let error = io::Error::new(error.kind(), format!("{}: {error}", words[0]));
+        EmulationError::System("start a program", error)
+    })
+}
+
+/// Tells `events` when `child` has ended.
+fn report_end(mut child: Child, events: Sender<Event>) -> Result<(), EmulationError> {
+    let wait = move || {
+        // Nobody listens where something else has brought the end.
+        let _ = events.send(Event::Ended(child.wait()));
+    };
+    let started = thread::Builder::new().name("program".into()).spawn(wait);
+    started.map(drop).map_err(|error| EmulationError::System("start a thread", error))
+}
+
+/// Tells `events` of each signal that asks for an end.
+fn watch_signals(events: Sender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let watch = move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                // The programs are being ended already: with this process, the rest is.
+                std::process::exit(128 + signal);
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

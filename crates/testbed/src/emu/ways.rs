@@ -1,0 +1,44 @@
+//! Which links a packet takes from host to host.
+
+use super::EmulationError;
+use super::spec::EmulationSpec;
+
+/// The way from each host to each other, as places of links.
+#[derive(Debug)]
+pub(super) struct Ways {
+    hosts: usize,
+    /// For each pair of hosts, the place of its way.
+    pairs: Vec<Option<u32>>,
+    ways: Vec<Box<[u32]>>,
+}
+
+impl Ways {
+    /// The ways through the network of `spec`.
+    pub(super) fn of(spec: &EmulationSpec) -> Result<Ways, EmulationError> {
+        let hosts = spec.hosts.len();
+        let mut routes = spec.network.routes(hosts);
+        let (mut pairs, mut ways) = (Vec::new(), Vec::new());
+        for (from, to) in (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to))) {
+            let links = routes.between(from, to).filter(|links| !links.is_empty());
+            pairs.push(links.as_ref().map(|_| ways.len() as u32));
+            if let Some(links) = links {
+                if links.len() > usize::from(u16::MAX) {
+                    let what = format!("a way of {} links", links.len());
+                    return Err(EmulationError::Spec(what));
+                }
+                ways.push(links.iter().map(|link| *link as u32).collect());
+            }
+        }
+        Ok(Ways { hosts, pairs, ways })
+    }
+
+    /// The place of the way from one host to another.
+    pub(super) fn between(&self, from: usize, to: usize) -> Option<u32> {
+        self.pairs[from * self.hosts + to]
+    }
+
+    /// The links of a way, at least one.
+    pub(super) fn links(&self, way: u32) -> &[u32] {
+        &self.ways[way as usize]
+    }
+}
