@@ -4,7 +4,7 @@ use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::scenario::{Reading, Scenario};
-use longhaul_testbed::sim::{self, Outcome, SimError};
+use longhaul_testbed::sim::{self, Accounts, FlowOutcome, Outcome, SimError};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse("test", text, &Reading::PLAIN).expect("a scenario that can be")
@@ -83,4 +83,77 @@ fn a_run_without_end_ends_at_the_time_limit() {
     assert_eq!((flow.finished, flow.object), (None, Some(Bytes::new(1_000_000_000))));
     // 1448 of 1538 bytes on the wire are payload.
     assert!(flow.goodput > Rate::from_bps(9_000_000) && flow.goodput < Rate::from_bps(9_415_000));
+}
+
+/// The first flow of a copy of 3 MB at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
+fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
+    let hosts = format!("[[host]]\nname = \"a\"\n{a}\n[[host]]\nname = \"b\"\n{b}\n");
+    let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
+    let outcome = run(&format!("{}{hosts}", pair(r#"rate = "100M", delay = "5ms""#, &[&flow])));
+    outcome.flows.into_iter().next().expect("one flow")
+}
+
+#[test]
+fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
+    let flow = between("", "receives-rate = \"40M\"\nsocket-buffer = \"100KB\"", "");
+    let accounts = flow.accounts;
+    // Half of what comes is too much, again in each round.
+    assert!(accounts.socket_lost > 500 && accounts.dropped == 0, "{accounts:?}");
+    assert_eq!(accounts.path_lost, accounts.socket_lost);
+    assert!(flow.goodput < Rate::from_mbps(40) && flow.goodput > Rate::from_mbps(25));
+}
+
+#[test]
+fn a_slow_sender_loses_nothing() {
+    let slow = ["sends-rate = \"20M\"", "nic = \"20M\"", "sends-packets = 1700"];
+    for keys in slow {
+        let flow = between(keys, "", "");
+        assert_eq!((flow.accounts.dropped, flow.accounts.retransmitted), (0, 0), "{keys}");
+        let rate = flow.goodput;
+        assert!(rate > Rate::from_mbps(18) && rate < Rate::from_mbps(20), "{keys}: {rate}");
+    }
+}
+
+#[test]
+fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
+    let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
+    let flow = between("", disk, "writes-disk = true");
+    // 3 MB at 16 Mbit/s are 1.5 s; it stalls at 0.5, 1.0 and 1.5 s.
+    let took = flow.finished.expect("it ends").since(Time::ZERO);
+    assert!(took > Span::from_millis(1_800) && took < Span::from_millis(1_830), "{took}");
+    let read = between(disk, "", "reads-disk = true").finished.expect("it ends");
+    assert!(read.since(Time::ZERO) > Span::from_millis(1_700), "{read:?}");
+}
+
+#[test]
+fn a_flow_elsewhere_changes_nothing() {
+    let star = "[topology]\nkind = \"star\"\nhosts = 4\n\
+                access = { rate = \"50M\", delay = \"5ms\", loss = \"2%\", reorder = \"1%\" }\n";
+    let flow = |from: u8, to: u8, how: &str| {
+        format!("[[flow]]\nfrom = \"h{from}\"\nto = \"h{to}\"\nsize = \"2MB\"\n{how}\n")
+    };
+    let one = flow(1, 2, "protocol = \"rbudp\"\nrate = \"30M\"");
+    let other = flow(3, 4, "mice = 9\narrivals = \"poisson\"\nevery = \"50ms\"");
+    let alone = run(&format!("{star}{one}"));
+    let beside = run(&format!("{star}{one}{other}"));
+    // Pulses go on for as long as the run does.
+    let counts = |outcome: &Outcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
+    assert_eq!(counts(&alone), counts(&beside));
+    assert_eq!(alone.flows[0].finished, beside.flows[0].finished);
+    assert!(alone.flows[0].accounts.dropped > 0 && beside.flows[1].lives.len() == 9);
+}
+
+#[test]
+fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
+    let wan = r#"rate = "1G", delay = "50ms""#;
+    let flow = |more: &str| {
+        let outcome = run(&pair(wan, &[&format!("tcp = \"newreno\"\nsize = \"20MB\"\n{more}")]));
+        outcome.flows[0].goodput.as_bps() as f64 / 1e6
+    };
+    // 44 segments of 1448 bytes a round trip of 100 ms.
+    let untuned = flow("window = \"64000B\"");
+    assert!((untuned / 5.1 - 1.0).abs() < 0.02, "{untuned}");
+    let four = flow("window = \"64000B\"\nstreams = 4");
+    assert!((four / 4.0 / untuned - 1.0).abs() < 0.05, "{four}");
+    assert!(flow("") > 5.0 * untuned);
 }

@@ -166,7 +166,7 @@ impl Fabric {
                 self.fares[packet.agent as usize].copied += 1;
             }
             if let Body::Control { message, .. } = packet.body
-                && let Some(message) = self.messages.get_mut(message)
+                && let Some(message) = self.messages.at_mut(message)
             {
                 message.uses += 1;
             }
@@ -210,7 +210,7 @@ impl Fabric {
     /// 6.2), which doubles.
     pub(super) fn late(&mut self, packet: Packet, place: u32) {
         let round_trip = self.round_trip(packet.agent);
-        let Some(message) = self.messages.get_mut(place) else { return };
+        let Some(message) = self.messages.at_mut(place) else { return };
         let wait = (round_trip * 3 / 2 + MAX_ACK_DELAY) * (1 << message.tries.min(6));
         message.tries += 1;
         let at = self.now + wait.min(MAX_PROBE.max(round_trip * 3));
@@ -220,7 +220,7 @@ impl Fabric {
 
     /// One packet less refers to a message.
     pub(super) fn release(&mut self, place: u32) {
-        if let Some(message) = self.messages.get_mut(place) {
+        if let Some(message) = self.messages.at_mut(place) {
             message.uses -= 1;
             if message.uses == 0 {
                 self.messages.take(place);

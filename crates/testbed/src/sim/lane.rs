@@ -57,7 +57,7 @@ impl Lane {
         on_stream: bool,
         out: &mut Vec<Control>,
     ) {
-        let Some(message) = fabric.messages.get_mut(place) else { return };
+        let Some(message) = fabric.messages.at_mut(place) else { return };
         if !on_stream {
             self.open(message, out);
             fabric.release(place);
@@ -68,7 +68,7 @@ impl Lane {
         }
         while let Some(place) = self.early.remove(&self.expected) {
             self.expected += 1;
-            if let Some(message) = fabric.messages.get_mut(place) {
+            if let Some(message) = fabric.messages.at_mut(place) {
                 self.open(message, out);
             }
             fabric.release(place);

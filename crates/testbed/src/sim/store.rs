@@ -23,7 +23,7 @@ impl<T> Store<T> {
     }
 
     /// The value with this number, if there is one.
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+    pub(super) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
@@ -76,9 +76,9 @@ mod tests {
         let (a, b) = (store.put('a'), store.put('b'));
         assert_eq!((store.take(a), store.take(a)), (Some('a'), None));
         assert_eq!(store.put('c'), a);
-        assert_eq!(store.get_mut(b), Some(&mut 'b'));
+        assert_eq!(store.at_mut(b), Some(&mut 'b'));
         assert_eq!(store.iter().collect::<String>(), "cb");
-        assert_eq!(store.get_mut(7), None);
+        assert_eq!(store.at_mut(7), None);
     }
 
     #[test]

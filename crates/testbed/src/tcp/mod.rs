@@ -17,8 +17,9 @@
 //! - delayed acknowledgements: every second segment or 40 ms, the first 16 and whatever is out of
 //!   order at once (RFC 5681, 4.2; Linux's times).
 //!
-//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries, pacing. The receive window is the limit that is given, from the start: the kernel's
-//! tuning grows it as fast as slow start needs.
+//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries, pacing. The
+//! receive window is the limit that is given, from the start: the kernel's tuning grows it as fast
+//! as slow start needs.
 //!
 //! Files by decision: `board` (what is sacked, lost, in flight), `window` (how much may be), with
 //! `cubic`, `hystart` and `prr`; `rto` (how long to wait); `sender`, `receiver`.
