@@ -21,6 +21,19 @@ const CONTROLS: &[(&str, &[u8], Option<WireError>)] = &[
     ("a report beyond its segment", &[0x12, 6, 0x10, 1, 0x20, 0xff, 0xff, 0x03], None),
     ("a run beyond its slice", &[0x12, 8, 0x10, 1, 0x20, 4, 0x2a, 2, 3, 9], Some(WireError::Range)),
     ("more received than sent", &[0x1a, 4, 0x18, 1, 0x20, 9], Some(WireError::Range)),
+    ("an acknowledgement of all", &[0x52, 8, 8, 1, 0x12, 2, 0x20, 24, 0x18, 4], None),
+    (
+        "more new than came",
+        &[0x52, 10, 8, 1, 0x12, 2, 0x20, 9, 0x18, 1, 0x20, 2],
+        Some(WireError::Range),
+    ),
+    ("go for nothing", &[0x5a, 0], Some(WireError::Range)),
+    ("go for two buffers", &[0x5a, 2, 8, 2], None),
+    ("ok to the first buffer, with an offer", &[0x62, 6, 0x12, 4, 8, 25, 0x10, 9], None),
+    ("an offer of standstill", &[0x62, 4, 0x12, 2, 8, 25], Some(WireError::Range)),
+    ("a request", &[0x6a, 12, 0x10, 4, 0x1a, 8, 0x10, 1, 0x20, 9, 0x2a, 2, 1, 2], None),
+    ("the first buffer begins", &[0x72, 6, 0x12, 4, 8, 2, 0x10, 9], None),
+    ("how far it is", &[0x22, 6, 8, 1, 0x10, 100, 0x18, 100], None),
     ("an endless grant", &[0x1a, 11, 0x30, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1], None),
 ];
 

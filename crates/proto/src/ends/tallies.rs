@@ -158,8 +158,8 @@ mod tests {
             let (mut tallies, mut model) = (Tallies::new(layout), BTreeSet::new());
             for (skip, segment, index, count) in steps {
                 let known = index..(index + count).min(layout.blocks_in(segment)).max(index);
-                let news: BTreeSet<(u32, u32)> =
-                    known.clone().map(|index| (segment, index)).filter(|b| !model.contains(b)).collect();
+                let named = known.clone().map(|index| (segment, index));
+                let news: BTreeSet<(u32, u32)> = named.filter(|b| !model.contains(b)).collect();
                 model.extend(news.iter().copied());
                 let there = model.iter().filter(|(of, _)| *of == segment).count() as u32;
                 let is_last = !news.is_empty() && there == layout.blocks_in(segment);

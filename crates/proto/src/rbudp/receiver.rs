@@ -4,10 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reports::{Segment, whole};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
-use crate::ends::{Flows, ReceivingEnd, ReceivingFlow};
-use crate::layout::Block;
-use crate::ranges::RangeSet;
-use crate::tally::Tally;
+use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
@@ -25,70 +22,37 @@ pub struct Flow {
     /// How long to wait for what DONE has overtaken, and for how long a question is a copy.
     grace: Span,
     recent: Span,
+    tallies: Tallies,
     /// Segments begun and not whole.
     open: BTreeMap<u32, Segment>,
     /// Those of them with a question that waits, or an answer under way.
     asked: BTreeSet<u32>,
-    whole: RangeSet,
-    /// Blocks that are there from elsewhere, counted through the object, until their segment
-    /// begins.
-    skipped: RangeSet,
     /// Segments to report as whole, with the round that asked.
     tell_whole: VecDeque<(u32, u32)>,
 }
 
 impl Flow {
-    fn base(&self, segment: u32) -> u64 {
-        self.end.layout.number(Block { segment, index: 0 })
-    }
-
-    /// Begins a segment, with what is there already.
-    fn begin(&mut self, segment: u32) {
-        if self.open.contains_key(&segment) {
-            return;
-        }
-        let blocks = self.end.layout.blocks_in(segment);
-        let base = self.base(segment);
-        let mut tally = Tally::new(blocks);
-        for run in self.skipped.within(base..base + u64::from(blocks)) {
-            tally.mark_range((run.start - base) as u32..(run.end - base) as u32);
-        }
-        self.open.insert(segment, Segment::new(tally));
-    }
-
-    fn is_whole(&self, segment: u32) -> bool {
-        self.whole.contains(u64::from(segment))
-    }
-
     fn set_whole(&mut self, segment: u32) {
-        let begun = self.open.remove(&segment).is_some();
-        self.asked.remove(&segment);
-        if self.whole.insert(u64::from(segment)..u64::from(segment) + 1) == 0 {
-            return;
-        }
-        if begun {
+        if self.open.remove(&segment).is_some() {
             self.tell_whole.push_back((segment, 0));
         }
+        self.asked.remove(&segment);
         self.end.tell(Event::SegmentDone { segment });
-        if self.whole.count() == u64::from(self.end.layout.segments()) {
+        if self.tallies.is_complete() {
             self.end.finish();
         }
     }
 
     /// Marks a run of arrivals of one segment; tells how many blocks are new.
     fn mark_run(&mut self, segment: u32, run: &[Arrival]) -> u64 {
-        let blocks = self.end.layout.blocks_in(segment);
-        let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();
-        if known.peek().is_none() || self.is_whole(segment) {
-            return 0;
+        let marked = self.tallies.mark(segment, run);
+        if marked.is_last || self.tallies.tally(segment).is_some() {
+            self.open.entry(segment).or_default();
         }
-        self.begin(segment);
-        let Some(open) = self.open.get_mut(&segment) else { return 0 };
-        let new = known.map(|arrival| u64::from(open.tally.mark(arrival.block.index))).sum();
-        if open.tally.is_whole() {
+        if marked.is_last {
             self.set_whole(segment);
         }
-        new
+        marked.new
     }
 
     fn begin_reports(&mut self, now: Time) {
@@ -106,13 +70,8 @@ impl Flow {
             self.end.accounting.refused += 1;
             return;
         }
-        if !self.is_whole(segment) {
-            self.begin(segment);
-            let Some(open) = self.open.get_mut(&segment) else { return };
-            if open.tally.is_whole() {
-                self.set_whole(segment);
-                return;
-            }
+        if !self.tallies.is_whole(segment) {
+            let open = self.open.entry(segment).or_default();
             open.on_done(now, done, self.grace, self.recent);
             if open.is_waiting() {
                 self.asked.insert(segment);
@@ -131,7 +90,7 @@ impl Flow {
             |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
         let segment = *self.asked.iter().find(reporting)?;
         let open = self.open.get_mut(&segment)?;
-        let slice = open.next_slice(now, segment)?;
+        let slice = open.next_slice(now, segment, self.tallies.open(segment)?)?;
         if !open.is_reporting() {
             self.asked.remove(&segment);
         }
@@ -151,10 +110,9 @@ impl ReceivingFlow for Flow {
             end: ReceivingEnd::new(now, setup),
             grace: (setup.rtt / 4).max(MIN_GRACE),
             recent: setup.rtt.max(MIN_RECENT),
+            tallies: Tallies::new(setup.layout),
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
-            whole: RangeSet::new(),
-            skipped: RangeSet::new(),
             tell_whole: VecDeque::new(),
         }
     }
@@ -188,24 +146,8 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        let BlockRange { first, count } = blocks;
-        let segment = first.segment;
-        let all = self.end.layout.blocks_in(segment);
-        let end = first.index.saturating_add(count).min(all);
-        if first.index >= end || self.is_whole(segment) {
-            return;
-        }
-        let base = self.base(segment);
-        self.skipped.insert(base + u64::from(first.index)..base + u64::from(end));
-        let is_whole = match self.open.get_mut(&segment) {
-            Some(open) => {
-                open.tally.mark_range(first.index..end);
-                open.tally.is_whole()
-            }
-            None => self.skipped.covers(base..base + u64::from(all)),
-        };
-        if is_whole {
-            self.set_whole(segment);
+        if self.tallies.skip(blocks) {
+            self.set_whole(blocks.first.segment);
         }
     }
 

@@ -1,4 +1,4 @@
-//! One segment at the receiving end: its tally, and when and what is reported.
+//! One segment at the receiving end: when and what is reported.
 
 use core::ops::Range;
 
@@ -15,9 +15,8 @@ struct Waiting {
 }
 
 /// A segment that is not whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
-    pub(super) tally: Tally,
     /// The last question's number, and how much of the segment it was about.
     round: u32,
     sent_to: u32,
@@ -40,18 +39,6 @@ pub(super) struct Slice {
 }
 
 impl Segment {
-    pub(super) fn new(tally: Tally) -> Segment {
-        Segment {
-            tally,
-            round: 0,
-            sent_to: 0,
-            waiting: None,
-            rest: 0..0,
-            answered: None,
-            lost_to: 0,
-        }
-    }
-
     /// DONE has come. One that is older than the last, or is being answered, or was answered less
     /// than `recent` ago, is a copy that says nothing.
     pub(super) fn on_done(&mut self, now: Time, done: &Done, grace: Span, recent: Span) {
@@ -94,21 +81,21 @@ impl Segment {
         !self.rest.is_empty()
     }
 
-    /// The next slice of the answer.
-    pub(super) fn next_slice(&mut self, now: Time, segment: u32) -> Option<Slice> {
+    /// The next slice of the answer, by the segment's tally.
+    pub(super) fn next_slice(&mut self, now: Time, segment: u32, tally: &Tally) -> Option<Slice> {
         if self.rest.is_empty() {
             return None;
         }
-        let missing = self.tally.missing(self.rest.clone());
+        let missing = tally.missing(self.rest.clone());
         let report = Report::fill(segment, self.round, self.rest.clone(), missing);
         let slice = report.slice();
-        let newly_lost = self.tally.missing_in(slice.start.max(self.lost_to)..slice.end);
+        let newly_lost = tally.missing_in(slice.start.max(self.lost_to)..slice.end);
         self.lost_to = self.lost_to.max(slice.end);
         self.rest.start = slice.end;
         let mut round_left = None;
         if self.rest.is_empty() {
             self.answered = Some(now);
-            round_left = Some(self.tally.missing_in(0..self.sent_to));
+            round_left = Some(tally.missing_in(0..self.sent_to));
         }
         Some(Slice { report, newly_lost, round_left })
     }
