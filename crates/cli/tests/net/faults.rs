@@ -147,8 +147,7 @@ fn two_copies_onto_a_slow_disk_share_the_memory_and_lose_nothing() {
     words.push(pair.client.id.clone().into());
     pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
     let first = start(&pair, Way::Push, &["--rate=400M"]);
-    let words: [&dyn AsRef<OsStr>; 3] = [&"object", &pair.at("other"), &"--rate=400M"];
-    let second = Child::spawn(&mut pair.cp_command(&words));
+    let second = Child::spawn(pair.cp_command(&[&"object", &pair.at("other")]).arg("--rate=400M"));
     let (mut lost, mut by_kernel) = (0, 0);
     for ended in [first.end(), second.end()] {
         let summary = ended.summary();

@@ -21,6 +21,10 @@ use super::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 /// datagrams lost in a row, long after a sender has noticed that nothing comes back.
 const EPOCHS_AHEAD: u32 = 16;
 
+/// How long an old epoch's key is kept after the next has begun: for four round trips of a path
+/// of one second, because a host that stalls delays more than a short path does.
+const KEPT: Span = Span::from_secs(4);
+
 /// Why a datagram was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
@@ -76,7 +80,6 @@ pub struct Opener {
     current: EpochKey,
     previous: Option<(EpochKey, Time)>,
     ahead: Vec<EpochKey>,
-    keep: Span,
     limit: u64,
     counts: OpenCounts,
 }
@@ -94,17 +97,10 @@ impl Opener {
             current: schedule.key(0),
             previous: None,
             ahead: Vec::new(),
-            keep: Span::from_secs(4),
             limit,
             counts: OpenCounts::default(),
             schedule,
         }
-    }
-
-    /// The round-trip time, as far as it is known: an old epoch's key is kept for four of them
-    /// after the next has begun. Until it is told, one second is taken.
-    pub fn set_rtt(&mut self, rtt: Span) {
-        self.keep = rtt * 4;
     }
 
     /// What has been seen so far.
@@ -263,7 +259,7 @@ impl Opener {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);
             let last = std::mem::replace(&mut self.current, next);
-            self.previous = Some((last, now + self.keep));
+            self.previous = Some((last, now + KEPT));
             self.ahead.retain(|key| key.epoch > self.current.epoch);
         }
     }

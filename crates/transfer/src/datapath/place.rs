@@ -96,7 +96,7 @@ impl Placer {
         &mut self.assembly
     }
 
-    /// The opener: for its round-trip time and its counts.
+    /// The opener: for its counts.
     pub fn opener(&mut self) -> &mut Opener {
         &mut self.opener
     }

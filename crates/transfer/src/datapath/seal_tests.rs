@@ -191,11 +191,10 @@ fn epochs_change_where_the_number_says_and_the_old_key_is_kept_a_while() {
     let datagrams: Vec<Vec<u8>> =
         (0..6).map(|n| seal(&mut sealer, Kind::Data, n, b"payload")).collect();
     let mut opener = keys(Suite::Aes128Gcm).receiving_end().data;
-    opener.set_rtt(Span::from_millis(100));
     for n in [0, 3, 1, 5] {
         assert_eq!(open(&mut opener, &datagrams[n]), Ok(b"payload".to_vec()), "datagram {n}");
     }
-    let late = NOW + Span::from_millis(401);
+    let late = NOW + Span::from_millis(4_001);
     assert_eq!(open_at(&mut opener, late, &datagrams[2]), Err(OpenError::Stale));
     assert_eq!(open_at(&mut opener, late, &datagrams[4]), Ok(b"payload".to_vec()));
 }

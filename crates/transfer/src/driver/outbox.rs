@@ -5,6 +5,7 @@
 //! own, which is quick. Every such message is idempotent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use prost::Message as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,29 +19,74 @@ use longhaul_proto::wire::header::Kind;
 /// the headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
+/// Bytes of messages that wait for a stream at most: ten times what the plan of a terabyte takes.
+/// Who does not read as much in the time that a transfer has got along without it is gone.
+const MOST_WAITING: usize = 256 << 20;
+
 /// The way to the control stream's writer. Clones lead to the same stream.
 #[derive(Clone)]
-pub(crate) struct Outbox(UnboundedSender<Option<Message>>);
+pub(crate) struct Outbox {
+    sender: UnboundedSender<Option<Message>>,
+    level: Arc<Level>,
+}
+
+/// Where the messages of an outbox come out.
+pub(crate) struct Outflow {
+    receiver: UnboundedReceiver<Option<Message>>,
+    level: Arc<Level>,
+}
+
+/// How full an outbox is.
+#[derive(Default)]
+struct Level {
+    bytes: AtomicUsize,
+    overflown: AtomicBool,
+}
 
 impl Outbox {
     /// An outbox and where its messages come out.
-    ///
-    /// `None` is the end: nothing that comes after it is to be sent.
-    pub(crate) fn new() -> (Outbox, UnboundedReceiver<Option<Message>>) {
+    pub(crate) fn new() -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
-        (Outbox(sender), receiver)
+        let level = Arc::new(Level::default());
+        (Outbox { sender, level: level.clone() }, Outflow { receiver, level })
     }
 
     /// Sends `message` on the stream. A stream that has ended takes nothing more; its reader
-    /// tells the end's task.
+    /// tells the end's task. One that is not read overflows, and is at its end.
     pub(crate) fn tell(&self, message: Message) {
-        let _ = self.0.send(Some(message));
+        let len = size(&message);
+        let before = self.level.bytes.fetch_add(len, Ordering::Relaxed);
+        if before + len > MOST_WAITING {
+            self.level.overflown.store(true, Ordering::Relaxed);
+        }
+        if !self.is_overflown() {
+            let _ = self.sender.send(Some(message));
+        }
+    }
+
+    /// Whether so much waits that the other side cannot be reading.
+    pub(crate) fn is_overflown(&self) -> bool {
+        self.level.overflown.load(Ordering::Relaxed)
     }
 
     /// Nothing more will be told.
     pub(crate) fn end(&self) {
-        let _ = self.0.send(None);
+        let _ = self.sender.send(None);
     }
+}
+
+impl Outflow {
+    /// The next message; nothing at the end. Safe to drop half-way.
+    pub(crate) async fn next(&mut self) -> Option<Message> {
+        let message = self.receiver.recv().await.flatten()?;
+        self.level.bytes.fetch_sub(size(&message), Ordering::Relaxed);
+        Some(message)
+    }
+}
+
+/// What a message takes, about.
+fn size(message: &Message) -> usize {
+    size_of::<Message>() + message.encoded_len()
 }
 
 /// Seals messages into datagrams of one flow and direction.
@@ -97,5 +143,33 @@ impl Shadow {
         if let Some(path) = self.path {
             self.send_to(path, Kind::Control, &[]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ChunkPiece;
+
+    #[test]
+    fn an_outbox_that_is_not_read_overflows_and_takes_no_more() {
+        let (outbox, mut outflow) = Outbox::new();
+        let piece = |len: usize| {
+            Message::ChunkPiece(ChunkPiece { bytes: vec![7; len], ..ChunkPiece::default() })
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // What is read makes room.
+        for _ in 0..3 {
+            outbox.tell(piece(MOST_WAITING / 2));
+            assert!(runtime.block_on(outflow.next()).is_some());
+        }
+        assert!(!outbox.is_overflown());
+        outbox.tell(piece(MOST_WAITING / 2));
+        outbox.tell(piece(MOST_WAITING / 2));
+        assert!(outbox.is_overflown());
+        outbox.tell(piece(1));
+        outbox.end();
+        assert!(runtime.block_on(outflow.next()).is_some());
+        assert_eq!(runtime.block_on(outflow.next()), None);
     }
 }

@@ -411,6 +411,8 @@ impl Writer {
         let answers = std::mem::take(answers);
         opened.comparing.remove(&entry);
         let needless = sink.compare_result(entry, &answers)?;
+        // The source leaves them out: only a further pass brings them.
+        opened.failed.extend(sink.take_changed());
         let there = |range: &Range<u64>| {
             range.clone().map(|chunk| opened.object.chunk_content(chunk) as u64).sum::<u64>()
         };
@@ -435,9 +437,10 @@ impl Writer {
             };
             self.writing += started.elapsed();
             self.writing_cpu += super::thread_time().saturating_sub(cpu);
-            if verdict == Verdict::Mismatch {
-                opened.failed.insert(chunk);
-            }
+            match verdict {
+                Verdict::Mismatch => opened.failed.insert(chunk),
+                _ => opened.failed.remove(&chunk),
+            };
             let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
             let nanos = |span: Duration| span.as_nanos() as u64;
             let (disk, cpu) = (nanos(self.writing), nanos(self.writing_cpu));

@@ -106,10 +106,18 @@ struct Writing {
 
 impl Writing {
     fn new() -> Writing {
+        Writing::over(|_| {})
+    }
+
+    /// One that finds `prepare`'s work at the destination.
+    fn over(prepare: impl FnOnce(&std::path::Path)) -> Writing {
         let folder = tempfile::tempdir().unwrap();
         let mut source = source(&folder);
+        prepare(folder.path());
         let place = Place::Ambient(folder.path().join("copy"));
-        let target = Target::Place { place, options: SinkOptions::default() };
+        // What is there is compared.
+        let options = SinkOptions { checksum: true, ..SinkOptions::default() };
+        let target = Target::Place { place, options };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
         let (jobs, _) = writer::spawn(offer(&mut source), target, board, end).unwrap();
@@ -122,28 +130,42 @@ impl Writing {
 
     /// Sends all chunks as an honest end does.
     fn send_all(&mut self) {
-        for chunk in 0..3 {
-            let digest = self.payloads.read_whole(chunk).unwrap();
-            let content = self.payloads.content().to_vec();
-            self.tell(Job::Digests(Digests { chunks: vec![chunk], values: digest.to_vec() }));
-            self.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
+        (0..3).for_each(|chunk| self.send(chunk));
+    }
+
+    fn send(&mut self, chunk: u64) {
+        let digest = self.payloads.read_whole(chunk).unwrap();
+        let content = self.payloads.content().to_vec();
+        self.tell(Job::Digests(Digests { chunks: vec![chunk], values: digest.to_vec() }));
+        self.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
+    }
+
+    /// The next that happens of what `wanted` takes.
+    fn next<T>(&mut self, mut wanted: impl FnMut(Happened) -> Option<T>) -> T {
+        loop {
+            if let Some(wanted) = wanted(self.happens()) {
+                return wanted;
+            }
         }
     }
 
     /// How it ends.
     fn end(&mut self) -> Result<u64, Class> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let end = async {
-            loop {
-                match self.happened.recv().await.expect("it says how it ends") {
-                    Happened::Outcome(outcome) => return Ok(outcome.files),
-                    Happened::Failed(error) => return Err(error.class),
-                    _ => {}
-                }
+        loop {
+            match self.happens() {
+                Happened::Outcome(outcome) => return Ok(outcome.files),
+                Happened::Failed(error) => return Err(error.class),
+                _ => {}
             }
-        };
-        runtime
-            .block_on(async { tokio::time::timeout(Duration::from_secs(20), end).await.unwrap() })
+        }
+    }
+
+    /// What happens next.
+    fn happens(&mut self) -> Happened {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let next =
+            async { tokio::time::timeout(Duration::from_secs(20), self.happened.recv()).await };
+        runtime.block_on(next).expect("something happens").expect("it says how it ends")
     }
 }
 
@@ -165,6 +187,42 @@ fn a_writer_is_not_misled_by_chunks_digests_and_answers_that_nobody_awaits() {
         writing.tell(Job::Compared(Compared { entry, same: vec![true; 1000] }));
     }
     writing.send_all();
+    assert_eq!(writing.end(), Ok(1));
+    let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();
+    assert!(read("copy") == read("source"));
+}
+
+#[test]
+fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
+    let mut writing = Writing::over(|folder| {
+        let mut old = std::fs::read(folder.join("source")).unwrap();
+        old[CHUNK as usize] ^= 1;
+        let copy = folder.join("copy");
+        std::fs::write(&copy, old).unwrap();
+        // Of another time: else it would be taken for equal.
+        let copy = std::fs::File::options().write(true).open(copy).unwrap();
+        copy.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    });
+    let asked = writing.next(|happened| match happened {
+        Happened::Planned { slices, .. } => slices.into_iter().find_map(|mut s| s.compare.pop()),
+        _ => None,
+    });
+    let (answer, same) = writing.payloads.compare(&asked).unwrap();
+    assert_eq!(same, [0..1, 2..3]);
+    // Somebody else writes into it meanwhile.
+    let copy = writing.folder.path().join("copy");
+    let mut old = std::fs::read(&copy).unwrap();
+    old[7] ^= 1;
+    std::fs::write(&copy, old).unwrap();
+    writing.tell(Job::Compared(answer));
+    writing.send(1);
+    let failed = writing.next(|happened| match happened {
+        Happened::PassEnd(end) => end.failed.map(|failed| failed.decode(3).unwrap()),
+        _ => None,
+    });
+    assert_eq!(failed.into_iter().flatten().collect::<Vec<_>>(), [0]);
+    writing.tell(Job::BeginPass(1));
+    writing.send(0);
     assert_eq!(writing.end(), Ok(1));
     let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();
     assert!(read("copy") == read("source"));

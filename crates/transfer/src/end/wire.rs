@@ -68,7 +68,7 @@ impl Wire {
             loop {
                 let message = tokio::select! {
                     biased;
-                    message = messages.recv() => message.flatten(),
+                    message = messages.next() => message,
                     Some(piece) = pieces.recv() => Some(Message::ChunkPiece(piece)),
                 };
                 let Some(message) = message else { return Ok(writer) };
@@ -105,6 +105,9 @@ impl Wire {
     /// Safe to drop half-way: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<Message, End> {
         loop {
+            if self.outbox.is_overflown() {
+                return Err(End::Lost("the other side reads nothing of what it is told".into()));
+            }
             let deadline = self.giving_up.as_ref().map(|(_, at)| *at);
             let message = tokio::select! {
                 why = self.broken.recv(), if deadline.is_none() => {

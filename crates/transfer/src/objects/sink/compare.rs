@@ -12,7 +12,7 @@ use crate::objects::digest;
 impl Sink {
     /// Takes the sender's answer for one [`Compare`](super::Compare) of the plan: for each of its
     /// values, whether the source has it. Returns the chunks of the virtual object that need not
-    /// be sent therefore.
+    /// be sent therefore; [`Sink::take_changed`] has those that must be, for all that was said.
     ///
     /// # Errors
     /// An answer that nobody asked for or of the wrong length (`Usage`); else as
@@ -101,11 +101,13 @@ impl Sink {
         for ((chunk, value), _) in asked.values.iter().zip(matches).filter(|(_, right)| **right) {
             let start = chunk * CHUNK;
             let content = &mut content[..(size - start).min(CHUNK) as usize];
-            basis.read(start, content)?;
-            // It may have changed since it was hashed.
-            if digest::file_value(size, *chunk, content) == *value {
+            // It may have changed since it was hashed, or end earlier.
+            let read = basis.read(start, content);
+            if read.is_ok() && digest::file_value(size, *chunk, content) == *value {
                 self.try_write_large(entry, *chunk, content, *value)?;
                 self.settle_chunk_of(entry, *chunk);
+            } else {
+                self.changed.push(self.object.chunks_of(entry).start + chunk);
             }
         }
         Ok(())

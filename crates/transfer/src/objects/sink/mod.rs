@@ -131,6 +131,8 @@ pub struct Sink {
     needed: Bits,
     /// Chunks that have become needless and were not told yet.
     needless: Vec<Range<u64>>,
+    /// Chunks that were compared as equal, and have changed since.
+    changed: Vec<u64>,
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
     roots: SequenceHasher,
@@ -177,6 +179,7 @@ impl Sink {
             small: Small::default(),
             comparing: BTreeMap::new(),
             needless: Vec::new(),
+            changed: Vec::new(),
             failures: Vec::new(),
             roots: SequenceHasher::default(),
             packed: SequenceHasher::default(),
@@ -244,6 +247,12 @@ impl Sink {
     /// Chunks that nobody needs any more since their files failed; each is told once.
     pub fn take_needless(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.needless)
+    }
+
+    /// Chunks that the sender leaves out because they were here when it was asked, and that are
+    /// not any more: they must be asked for again. Each is told once.
+    pub fn take_changed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Verifies chunk `chunk` of the virtual object against the value that the sender announced,
