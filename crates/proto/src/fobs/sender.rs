@@ -145,6 +145,7 @@ impl FobsSender {
         let run = self.end.frontier.take(max.min(rest))?;
         let last = number + run.blocks.len() as u64 - 1;
         self.circle.send_first(now, &run, last, self.end.frontier.there());
+        self.end.accounting.rounds = self.end.accounting.rounds.max(1);
         Some(run)
     }
 
@@ -192,11 +193,10 @@ impl FobsSender {
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
-            let controller = self.speed.controller();
-            controller.on_feedback(now, &feedback);
-            let rate = controller.rate();
-            let is_state = matches!(self.speed, Speed::Table(_)) && !self.end.is_finished();
-            if is_state && rate != self.end.pacer.rate() {
+            self.speed.controller().on_feedback(now, &feedback);
+            let rate = self.speed.controller().rate();
+            let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
+            if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
                 self.end.tell(Event::Rate(rate));
             }
             self.end.pacer.set_rate(now, rate);

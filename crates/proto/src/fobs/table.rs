@@ -82,6 +82,11 @@ impl Table {
         self.congested
     }
 
+    /// The rate of the state, once the table has a maximum.
+    pub(super) fn state(&self) -> Option<Rate> {
+        self.top.map(|top| rate_of(top, self.state))
+    }
+
     /// The loss of the segment, once all of it has come or is lost.
     fn measure(&mut self, feedback: &Feedback<'_>) -> Option<LossRatio> {
         let end = Counts { highest: feedback.pulse.highest, received: feedback.pulse.received };
@@ -134,7 +139,7 @@ fn rate_of(top: Rate, state: u32) -> Rate {
 
 impl RateController for Table {
     fn rate(&self) -> Rate {
-        self.top.map_or(self.finder.rate(), |top| rate_of(top, self.state))
+        self.state().unwrap_or_else(|| self.finder.rate())
     }
 
     fn train(&mut self, now: Time, next: PacketNumber) -> u64 {

@@ -108,6 +108,7 @@ impl NetbltSender {
             let burst = Burst::of(self.end.pacer.rate(), size, self.datagram);
             self.end.say(Carrier::Reliable, Control::Begun(Begun { buffer, burst }));
         }
+        self.end.accounting.rounds = self.end.accounting.rounds.max(1);
         let end = number + run.blocks.len() as u64;
         self.open.entry(buffer).or_default().on_first(now, run.blocks.end, end);
         Some(run)
@@ -162,10 +163,10 @@ impl NetbltSender {
         sending.on_resend(now, resend, self.end.rtt.timeout());
         if sending.has_resends() {
             self.resending.insert(resend.buffer);
+            // The first time is a round as well.
+            let rounds = sending.round().saturating_add(1);
+            self.end.accounting.rounds = self.end.accounting.rounds.max(rounds);
         }
-        // The first time is a round as well.
-        let rounds = sending.round().saturating_add(1);
-        self.end.accounting.rounds = self.end.accounting.rounds.max(rounds);
     }
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
