@@ -6,4 +6,5 @@ mod corpus;
 mod properties;
 mod rbudp;
 mod rig;
+mod sabul;
 mod tsunami;

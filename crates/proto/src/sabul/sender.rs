@@ -78,7 +78,6 @@ impl SabulSender {
         let first = wanted.unwrap_or(TRICKLE);
         let first = cap.map_or(first, |cap| first.min(cap));
         let control = Box::new(PaperRate::new(setup, first, cap));
-        // The packet train is the application's, not the protocol's.
         let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
         let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
@@ -127,6 +126,8 @@ impl SabulSender {
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
         let size = self.window.size(self.interval.len, self.end.rtt.min());
+        // The packet train is the application's, not the protocol's: it goes whole.
+        let size = if self.finding.is_some() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }
 
