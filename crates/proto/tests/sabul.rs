@@ -102,3 +102,29 @@ fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
     assert!(came.reported_lost > came.blocks_lost * 3, "{came:?}");
     assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
 }
+
+#[test]
+fn flows_that_begin_at_unlike_rates_end_at_equal_shares() {
+    let rtt = Span::from_millis(40);
+    let mut rig = Rig::new(&ROW, 1, path(rtt));
+    for (flow, initial) in [(1, 70.0), (2, 30.0), (3, 15.0)] {
+        let mut setup = setup(flow, 1_000_000, 0, None, rtt);
+        let settings = Settings::default().with(&ROW, "initial-rate", initial);
+        setup.settings = settings.expect("a setting of SABUL");
+        rig.add_flow(setup, Host::Fast);
+    }
+    let mut came = |until: u64| {
+        while rig.now < Time::ZERO + Span::from_secs(until) {
+            rig.step();
+        }
+        let came = |flow| rig.receiver.accounting(FlowId(flow)).map(|came| came.distinct);
+        [1, 2, 3].map(|flow| came(flow).expect("it was added"))
+    };
+    let (before, after) = (came(15), came(35));
+    let shares =
+        [0, 1, 2].map(|flow| Bytes::new((after[flow] - before[flow]) * 1032).bits() / 20.0);
+    let total = shares.iter().sum::<f64>();
+    // The paper's three flows had 280 Mbit/s each of 1 Gbit/s: 84 %.
+    assert!(total > 0.8 * CAPACITY.as_bps() as f64, "{shares:?}");
+    assert!(shares.iter().all(|share| (share * 3.0 / total - 1.0).abs() < 0.1), "{shares:?}");
+}
