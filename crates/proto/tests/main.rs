@@ -8,4 +8,5 @@ mod netblt;
 mod properties;
 mod rbudp;
 mod rig;
+mod sabul;
 mod tsunami;

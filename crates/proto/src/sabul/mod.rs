@@ -25,11 +25,12 @@
 //!   in the release. A repetition waits longer, up to four times as long.
 //! - A loss report about a block that was sent again less than a round trip ago was made before
 //!   that could arrive: it is left out.
-//! - Loss reports are at most [`reports::MOST_AT_ONCE`] an interval; what is left waits.
+//! - Loss reports are at most 32 an interval; what is left waits.
 //! - The rate is never below a datagram an interval, and an interval in which nothing was sent does
 //!   not raise it.
 //!
-//! The variant `sabul-ornl` does none of the last four: its troubles are to be seen.
+//! The variant `sabul-ornl` sends no last block again, leaves no report out, and has no flow window
+//! unless it is set: its troubles are to be seen.
 //!
 //! Files by decision: `sender` selects, `window` keeps the flow window, `rate` and `release` decide
 //! how fast; `receiver` finds gaps, `reports` says when and what is reported.

@@ -78,7 +78,6 @@ impl SabulSender {
         let first = wanted.unwrap_or(TRICKLE);
         let first = cap.map_or(first, |cap| first.min(cap));
         let control = Box::new(PaperRate::new(setup, first, cap));
-        // The packet train is the application's, not the protocol's.
         let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
         let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
@@ -126,7 +125,13 @@ impl SabulSender {
     /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
-        let size = self.window.size(self.interval.len, self.end.rtt.min());
+        // Where the capacity is known the window keeps the queue short. Where only the flow's own
+        // rate is, that would keep it below the others that share a queue.
+        let rtt = &self.end.rtt;
+        let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
+        let size = self.window.size(self.interval.len, rtt);
+        // The packet train is the application's, not the protocol's: it goes whole.
+        let size = if self.finding.is_some() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }
 

@@ -1,0 +1,130 @@
+//! SABUL at values far from the usual, and what it makes of a path.
+
+use longhaul_proto::endpoint::{Event, FlowId};
+use longhaul_proto::registry::Row;
+use longhaul_proto::sabul::{ORNL_ROW, ROW};
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::rig::{Channel, Host, Rig, setup};
+
+const CAPACITY: Rate = Rate::from_mbps(80);
+
+/// A path of 80 Mbit/s with a queue of a round trip.
+fn path(rtt: Span) -> Channel {
+    let queue = CAPACITY.over(rtt).max(Bytes::new(10_320));
+    Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(rtt / 2) }
+}
+
+/// Runs a flow of so many blocks to its end; gives how long it took.
+fn run(row: &Row, channel: Channel, blocks: u64, rate: Option<Rate>) -> (Rig, Span) {
+    let rtt = channel.delay * 2;
+    let mut rig = Rig::new(row, 1, channel);
+    let mut setup = setup(1, blocks, 0, rate, rtt);
+    setup.settings = Settings::default();
+    rig.add_flow(setup, Host::Fast);
+    rig.run(Span::from_secs(120));
+    rig.linger(Span::from_secs(3));
+    let took = rig.flows[0].finished_at.expect("it ran to the end").since(Time::ZERO);
+    (rig, took)
+}
+
+fn best(blocks: u64) -> Span {
+    Bytes::new(blocks * 1032) / CAPACITY
+}
+
+#[test]
+fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_second() {
+    let short = Span::from_micros(50);
+    for (rtt, blocks) in [(short, 20_000), (Span::from_millis(100), 20_000)] {
+        for rate in [None, Some(CAPACITY)] {
+            let (rig, took) = run(&ROW, path(rtt), blocks, rate);
+            let sent = rig.flows[0].sender.accounting();
+            // The window doubles each round trip and interval until it is the path's.
+            let start = (rtt + Span::from_millis(10)) * 14;
+            let bound = (best(blocks) + start).as_secs_f64() * 1.35;
+            assert!(took.as_secs_f64() < bound, "{rtt} {rate:?}: {took}, {sent:?}");
+            assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
+        }
+    }
+    let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, Some(CAPACITY));
+    // Fourteen doublings of a second each, and no time-out that takes the path for dead.
+    assert!(took < Span::from_secs(20), "{took}");
+    assert_eq!(rig.flows[0].sender.accounting().retransmitted, 0);
+}
+
+#[test]
+fn an_outage_of_ten_seconds_costs_what_was_in_flight_and_little_more() {
+    let rtt = Span::from_millis(100);
+    let from = Time::ZERO + Span::from_millis(1_500);
+    let outage = Some((from, from + Span::from_secs(10)));
+    let (rig, took) = run(&ROW, Channel { outage, ..path(rtt) }, 20_000, Some(CAPACITY));
+    let flow = &rig.flows[0];
+    assert!(flow.events.iter().any(|event| matches!(event, Event::Silent(_))));
+    assert!(flow.events.contains(&Event::Resumed));
+    assert!(took < Span::from_secs(20), "{took}");
+    // What was in flight, twice: after the first second, and after the outage.
+    let window = CAPACITY.over(rtt + Span::from_millis(10)).get() / 1032;
+    let again = flow.sender.accounting().retransmitted;
+    assert!(again <= window * 3, "{again} of a window of {window}");
+    assert!(flow.sends.values().all(|sends| *sends <= 8));
+}
+
+#[test]
+fn reordered_datagrams_are_reported_lost_and_counted_once_each() {
+    let reorder = Channel {
+        reorder: 0.02,
+        lateness: Span::from_millis(5),
+        ..Channel::perfect(Span::from_millis(10))
+    };
+    for row in [&ROW, &ORNL_ROW] {
+        let (rig, _) = run(row, reorder.clone(), 5_000, Some(CAPACITY));
+        let came = rig.receiver.accounting(FlowId(1)).expect("it was added");
+        // Nothing was lost, all that was reported came twice or late.
+        assert_eq!((came.path_lost(), came.received), (0, came.highest));
+        assert!(came.blocks_lost > 50 && came.reported_lost >= came.blocks_lost, "{came:?}");
+        assert!(came.duplicates > 0 && came.duplicates <= came.reported_lost, "{came:?}");
+    }
+}
+
+#[test]
+fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
+    let lossy = Channel { loss: 0.01, ..Channel::perfect(Span::from_millis(35)) };
+    let columns = |row| {
+        let (rig, _) = run(row, lossy.clone(), 3_000, Some(CAPACITY));
+        let (sent, id) = (*rig.flows[0].sender.accounting(), FlowId(1));
+        (sent, *rig.receiver.accounting(id).expect("it was added"))
+    };
+    let (sent, came) = columns(&ROW);
+    assert!(sent.retransmitted <= came.blocks_lost * 3 / 2 && came.duplicates < 5, "{came:?}");
+    let (sent, came) = columns(&ORNL_ROW);
+    assert!(came.reported_lost > came.blocks_lost * 3, "{came:?}");
+    assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
+}
+
+#[test]
+fn flows_that_begin_at_unlike_rates_end_at_equal_shares() {
+    let rtt = Span::from_millis(40);
+    let mut rig = Rig::new(&ROW, 1, path(rtt));
+    for (flow, initial) in [(1, 70.0), (2, 30.0), (3, 15.0)] {
+        let mut setup = setup(flow, 1_000_000, 0, None, rtt);
+        let settings = Settings::default().with(&ROW, "initial-rate", initial);
+        setup.settings = settings.expect("a setting of SABUL");
+        rig.add_flow(setup, Host::Fast);
+    }
+    let mut came = |until: u64| {
+        while rig.now < Time::ZERO + Span::from_secs(until) {
+            rig.step();
+        }
+        let came = |flow| rig.receiver.accounting(FlowId(flow)).map(|came| came.distinct);
+        [1, 2, 3].map(|flow| came(flow).expect("it was added"))
+    };
+    let (before, after) = (came(15), came(35));
+    let shares =
+        [0, 1, 2].map(|flow| Bytes::new((after[flow] - before[flow]) * 1032).bits() / 20.0);
+    let total = shares.iter().sum::<f64>();
+    // The paper's three flows had 280 Mbit/s each of 1 Gbit/s: 84 %.
+    assert!(total > 0.8 * CAPACITY.as_bps() as f64, "{shares:?}");
+    assert!(shares.iter().all(|share| (share * 3.0 / total - 1.0).abs() < 0.1), "{shares:?}");
+}
