@@ -30,6 +30,8 @@ use crate::wire::{Ack, Control, Offer, Request};
 const SILENT: Span = Span::from_millis(500);
 const SILENT_RTTS: u64 = 4;
 const MAX_SILENT: Span = Span::from_secs(4);
+/// A flow that waits for its host so many round trips leaves the schedule.
+const IDLE_RTTS: u64 = 3;
 /// An estimate is not made on fewer datagrams.
 const MIN_DATAGRAMS: u64 = 16;
 /// The least that is asked for ahead, in blocks, and in time: a host that is busy may not look for
@@ -208,13 +210,16 @@ impl Flow {
             self.end_segments(run);
         }
         self.end.count(received, new);
-        (self.sign, self.silences) = (now, 0);
+        self.sign = now;
+        let was_silent = core::mem::take(&mut self.silences) > 0;
         if core::mem::take(&mut self.quiet) && !self.end.is_finished() {
-            // "By doing so, we are able to treat new flows just as old ones" (section 4.4): one
-            // that comes back is new.
-            self.ce = Estimator::new(self.standing.bound());
-            self.measure_after(now);
             self.news.changed = true;
+            if was_silent {
+                // "By doing so, we are able to treat new flows just as old ones" (section 4.4): one
+                // that comes back is new.
+                self.ce = Estimator::new(self.standing.bound());
+                self.measure_after(now);
+            }
         }
     }
 
@@ -350,7 +355,8 @@ impl Flow {
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
-        if self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
+        let idle = now.since(self.sign) > self.standing.tick() * IDLE_RTTS;
+        if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
             // It waits for its host, and its share is the others' meanwhile.
             self.quiet = true;
             self.news.gone += self.rate();

@@ -260,6 +260,37 @@ fn the_grant_bounds_what_is_asked_for() {
 }
 
 #[test]
+fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts() {
+    // 60 blocks each 100 ms come within 6 ms: 5 Mbit/s in bursts of 82.56, which is C_r.
+    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let rtt = Span::from_millis(1);
+    let mut side = In::new(&Setup { grant: Bytes::ZERO, rtt, ..setup(100_000, 0, given) });
+    let (mut late, mut last) = (Vec::new(), 0);
+    for turn in 1..40 {
+        side.receiver.set_grant(ms(turn * 100), FLOW, Bytes::new(turn * 60_000), None);
+        for at in turn * 100..turn * 100 + 100 {
+            for request in side.requests(at) {
+                last = request.sequence();
+                if turn > 10 {
+                    late.push(request.rate());
+                }
+            }
+            if let after @ 1..=6 = at % 100 {
+                let first = turn * 60 - 60 + (after - 1) * 10;
+                side.arrive(at, first..first + 10);
+            }
+            if at % 100 == 7 {
+                let offer =
+                    Offer { sequence: turn, rtt, limit: None, answered: last, highest: turn * 60 };
+                side.receiver.on_control(ms(at), FLOW, &Control::Offer(offer));
+            }
+        }
+    }
+    assert_eq!(side.receiver.accounting(FLOW).unwrap().distinct, 39 * 60);
+    assert!(!late.is_empty() && late.iter().all(|rate| *rate < Rate::from_mbps(50)), "{late:?}");
+}
+
+#[test]
 fn what_is_lost_is_asked_for_again_and_nothing_else() {
     let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
     let mut side = In::new(&setup(100, 0, given));
