@@ -151,7 +151,7 @@ fn two_copies_onto_a_slow_disk_share_the_memory_and_lose_nothing() {
     let (mut lost, mut by_kernel) = (0, 0);
     for ended in [first.end(), second.end()] {
         let summary = ended.summary();
-        lost += summary["path_lost"].as_u64().expect("a count");
+        lost += summary["blocks_lost"].as_u64().expect("a count");
         by_kernel += summary["socket_lost"].as_u64().expect("a count");
         assert_eq!(summary["verified"], true, "{ended}");
     }

@@ -57,10 +57,11 @@ const TRIED_LOSS: f64 = 0.2;
 /// How far below a known ceiling the rate goes, and above which share of it there is none.
 const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
-/// How fast the rate grows by guess: where a train came too fast to be timed; where there is some
-/// estimate; and how much faster after each clean epoch.
+/// How fast the rate grows by guess: where nothing is known; where a ceiling was refuted; where a
+/// train was timed, at first; and how much faster after each clean epoch.
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
+const NEAR: f64 = 1.04;
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
 /// For how many epochs a ceiling is believed, and after how many the path's own loss is checked.
@@ -205,8 +206,9 @@ impl Trains {
     fn start(&mut self, feedback: &Feedback<'_>) {
         let Some(rate) = first_rate(self.datagram, feedback.pulse) else { return };
         if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
-            // Timed badly perhaps, but timed.
-            self.growth = CAREFUL;
+            // A host that stalled meanwhile has drawn the train apart: what it showed is no
+            // ceiling.
+            self.growth = if self.blind { GUESSED } else { NEAR };
         }
         self.mode = Mode::Up;
         self.set_rate(rate.as_bps() as f64);
@@ -333,7 +335,8 @@ impl Trains {
         self.mode = Mode::Up;
         self.unchecked = 0;
         let came = if measure.is_stretched() { measure.paced } else { self.capacity(measure) };
-        let top = came.max(measure.rate / 2.0);
+        // Stalls of both hosts look the same, and are no reason to give up most of the rate.
+        let top = came.max(measure.rate * 0.7);
         self.set_ceiling(top);
         let drained = if measure.queue > MIN_QUEUE { 0.9 } else { BELOW };
         self.set_rate(top * drained);
@@ -361,7 +364,7 @@ impl Trains {
             return match rate / top {
                 share if share < 0.93 => (rate * 1.1).min(top * BELOW),
                 share if share < 1.0 => rate * 1.01,
-                _ => rate * 1.02,
+                _ => rate * 1.03,
             };
         }
         if self.blind {
@@ -372,7 +375,12 @@ impl Trains {
         let shown = self.shown.map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
         match shown {
             Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
-            _ => rate * 1.04,
+            _ if self.bounded => rate * NEAR,
+            _ => {
+                let growth = self.growth;
+                self.growth = (2.0 * growth - 1.0).min(GUESSED);
+                rate * growth
+            }
         }
     }
 
