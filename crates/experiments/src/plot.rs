@@ -15,6 +15,8 @@ const HEIGHT: u32 = 440;
 /// The column to the right that says what the lines are.
 const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
+/// Below this, a value on a linear axis is as good as zero.
+const LEAST: f64 = 1e-9;
 /// Characters of a legend's line; a longer label goes on in the next.
 const LEGEND_COLUMNS: usize = 30;
 const FONT: &str = "sans-serif";
@@ -138,7 +140,8 @@ impl Axis {
         }
         match log {
             true => low / 1.2..high * 1.2,
-            false if high <= 0.0 && low >= 0.0 => 0.0..1.0,
+            // Ticks that are next to nothing apart have no end.
+            false if high.max(-low) < LEAST => 0.0..1.0,
             false => low.min(0.0)..high + (high - low.min(0.0)) * 0.06,
         }
     }

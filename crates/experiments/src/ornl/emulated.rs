@@ -144,7 +144,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               nothing that it need not: at a loss of one in ten thousand it repairs exactly what \
               was dropped, for one more round trip. TCP loses half of its rate to the same fifteen \
               packets.",
-    quick: false,
+    quick: true,
 };
 
 fn memory_figures(outcomes: &Outcomes, page: &Page) -> Vec<Figure> {

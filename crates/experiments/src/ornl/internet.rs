@@ -149,5 +149,5 @@ pub(super) static INTERNET: Experiment = Experiment {
     learned: "A loss of three per cent that no queue of one's own has made costs a protocol with \
               a given rate three per cent and some round trips. TCP, which takes every loss for \
               its own fault, is left with next to nothing.",
-    quick: false,
+    quick: true,
 };
