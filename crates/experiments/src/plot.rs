@@ -430,6 +430,19 @@ mod tests {
     }
 
     #[test]
+    fn any_largest_value_has_ticks() {
+        let mut top = 1e-10;
+        while top < 1e7 {
+            let points = [(1.0, 0.0), (8.0, top)];
+            let series = vec![Series::new("ours", Origin::Simulated, points)];
+            let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+            let svg = Plot { title: String::new(), x, y, series }.svg();
+            assert!(svg.is_ok_and(|svg| svg.contains("circle")), "{top}");
+            top *= 1.37;
+        }
+    }
+
+    #[test]
     fn published_model_and_ours_look_different() {
         let plot = example(Axis::linear("x"), Axis::linear("y"));
         let looks: Vec<Look> = (0..3).map(|index| plot.look(index)).collect();

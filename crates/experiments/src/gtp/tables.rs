@@ -111,8 +111,8 @@ pub(super) static TABLE2: Experiment = Experiment {
     differs: "The paper says that 10 GB were sent; its times and rates give 1 GB in all four \
               columns, so 1 GB is what goes here. Its \"SABUL\" is UDT 1.0, which reacts to delay; \
               ours is SABUL as its own paper has it. Its hosts got 900 of 1000 Mbit/s through \
-              their cards; ours have no other limit than the line, so all rate-based protocols \
-              come out higher. TCP with 64 kB on 58 ms cannot do better than 9.04 Mbit/s; the \
+              their cards; ours have no other limit than the line, so RBUDP and GTP come \
+              out higher, and SABUL spends the first seconds in search of its rate. TCP with 64 kB on 58 ms cannot do better than 9.04 Mbit/s; the \
               paper's 4.88 is what a window of 35 kB gives, which the text does not explain.",
     learned: "On a clean circuit of one's own the three rate-based protocols are alike, and a \
               hundred times TCP without a tuned window. What tells them apart is company, in the \
