@@ -54,6 +54,15 @@ mod tests {
     }
 
     #[test]
+    fn every_experiment_that_a_protocol_names_is_there() {
+        for row in longhaul_proto::registry::all() {
+            for id in row.experiments {
+                assert!(find(id).is_some(), "{} names {id}", row.name);
+            }
+        }
+    }
+
+    #[test]
     fn some_cases_run_over_real_sockets() {
         let both = |experiment: &&Experiment| {
             (experiment.cases)().iter().any(|case| case.ways == Ways::Both)

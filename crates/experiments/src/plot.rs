@@ -15,6 +15,8 @@ const HEIGHT: u32 = 440;
 /// The column to the right that says what the lines are.
 const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
+/// Below this, a value on a linear axis is as good as zero.
+const LEAST: f64 = 1e-9;
 /// Characters of a legend's line; a longer label goes on in the next.
 const LEGEND_COLUMNS: usize = 30;
 const FONT: &str = "sans-serif";
@@ -138,7 +140,8 @@ impl Axis {
         }
         match log {
             true => low / 1.2..high * 1.2,
-            false if high <= 0.0 && low >= 0.0 => 0.0..1.0,
+            // Ticks that are next to nothing apart have no end.
+            false if high.max(-low) < LEAST => 0.0..1.0,
             false => low.min(0.0)..high + (high - low.min(0.0)) * 0.06,
         }
     }
@@ -423,6 +426,19 @@ mod tests {
                 plot.series.clear();
                 plot.svg().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn any_largest_value_has_ticks() {
+        let mut top = 1e-10;
+        while top < 1e7 {
+            let points = [(1.0, 0.0), (8.0, top)];
+            let series = vec![Series::new("ours", Origin::Simulated, points)];
+            let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+            let svg = Plot { title: String::new(), x, y, series }.svg();
+            assert!(svg.is_ok_and(|svg| svg.contains("circle")), "{top}");
+            top *= 1.37;
         }
     }
 

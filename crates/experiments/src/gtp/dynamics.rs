@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::{Amount, Flow, Pace, Scenario, Traffic, Transfer};
 
-use super::{LINK, reno};
+use super::{LINK, capacity, reno};
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::{Outcome, Outcomes, fairness};
 use crate::page::Page;
@@ -16,18 +16,17 @@ use crate::table::{Published, Row, Table};
 
 /// How far apart the points of the curves are.
 const INTERVAL: Span = Span::from_millis(100);
-/// The setting of GTP that bounds its share of the access link, as a share of 1.
+/// The setting of GTP that bounds its share of the access link, in per cent.
 const SHARE: &str = "receive-share";
+const ALL: f64 = 100.0;
 /// What joined last has found its share after this many seconds.
 const SETTLES: f64 = 1.0;
 
-/// A GTP flow that goes on for `seconds`; nothing where the registry does not have it.
-fn gtp(seconds: u64, share: Option<f64>) -> Option<Flow> {
-    let row = registry::find("gtp")?;
-    if share.is_some() && !row.options.iter().any(|option| option.name == SHARE) {
-        return None;
-    }
-    let settings = share.map(|share| (SHARE.to_owned(), share)).into_iter().collect();
+/// A GTP flow that goes on for `seconds` and with the others of its receiver takes at most `share`
+/// per cent of the link; nothing where the registry does not have it.
+fn gtp(seconds: u64, share: f64) -> Option<Flow> {
+    registry::find("gtp")?;
+    let settings = [capacity(), (SHARE.to_owned(), share)].into_iter().collect();
     let transfer = Transfer { protocol: "gtp".into(), settings, ..Transfer::default() };
     Some(flow(Amount::Lasts(Span::from_secs(seconds)), Traffic::Protocol(transfer)))
 }
@@ -114,7 +113,7 @@ pub(super) static FIG7: Experiment = Experiment {
             1 Gbit/s of its own to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
             framing included) and a drop-tail queue of 512 kB. Rates are means over the time given; \
             each phase begins a second after the last join.",
-    cases: || simulated(GTP, group(GTP, &FOUR_RTTS, &[0, 2, 3, 4], FOUR_ENDS, |s| gtp(s, None))),
+    cases: || simulated(GTP, group(GTP, &FOUR_RTTS, &[0, 2, 3, 4], FOUR_ENDS, |s| gtp(s, ALL))),
     tables: |outcomes| {
         // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)
         // fairness index is 1".
@@ -165,7 +164,7 @@ fn capped_case(cap: u64) -> String {
 
 fn capped(cap: u64) -> Option<Scenario> {
     let name = capped_case(cap);
-    let mut scenario = group(&name, &[20, 20], &[0, 2], 8, |seconds| gtp(seconds, None))?;
+    let mut scenario = group(&name, &[20, 20], &[0, 2], 8, |seconds| gtp(seconds, ALL))?;
     scenario.hosts[1].sends = Pace { packets: None, rate: Some(Rate::from_mbps(cap)) };
     Some(scenario)
 }
@@ -207,12 +206,12 @@ pub(super) static FIG9: Experiment = Experiment {
 };
 
 /// Figure 10: GTP's capacity, as a share of the access link.
-const CAPACITIES: [(&str, f64); 2] = [("all of the link", 1.0), ("85 % of the link", 0.85)];
+const CAPACITIES: [(&str, f64); 2] = [("all of the link", ALL), ("85 % of the link", 85.0)];
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };
 
 fn beside_tcp(name: &str, share: f64) -> Option<Scenario> {
-    let own = gtp(9, (share < 1.0).then_some(share))?;
+    let own = gtp(9, share)?;
     let mut flows: Vec<Flow> = (0..TCP_FLOWS)
         .map(|number| {
             let tcp = tcp(Amount::Lasts(Span::from_secs(10)), reno(None));
@@ -244,7 +243,7 @@ pub(super) static FIG10: Experiment = Experiment {
             let others = outcomes.of(case, |o| means(o, TCP_FLOWS, 3.0, 10.0).iter().sum());
             // "GTP flow capacity is set to 850Mbps, where TCP traffic could make use of the
             // remaining bandwidth."
-            let told = *share < 1.0;
+            let told = *share < ALL;
             [
                 Row {
                     published: told.then_some(Published::About(850.0)),
@@ -284,7 +283,7 @@ pub(super) static FIG11: Experiment = Experiment {
             with selective acknowledgements, windows that congestion alone limits).",
     cases: || {
         let tcp_flow = |seconds| Some(tcp(Amount::Lasts(Span::from_secs(seconds)), reno(None)));
-        let mut cases = simulated(GTP, group(GTP, &TWO_RTTS, &[0, 10], 33, |s| gtp(s, None)));
+        let mut cases = simulated(GTP, group(GTP, &TWO_RTTS, &[0, 10], 33, |s| gtp(s, ALL)));
         cases.extend(simulated(TCP, group(TCP, &TWO_RTTS, &[0, 10], 33, tcp_flow)));
         cases
     },
@@ -328,7 +327,7 @@ pub(super) static FIG12: Experiment = Experiment {
         let cases = 1..=MOST_FLOWS;
         let make = |count: usize| {
             let name = parallel_case(count);
-            simulated(&name, group(&name, &[25; 4], &vec![0; count], 5, |s| gtp(s, None)))
+            simulated(&name, group(&name, &[25; 4], &vec![0; count], 5, |s| gtp(s, ALL)))
         };
         cases.flat_map(make).collect()
     },

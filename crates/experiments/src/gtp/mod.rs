@@ -10,6 +10,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::scenario::{Congestion, Tcp};
 
 use crate::experiment::Experiment;
+use crate::paths::payload_ceiling;
 
 /// The experiments of this paper.
 pub const ALL: [&Experiment; 11] = [
@@ -33,4 +34,9 @@ const UNTUNED: Bytes = Bytes::new(65_535);
 /// TCP of the time: NewReno with selective acknowledgements.
 fn reno(window: Option<Bytes>) -> Tcp {
     Tcp { congestion: Congestion::NewReno, window, ..Tcp::default() }
+}
+
+/// C_r, the receiver's capacity, as GTP's setting: the paper's receivers know their link.
+fn capacity() -> (String, f64) {
+    ("receive-rate".to_owned(), (payload_ceiling(LINK).as_bps() / 1_000_000) as f64)
 }

@@ -3,9 +3,9 @@
 use longhaul_proto::registry;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio};
-use longhaul_testbed::scenario::{Amount, Flow, Scenario};
+use longhaul_testbed::scenario::{Amount, Flow, Scenario, Traffic};
 
-use super::{LINK, UNTUNED, reno};
+use super::{LINK, UNTUNED, capacity, reno};
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
 use crate::paths::{lossy_pair, payload_ceiling, placed, recorded, star, tcp, transfer};
@@ -52,7 +52,11 @@ impl Contender {
         };
         registry::find(protocol)?;
         let rate = self.rate.map(|share| payload_ceiling(LINK).scale(share));
-        Some(transfer(protocol, size, rate))
+        let mut flow = transfer(protocol, size, rate);
+        if let Traffic::Protocol(transfer) = &mut flow.traffic {
+            transfer.settings.extend((protocol == "gtp").then(capacity));
+        }
+        Some(flow)
     }
 }
 
@@ -77,7 +81,8 @@ pub(super) static TABLE2: Experiment = Experiment {
              5.3.2, Table 2",
     setup: "1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms without loss on the line. \
             TCP has a window of 64 kB (\"untuned standard TCP\"); RBUDP is told to send at what \
-            1 Gbit/s leaves for UDP payload; SABUL and GTP find their rate.",
+            1 Gbit/s leaves for UDP payload; SABUL finds its rate, GTP's \
+            receiver knows its link's.",
     cases: || {
         let lists = [TCP, RBUDP, SABUL, GTP];
         cases(&lists, |name, flow| {
@@ -106,8 +111,8 @@ pub(super) static TABLE2: Experiment = Experiment {
     differs: "The paper says that 10 GB were sent; its times and rates give 1 GB in all four \
               columns, so 1 GB is what goes here. Its \"SABUL\" is UDT 1.0, which reacts to delay; \
               ours is SABUL as its own paper has it. Its hosts got 900 of 1000 Mbit/s through \
-              their cards; ours have no other limit than the line, so all rate-based protocols \
-              come out higher. TCP with 64 kB on 58 ms cannot do better than 9.04 Mbit/s; the \
+              their cards; ours have no other limit than the line, so RBUDP and GTP come \
+              out higher, and SABUL spends the first seconds in search of its rate. TCP with 64 kB on 58 ms cannot do better than 9.04 Mbit/s; the \
               paper's 4.88 is what a window of 35 kB gives, which the text does not explain.",
     learned: "On a clean circuit of one's own the three rate-based protocols are alike, and a \
               hundred times TCP without a tuned window. What tells them apart is company, in the \
@@ -194,8 +199,8 @@ pub(super) static TABLE3: Experiment = Experiment {
     },
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
               limit of their own. The table says \"fair\" of all four; the index beside it is \
-              ours. What RBUDP sends beyond the card's rate waits in the card's queue here, \
-              without end, so none of it is lost; the paper's hosts lost 2.1 % somewhere.",
+              ours. A full card holds the programs back here, each for its own datagrams, so \
+              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere.",
     learned: "Three senders on one host that know nothing of each other share its card evenly \
               whatever protocol they speak, because the card treats them alike, and a card holds \
               its own programs back where a switch would drop.",
@@ -221,7 +226,7 @@ pub(super) static TABLE4: Experiment = Experiment {
             1 ms, each with 1 Gbit/s of its own up to a switch, whose port to the receiver has \
             1 Gbit/s and a drop-tail queue of 512 kB; packets come to it up to 24 µs late, in \
             order, as timers send them. TCP has windows of 64 kB, RBUDP \
-            the whole link's rate in each flow; SABUL and GTP find theirs. The aggregate is all \
+            the whole link's rate in each flow; SABUL finds its own, GTP's receiver knows its link's. The aggregate is all \
             that was delivered over the time to the last end.",
     cases: || {
         let lists = [TCP, RBUDP, SABUL, GTP];

@@ -32,7 +32,8 @@ enum Carrier {
     Protocol {
         /// There.
         name: &'static str,
-        /// Whether it is told the rate; otherwise it finds its own.
+        /// Whether it is told the rate, as its user did or its table of the cards' speeds;
+        /// otherwise it finds its own.
         told: bool,
     },
     /// Parallel connections.
@@ -47,9 +48,9 @@ enum Carrier {
 }
 
 const RBUDP: Carrier = Carrier::Protocol { name: "rbudp", told: true };
-const FOBS: Carrier = Carrier::Protocol { name: "fobs-table", told: false };
+const FOBS: Carrier = Carrier::Protocol { name: "fobs-table", told: true };
 const SABUL: Carrier = Carrier::Protocol { name: "sabul-ornl", told: false };
-const TSUNAMI: Carrier = Carrier::Protocol { name: "tsunami", told: false };
+const TSUNAMI: Carrier = Carrier::Protocol { name: "tsunami", told: true };
 
 impl Carrier {
     /// Its flow of `size` at `rate` (those that are told one); nothing where the registry does
