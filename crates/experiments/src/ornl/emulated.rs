@@ -143,7 +143,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               ours can: it overruns the card far more, and for longer, than theirs did.\n\n\
               The study counts a loss as often as it is reported. Its SABUL and Tsunami reported \
               tens of thousands where 15 to 20 packets were dropped, and it suspects reordering: \
-              [ornl-reordering](ornl-reordering.md) puts that to the test. Nothing here reorders.",
+              [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing here reorders.",
     learned: "On a path that is one's own, RBUDP at a known rate delivers that rate and sends \
               nothing that it need not: at a loss of one in ten thousand it repairs exactly what \
               was dropped, for one more round trip. TCP loses half of its rate to the same fifteen \
