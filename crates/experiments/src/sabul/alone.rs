@@ -64,7 +64,8 @@ pub(super) static FIG2: Experiment = Experiment {
     },
     differs: "The text has none of the figure's values. The paper's queue is max(BDP, 10 packets), \
               ours max(BDP, 100 packets).",
-    learned: "SABUL's steps are of the size of its rate, not of its round trips, so its share hardly \
+    learned: "SABUL's steps are of the size of its rate, not of its round trips, so its share \
+              hardly \
               depends on the capacity and little on the distance. What it does not use is the \
               time in which it climbs, framing and headers, and the round trip for which each \
               decrease freezes it.",
