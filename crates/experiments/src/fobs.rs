@@ -154,7 +154,8 @@ pub static FIG1: Experiment = Experiment {
              section 5, Fig. 1",
     setup: "40 MB by greedy FOBS in packets of 1024 bytes, one segment, out of a card of 100 \
             Mbit/s (Ethernet framing included) over 26 and 65 ms, without loss on the line, and \
-            with a loss of 0.1 % of the packets towards the receiver. An acknowledgement after each 2 to 1024 packets received. The share is goodput over 100 \
+            with a loss of 0.1 % of the packets towards the receiver. An acknowledgement after \
+            each 2 to 1024 packets received. The share is goodput over 100 \
             Mbit/s.",
     cases: frequency_cases,
     tables: |outcomes| frequency_tables(SHARE, 90.0, f64::max, |case| share(outcomes, case, CARD)),

@@ -9,8 +9,8 @@
 //! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written on and read from.
 //! - [`plot`][]: figures.
 //! - [`paths`]: the papers' paths and flows as scenarios.
-//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`], [`sabul`],
-//!   [`gtp`]; [`grid`]: simulator against emulator.
+//! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`],
+//!   [`sabul`], [`gtp`]; [`grid`]: simulator against emulator.
 //! - [`simulate`]: cases run in virtual time.
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.

@@ -83,7 +83,8 @@ impl Unit {
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Unit::Count => 0,
-            Unit::Rate if value.abs() >= 100.0 => 1,
+            // Of what is written: 99.996 is 100.0.
+            Unit::Rate if (value.abs() * 100.0).round() >= 10_000.0 => 1,
             Unit::Rate | Unit::Share | Unit::Size => 2,
             Unit::Seconds | Unit::Index => 3,
         };

@@ -111,7 +111,8 @@ pub(super) static FIG7: Experiment = Experiment {
              5.1.1, Fig. 7",
     setup: "GTP from four senders at 20, 40, 60 and 80 ms, starting at 0, 2, 3 and 4 s, each with \
             1 Gbit/s of its own to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
-            framing included) and a drop-tail queue of 512 kB. Rates are means over the time given; \
+            framing included) and a drop-tail queue of 512 kB. Rates are means over the time \
+            given; \
             each phase begins a second after the last join.",
     cases: || simulated(GTP, group(GTP, &FOUR_RTTS, &[0, 2, 3, 4], FOUR_ENDS, |s| gtp(s, ALL))),
     tables: |outcomes| {
@@ -129,7 +130,7 @@ pub(super) static FIG7: Experiment = Experiment {
               1 Gbit/s leaves of it.",
     learned: "One receiver that says who sends how much makes round-trip times irrelevant for \
               shares: each join costs every flow the same, at once.",
-    quick: false,
+    quick: true,
 };
 
 /// Figure 8.
@@ -279,7 +280,8 @@ pub(super) static FIG11: Experiment = Experiment {
     title: "Two flows at 25 and 50 ms, the second joining at 10 s: GTP and TCP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
              Fig. 11",
-    setup: "Two flows into one receiver as in [gtp-fig7](gtp-fig7.md): at 25 ms from 0 s, at 50 ms from 10 s, both until 33 s; by GTP, and by TCP (NewReno \
+    setup: "Two flows into one receiver as in [gtp-fig7](gtp-fig7.md): at 25 ms from 0 s, at 50 \
+            ms from 10 s, both until 33 s; by GTP, and by TCP (NewReno \
             with selective acknowledgements, windows that congestion alone limits).",
     cases: || {
         let tcp_flow = |seconds| Some(tcp(Amount::Lasts(Span::from_secs(seconds)), reno(None)));

@@ -112,7 +112,8 @@ pub(super) static TABLE2: Experiment = Experiment {
               columns, so 1 GB is what goes here. Its \"SABUL\" is UDT 1.0, which reacts to delay; \
               ours is SABUL as its own paper has it. Its hosts got 900 of 1000 Mbit/s through \
               their cards; ours have no other limit than the line, so RBUDP and GTP come \
-              out higher, and SABUL spends the first seconds in search of its rate. TCP with 64 kB on 58 ms cannot do better than 9.04 Mbit/s; the \
+              out higher, and SABUL spends the first seconds in search of its rate. TCP with 64 \
+              kB on 58 ms cannot do better than 9.04 Mbit/s; the \
               paper's 4.88 is what a window of 35 kB gives, which the text does not explain.",
     learned: "On a clean circuit of one's own the three rate-based protocols are alike, and a \
               hundred times TCP without a tuned window. What tells them apart is company, in the \
@@ -226,7 +227,8 @@ pub(super) static TABLE4: Experiment = Experiment {
             1 ms, each with 1 Gbit/s of its own up to a switch, whose port to the receiver has \
             1 Gbit/s and a drop-tail queue of 512 kB; packets come to it up to 24 µs late, in \
             order, as timers send them. TCP has windows of 64 kB, RBUDP \
-            the whole link's rate in each flow; SABUL finds its own, GTP's receiver knows its link's. The aggregate is all \
+            the whole link's rate in each flow; SABUL finds its own, GTP's receiver knows its \
+            link's. The aggregate is all \
             that was delivered over the time to the last end.",
     cases: || {
         let lists = [TCP, RBUDP, SABUL, GTP];
@@ -270,7 +272,8 @@ pub(super) static TABLE5: Experiment = Experiment {
              5.3.2, Table 5",
     setup: "500 MB from each of two senders, started together, at 25 and 50 ms, through a switch \
             as in [gtp-table4](gtp-table4.md). RBUDP is told the whole \
-            link's rate in each flow, and once half of it. Goodputs are those while both flows run; the aggregate is \
+            link's rate in each flow, and once half of it. Goodputs are those while both flows \
+            run; the aggregate is \
             their sum, as in the paper's table.",
     cases: || {
         let lists = [RBUDP, HALVED, SABUL, GTP];

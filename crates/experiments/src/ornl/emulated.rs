@@ -135,15 +135,17 @@ pub(super) static MEMORY: Experiment = Experiment {
     figures: memory_figures,
     differs: "Our datagrams carry 1440 bytes of object (the study's RBUDP 1452, FOBS 1466, SABUL \
               1468), so 200 MB are 138,889 of them; the study's Tsunami counts blocks of 16 kB, \
-              about 12 packets each, ours counts datagrams. The study's TCP windows are not given; that of \
+              about 12 packets each, ours counts datagrams. The study's TCP windows are not \
+              given; that of \
               ours is said above. What iperf counts for UDP includes its \
               headers' share of neither Ethernet nor IP, as here.\n\n\
-              SABUL starts with a datagram each 10 µs, twelve times what the card sends, and learns \
+              SABUL starts with a datagram each 10 µs, twelve times what the card sends, and \
+              learns \
               better only by loss, 200 ms at a time. The study's hosts could not send so fast, \
               ours can: it overruns the card far more, and for longer, than theirs did.\n\n\
               The study counts a loss as often as it is reported. Its SABUL and Tsunami reported \
               tens of thousands where 15 to 20 packets were dropped, and it suspects reordering: \
-              [ornl-reordering](ornl-reordering.md) puts that to the test. Nothing here reorders.",
+              [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing here reorders.",
     learned: "On a path that is one's own, RBUDP at a known rate delivers that rate and sends \
               nothing that it need not: at a loss of one in ten thousand it repairs exactly what \
               was dropped, for one more round trip. TCP loses half of its rate to the same fifteen \

@@ -117,7 +117,8 @@ pub(super) static INTERNET: Experiment = Experiment {
             of it, and that is what is taken for it: a sending host that gets out what iperf's \
             UDP did (489 and 420 Mbit/s, of which nothing was lost, so that no link was the \
             limit), a path of 1 Gbit/s as the hosts' cards, and on the way to the receiver the \
-            share of loss that RBUDP met (0.053 % and 3.1 %), each packet for itself. Cross traffic, \
+            share of loss that RBUDP met (0.053 % and 3.1 %), each packet for itself. Cross \
+            traffic, \
             reordering and slow hosts are not in it. RBUDP's sending rate is not given either: \
             370 and 335 Mbit/s are what its published time leaves after its rounds. FOBS and \
             Tsunami are told the same as the most to send; SABUL finds its rate.",

@@ -50,7 +50,7 @@ fn scenario(name: &str, share: f64, by: f64, carrier: Carrier) -> Option<Scenari
 
 /// The sweep that the study asks for.
 pub(super) static REORDERING: Experiment = Experiment {
-    id: "ornl-reordering",
+    id: "ornl-reorder",
     title: "Does reordering make SABUL and Tsunami report losses that are none?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 6: a question that it leaves open",

@@ -127,7 +127,6 @@ pub const ROW: Row = Row {
         "fobs-table1",
         "fobs-table2",
         "ornl-memory",
-        "ornl-memory-loss",
         "ornl-file",
     ],
     frugal: false,
@@ -147,7 +146,7 @@ pub const TABLE_ROW: Row = Row {
               tolerated puts the rate where the path still carries it, and repeats are only of \
               what is known to be lost; after that the rate climbs state by state, and the greed \
               returns. The highest rate is that of the network cards.",
-    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file"],
+    experiments: &["ornl-memory", "ornl-file"],
     frugal: false,
     options: &[ACK_FREQUENCY, BATCH, STATE_SEGMENT, TOLERATED_LOSS, BURST, CHUNK],
     sender: |setup| Box::new(FobsSender::by_table(setup)),

@@ -194,10 +194,7 @@ pub const ROW: Row = Row {
         "sabul-fig5",
         "sabul-fig6",
         "sabul-fig7",
-        "sabul-table1",
-        "sabul-table2",
         "ornl-memory",
-        "ornl-memory-loss",
         "ornl-file",
         "ornl-reorder",
     ],
@@ -217,7 +214,7 @@ pub const ORNL_ROW: Row = Row {
               change every 200 ms, acknowledges every 100 ms, and reports losses at once and, all \
               that is missing, again every 20 ms, so that a loss counts several times and is sent \
               several times. It starts with 10 µs between datagrams. For experiments, not for use.",
-    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file", "ornl-reorder"],
+    experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     options: &[
         RELEASE_SYNC_INTERVAL,

@@ -124,7 +124,7 @@ pub const ROW: Row = Row {
               target down to it, and up where more is missing than is tolerated. Loss of a few \
               percent does not slow it down. Made for paths that are mostly one's own; it yields \
               little to others.",
-    experiments: &["ornl-memory", "ornl-memory-loss", "ornl-file", "ornl-reorder"],
+    experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     options: &[REPORT_INTERVAL, REPORT_BLOCKS, ERROR_RATE, SLOW_DOWN, SPEED_UP, HISTORY, TABLE],
     sender: |setup| Box::new(TsunamiSender::new(setup)),

@@ -1,19 +1,16 @@
-//! SABUL: rate control for long fat networks. The sentences quoted are the paper's.
+//! The introduction's TCP, alone and beside a local flow.
 
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_proto::units::{Bytes, LossRatio};
 use longhaul_testbed::scenario::{Amount, Congestion, Tcp};
 
+use super::LINK;
 use crate::experiment::{Case, Experiment};
 use crate::outcome::FlowOutcome;
 use crate::paths::{lossy_pair, placed, star, tcp};
 use crate::quantity::GOODPUT;
 use crate::table::{Row, Table};
 
-/// The experiments of this paper.
-pub const ALL: [&Experiment; 1] = [&TCP];
-
-const LINK: Rate = Rate::from_mbps(1_000);
 /// Section 5: "Each route had a 1 Gbps link capacity with 110ms RTT."
 const CHICAGO_AMSTERDAM: Span = Span::from_millis(110);
 /// Section 5: the local network of Figure 6.
@@ -49,7 +46,7 @@ fn case(window: &str, loss: &str) -> String {
 }
 
 /// The introduction's TCP.
-pub static TCP: Experiment = Experiment {
+pub(super) static TCP: Experiment = Experiment {
     id: "sabul-tcp",
     title: "TCP between Chicago and Amsterdam, and beside a local flow",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 1",
