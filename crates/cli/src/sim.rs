@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use clap::Args;
+use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
+use longhaul_proto::time::Time;
+use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim::{self, Outcome, SimError};
 use longhaul_transfer::error::{Class, Error};
@@ -24,7 +27,7 @@ use sweep::{Setting, Sweep};
 #[command(after_help = "\
 Examples:
   longhaul sim wan.toml
-  longhaul sim wan.toml --seed 7 --json
+  longhaul sim wan.toml --seed 7 --json --plot rates.svg
   longhaul sim wan.toml --sweep topology.link.loss=0,0.1%,1% --sweep flow.0.rate=500M,900M --csv")]
 pub(crate) struct SimArgs {
     /// Scenario file
@@ -43,6 +46,9 @@ pub(crate) struct SimArgs {
     /// Print one line of comma-separated values a flow, below a line of names
     #[arg(long)]
     csv: bool,
+    /// Draw what each flow received over time, as an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// One run: what it was told beside the file, and what came of it.
@@ -56,7 +62,10 @@ pub(crate) fn run(args: &SimArgs) -> u8 {
     match simulate(args) {
         Ok(runs) => {
             print(args, &runs);
-            exit::DONE
+            match args.plot.as_deref().map_or(Ok(()), |file| draw(file, &runs)) {
+                Ok(()) => exit::DONE,
+                Err(error) => exit::fail(&error),
+            }
         }
         Err(error) => exit::fail(&error),
     }
@@ -76,6 +85,36 @@ fn print(args: &SimArgs, runs: &[Run]) {
             "{of}: the time limit ended it before its flows; raise time-limit"
         ));
     }
+}
+
+/// Draws the rate of arrival of every flow of every run over time.
+fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
+    let flows = runs.iter().flat_map(|run| run.outcome.flows.iter().map(move |flow| (run, flow)));
+    let series = flows.map(|(run, flow)| {
+        let label = match run.settings.as_slice() {
+            [] => flow.name.clone(),
+            settings => {
+                let told = settings.iter().map(|(key, value)| format!("{key}={value}"));
+                format!("{} {}", flow.name, told.collect::<Vec<_>>().join(" "))
+            }
+        };
+        let point = |(at, rate): (Time, Rate)| {
+            (at.since(Time::ZERO).as_secs_f64(), rate.as_bps() as f64 / 1e6)
+        };
+        Series::new(label, Origin::Simulated, flow.receive_rates().into_iter().map(point))
+    });
+    let plot = Plot {
+        title: runs.first().map_or_else(String::new, |run| run.outcome.scenario.clone()),
+        x: Axis::linear("time, s"),
+        y: Axis::linear("received, Mbit/s"),
+        series: series.collect(),
+    };
+    let drawn = plot.svg().map_err(|error| error.to_string());
+    let written = drawn.and_then(|svg| fs::write(file, svg).map_err(|error| error.to_string()));
+    written.map_err(|error| {
+        let what = format!("{}: the plot cannot be written: {error}", file.display());
+        Error::new(Class::LocalFile, what).advise("name another file for --plot")
+    })
 }
 
 fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {

@@ -11,7 +11,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, available};
 use longhaul_testbed::link::{LinkSpec, Loss};
-use longhaul_testbed::scenario::{LinkBetween, Network, Reading, Scenario};
+use longhaul_testbed::scenario::{Amount, LinkBetween, Network, Reading, Scenario};
 
 const PORT: u16 = 7_000;
 
@@ -351,17 +351,21 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
         to: host("b"),
         port: PORT,
         streams: 3,
-        bytes,
+        amount: Amount::Size(bytes),
+        window: None,
         congestion: None,
     };
-    let running = emulation.start_tcp(&tcp).unwrap();
+    let mut running = emulation.start_tcp(&tcp).unwrap();
     while !running.is_finished() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.received(), bytes);
     // No faster than the link: 1 MB at 50 Mbit/s.
     assert!(running.wait().unwrap() > Span::from_millis(150));
-    let endless = KernelTcp { bytes: Bytes::new(1 << 40), port: PORT + 1, ..tcp.clone() };
+    let (window, amount) = (Some(Bytes::new(64_000)), Amount::Lasts(Span::from_millis(100)));
+    let timed = KernelTcp { amount, window, port: PORT + 3, ..tcp.clone() };
+    assert!(emulation.start_tcp(&timed).unwrap().wait().unwrap() >= Span::from_millis(100));
+    let endless = KernelTcp { amount: Amount::Endless, port: PORT + 1, ..tcp.clone() };
     drop(emulation.start_tcp(&endless).unwrap());
     let unknown = KernelTcp { congestion: Some("no-such".into()), port: PORT + 2, ..tcp };
     assert!(matches!(emulation.start_tcp(&unknown), Err(EmulationError::System(..))));

@@ -13,6 +13,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, Verdict};
 use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::scenario::Amount;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::progress::Cancel;
 
@@ -92,9 +93,10 @@ fn by_tcp(
     cancel: &Cancel,
 ) -> Result<Lap, Error> {
     let (from, to) = ("a".to_owned(), "b".to_owned());
-    let tcp = KernelTcp { from, to, port: PORT, streams, bytes: SIZE, congestion: None };
+    let amount = Amount::Size(SIZE);
+    let tcp = KernelTcp { from, to, port: PORT, streams, amount, window: None, congestion: None };
     let bar = bars.add(name);
-    let running = track.start_tcp(&tcp).map_err(|error| emulating(&error))?;
+    let mut running = track.start_tcp(&tcp).map_err(|error| emulating(&error))?;
     while !running.is_finished() && running.elapsed() < PATIENCE {
         bar.set_position(running.received().get());
         // Nothing tells of single bytes: the bar looks now and then.

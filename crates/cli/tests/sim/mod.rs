@@ -106,6 +106,18 @@ fn a_sweep_runs_every_combination_in_order() {
 }
 
 #[test]
+fn a_plot_shows_every_flow_that_received_over_time() {
+    let case = Case::new(MIXED);
+    let plot = case.folder.path().join("rates.svg");
+    let run = case.run(&["--plot", plot.to_str().expect("a folder's name is UTF-8")]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let svg = fs::read_to_string(plot).expect("it was drawn");
+    assert!(svg.starts_with("<svg") && svg.contains("copy") && svg.contains("Mbit/s"));
+    let run = case.run(&["--plot", "/no/such/folder/x.svg"]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+}
+
+#[test]
 fn what_is_wrong_is_refused_with_what_to_do() {
     let refused = |case: &Case, args: &[&str], status, words: &[&str]| {
         let run = case.run(args);

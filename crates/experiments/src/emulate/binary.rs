@@ -179,6 +179,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
         let payload = block + crate::paths::OVERHEAD;
         arguments.extend(["--datagram".to_owned(), payload.to_string()]);
     }
+    arguments.extend(transfer.settings.iter().map(|(name, value)| format!("--{name}={value}")));
     arguments
 }
 
@@ -248,9 +249,10 @@ mod tests {
         let flow = transfer("rbudp", Bytes::new(1_000), Some(Rate::from_mbps(1)));
         let Traffic::Protocol(asked) = &flow.traffic else { unreachable!("it is a copy") };
         let words = ["--protocol", "rbudp", "--rate", "1000000", "--segment", "0"];
+        let words = [&words[..], &["--tail-copies=1"]].concat();
         assert_eq!(arguments(&flow, asked), words);
         let asked = Transfer { block: Some(1_400), segment: None, rate: None, ..asked.clone() };
-        assert_eq!(arguments(&flow, &asked)[2..], ["--datagram", "1432"]);
+        assert_eq!(arguments(&flow, &asked)[2..], ["--datagram", "1432", "--tail-copies=1"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Time;
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
-use longhaul_testbed::scenario::{Flow, Scenario, Traffic};
+use longhaul_testbed::scenario::{Scenario, Traffic};
 
 use crate::experiment::{Case, Ways};
 use crate::outcome::{FlowOutcome, Outcome, Outcomes};
@@ -93,12 +93,12 @@ impl Emulator {
         let servers = ends.serve(&emulation, scenario)?;
         let began = Instant::now();
         let flows = thread::scope(|scope| {
-            let running: Vec<_> = scenario
-                .flows
-                .iter()
-                .map(|flow| {
+            let flows = scenario.flows.iter();
+            let running: Vec<_> = flows
+                .enumerate()
+                .map(|(place, _)| {
                     let (emulation, ends) = (&emulation, &ends);
-                    scope.spawn(move || run_flow(flow, scenario, emulation, ends, began))
+                    scope.spawn(move || run_flow(place, scenario, emulation, ends, began))
                 })
                 .collect();
             let flows = running.into_iter().map(|flow| flow.join().expect("a flow never panics"));
@@ -113,18 +113,19 @@ impl Emulator {
 }
 
 fn run_flow(
-    flow: &Flow,
+    place: usize,
     scenario: &Scenario,
     emulation: &Emulation,
     ends: &Ends,
     began: Instant,
 ) -> Result<FlowOutcome, EmulateError> {
+    let flow = &scenario.flows[place];
     let start = Duration::from_nanos(flow.start.since(Time::ZERO).as_nanos());
     // A scenario's time is an event of its own: nothing else says that it has come.
     thread::sleep(start.saturating_sub(began.elapsed()));
     match &flow.traffic {
         Traffic::Protocol(transfer) => ends.copy(emulation, scenario, flow, transfer, began),
-        Traffic::Tcp(tcp) => tcp::run(emulation, scenario, flow, tcp),
+        Traffic::Tcp(tcp) => tcp::run(emulation, scenario, place, tcp),
         _ => Err(EmulateError::new(format!("flow {} is neither a copy nor TCP", flow.name))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::{Emulation, EmulationError};
+use crate::scenario::Amount;
 
 /// What one call writes or reads.
 const PIECE: usize = 256 * 1024;
@@ -29,8 +31,10 @@ pub struct KernelTcp {
     pub port: u16,
     /// Connections that share the bytes.
     pub streams: u16,
-    /// How many bytes in all.
-    pub bytes: Bytes,
+    /// How much in all; what is endless is stopped.
+    pub amount: Amount,
+    /// The buffers of each connection's two ends; nothing for what the system finds.
+    pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; nothing for the system's.
     pub congestion: Option<String>,
 }
@@ -54,7 +58,7 @@ impl Emulation {
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);
-        let listener = self.enter_host(&tcp.to, || TcpListener::bind(address))?.map_err(failed)?;
+        let listener = self.enter_host(&tcp.to, || listen(address, tcp))?.map_err(failed)?;
         let started = Instant::now();
         let streams = tcp.streams.max(1);
         let connect =
@@ -64,7 +68,7 @@ impl Emulation {
         let stop = Arc::<AtomicBool>::default();
         let mut threads = Vec::new();
         for (index, stream) in connected.into_iter().enumerate() {
-            let share = share(tcp.bytes, streams, index as u64);
+            let end = End::of(tcp.amount, started, streams, index as u64);
             let (accepted, _) = listener.accept().map_err(failed)?;
             let (count, last, until) = (received.clone(), ended.clone(), stop.clone());
             threads.push(thread::spawn(move || {
@@ -73,7 +77,7 @@ impl Emulation {
                 Ok(())
             }));
             let until = stop.clone();
-            threads.push(thread::spawn(move || give(stream, share, &until)));
+            threads.push(thread::spawn(move || give(stream, end, &until)));
         }
         Ok(Running { received, ended, stop, started, threads })
     }
@@ -99,7 +103,7 @@ impl Running {
     ///
     /// # Errors
     /// A connection that broke.
-    pub fn wait(mut self) -> io::Result<Span> {
+    pub fn wait(&mut self) -> io::Result<Span> {
         for thread in self.threads.drain(..) {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
@@ -117,25 +121,65 @@ impl Drop for Running {
     }
 }
 
-/// What the connection `index` of `streams` carries.
-fn share(bytes: Bytes, streams: u16, index: u64) -> u64 {
-    let streams = u64::from(streams);
-    bytes.get() / streams + u64::from(index < bytes.get() % streams)
+/// When a connection has written enough.
+#[derive(Clone, Copy)]
+struct End {
+    bytes: u64,
+    at: Option<Instant>,
+}
+
+impl End {
+    /// The end of the connection `index` of `streams`, which share `amount` from `start` on.
+    fn of(amount: Amount, start: Instant, streams: u16, index: u64) -> End {
+        let streams = u64::from(streams);
+        match amount {
+            Amount::Size(size) => {
+                let bytes = size.get() / streams + u64::from(index < size.get() % streams);
+                End { bytes, at: None }
+            }
+            Amount::Lasts(span) => {
+                End { bytes: u64::MAX, at: Some(start + Duration::from_nanos(span.as_nanos())) }
+            }
+            Amount::Endless => End { bytes: u64::MAX, at: None },
+        }
+    }
+}
+
+fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpListener> {
+    let socket = socket(tcp)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, tcp.streams.max(1).into())?;
+    Ok(socket.into())
 }
 
 fn connect(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
+    let socket = socket(tcp)?;
     if let Some(name) = &tcp.congestion {
-        rustix::net::sockopt::set_tcp_congestion(stream.as_fd(), name)?;
+        sockopt::set_tcp_congestion(&socket, name)?;
     }
-    Ok(stream)
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
 }
 
-fn give(mut stream: TcpStream, bytes: u64, stop: &AtomicBool) -> io::Result<()> {
+fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    if let Some(window) = tcp.window {
+        // Linux doubles what it is given, to count its own bookkeeping in.
+        let bytes = usize::try_from(window.get()).unwrap_or(usize::MAX) / 2;
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+    }
+    Ok(socket)
+}
+
+fn give(mut stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
     stream.set_write_timeout(Some(LOOK_EVERY))?;
     let piece = vec![0x5a; PIECE];
-    let mut left = bytes;
-    while left > 0 && !stop.load(Ordering::Relaxed) {
+    let mut left = end.bytes;
+    let is_time = |at: Option<Instant>| at.is_none_or(|at| Instant::now() < at);
+    while left > 0 && is_time(end.at) && !stop.load(Ordering::Relaxed) {
         let len = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
         left -= patiently(stream.write(&piece[..len]))?.unwrap_or(0) as u64;
     }
@@ -175,8 +219,9 @@ mod tests {
     #[test]
     fn the_shares_make_up_the_whole() {
         for (bytes, streams) in [(0, 3), (10, 3), (1_000_001, 8), (5, 8)] {
-            let shares = (0..streams).map(|i| share(Bytes::new(bytes), streams, u64::from(i)));
-            assert_eq!(shares.sum::<u64>(), bytes);
+            let amount = Amount::Size(Bytes::new(bytes));
+            let share = |i: u16| End::of(amount, Instant::now(), streams, i.into()).bytes;
+            assert_eq!((0..streams).map(share).sum::<u64>(), bytes);
         }
     }
 }
