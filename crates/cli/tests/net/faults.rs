@@ -151,8 +151,11 @@ fn two_copies_onto_a_slow_disk_share_the_memory_and_lose_nothing() {
     let (mut lost, mut by_kernel) = (0, 0);
     for ended in [first.end(), second.end()] {
         let summary = ended.summary();
-        lost += summary["blocks_lost"].as_u64().expect("a count");
-        by_kernel += summary["socket_lost"].as_u64().expect("a count");
+        let count = |name: &str| summary[name].as_u64().expect("a count");
+        // A datagram that finds no room did not arrive, and its block is found missing: it is in
+        // both. Late ones are in the one, repeats that came after the end in the other.
+        lost += count("blocks_lost").min(count("path_lost"));
+        by_kernel += count("socket_lost");
         assert_eq!(summary["verified"], true, "{ended}");
     }
     // What a loaded machine's kernel drops is not for want of chunk memory.
