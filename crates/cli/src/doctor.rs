@@ -36,7 +36,7 @@ Exit status:
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct DoctorArgs {
-    /// A server whose ports are tried: lh://host[:port]
+    /// A server whose ports are tried: lh://HOST or lh://HOST:PORT
     #[arg(value_name = "HOST", value_parser = parse_server)]
     host: Option<Server>,
     /// The rate that is wanted

@@ -39,7 +39,7 @@ const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct ProbeArgs {
-    /// The server as lh://host[:port], or a host of ssh as [user@]host
+    /// The server as lh://HOST or lh://HOST:PORT, or a host of ssh as HOST or USER@HOST
     #[arg(value_name = "HOST", value_parser = parse_host)]
     host: Location,
     /// Measure datagrams that are received and dropped, as iperf does
