@@ -64,13 +64,13 @@ pub(crate) struct CompareArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Seed of the first turn, in place of the scenario's; each turn after it has the next
-    #[arg(long, value_name = "N", requires = "scenario")]
+    #[arg(long, value_name = "N", conflicts_with = "host")]
     seed: Option<u64>,
     /// Rate for those that take one, as in cp [default: the scenario's, or what each finds]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Write the object at the path of HOST, verified; each run replaces it, the last stays
-    #[arg(long, requires = "host")]
+    #[arg(long, conflicts_with = "scenario")]
     write: bool,
     /// The ssh command, with its arguments: 'ssh -J gate'
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]

@@ -142,7 +142,7 @@ fn ended(
     let (alone, beside) = (alone?, beside?);
     let flow = &alone.flows[0];
     let end = match flow.finished {
-        Some(finished) => Ok(measured(flow, finished, shares(&beside))),
+        Some(finished) => Ok(measured(case.candidate, flow, finished, shares(&beside))),
         None => Err(format!(
             "the time limit came with {} of {} there; raise time-limit",
             flow.delivered,
@@ -152,11 +152,21 @@ fn ended(
     Ok(Run { candidate: case.candidate, turn: case.turn, seed: Some(alone.seed), end })
 }
 
-fn measured(flow: &FlowOutcome, finished: Time, beside_tcp: Option<Shares>) -> Measured {
+fn measured(
+    candidate: Candidate,
+    flow: &FlowOutcome,
+    finished: Time,
+    beside_tcp: Option<Shares>,
+) -> Measured {
     let accounts = &flow.accounts;
+    // No end of a TCP connection knows the first loss; the network does.
+    let path_lost = match candidate {
+        Candidate::Registry(_) => accounts.path_lost,
+        Candidate::Tcp { .. } => accounts.dropped,
+    };
     let counts = Counts {
         waste: flow.waste,
-        path_lost: accounts.path_lost as f64,
+        path_lost: path_lost as f64,
         blocks_lost: accounts.blocks_lost as f64,
         reported_lost: accounts.reported_lost as f64,
         duplicates: accounts.duplicates as f64,
