@@ -143,7 +143,8 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     }
     if let Some(file) = &args.html {
         // Hours of runs are not to end with a page that cannot be written.
-        fs::write(file, "").map_err(|error| unwritten(file, &error))?;
+        let there = fs::OpenOptions::new().append(true).create(true).open(file);
+        there.map_err(|error| unwritten(file, &error))?;
     }
     let tell = |run: &Run| {
         if args.json {
