@@ -8,7 +8,8 @@ use longhaul_transfer::error::Error;
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    completions, config, cp, demo, doctor, exit, id, man, model, probe, reproduce, serve, sim,
+    compare, completions, config, cp, demo, doctor, exit, id, man, model, probe, reproduce, serve,
+    sim,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -30,6 +31,7 @@ enum Command {
     Probe(probe::ProbeArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
+    Compare(compare::CompareArgs),
     Sim(sim::SimArgs),
     Reproduce(reproduce::ReproduceArgs),
     #[cfg(target_os = "linux")]
@@ -63,6 +65,7 @@ pub(crate) fn run() -> u8 {
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         #[cfg(target_os = "linux")]

@@ -6,6 +6,7 @@
 //! with [`progress`], [`json`] and [`report`]), [`signals`].
 
 mod args;
+mod compare;
 mod completions;
 mod config;
 mod console;

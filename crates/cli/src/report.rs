@@ -187,6 +187,7 @@ pub(crate) mod tests {
             blake3: Some("af13".into()),
             verified: true,
             cpu: Span::from_millis(900),
+            far_cpu: Some(Span::from_millis(800)),
         }
     }
 

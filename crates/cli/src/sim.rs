@@ -124,10 +124,13 @@ fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {
     })?;
     let mut cases = Vec::new();
     for settings in sweep::combinations(&args.sweep)? {
-        let scenario = read(args, &text, &settings)?;
+        let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
+        let all: Vec<Setting> = settings.iter().cloned().chain(seed).collect();
+        let scenario = read(path, &text, &all)?;
         cases.push((settings, scenario));
     }
-    let outcomes = on_all_cores(&cases);
+    let scenarios: Vec<&Scenario> = cases.iter().map(|(_, scenario)| scenario).collect();
+    let outcomes = on_all_cores(&scenarios);
     cases
         .into_iter()
         .zip(outcomes)
@@ -138,17 +141,18 @@ fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {
         .collect()
 }
 
-fn read(args: &SimArgs, text: &str, settings: &[Setting]) -> Result<Scenario, Error> {
-    let path = &args.scenario;
+/// Reads the scenario of the file at `path`; traces that it names are looked for beside it.
+///
+/// # Errors
+/// What is wrong with it, and on which line.
+pub(crate) fn read(path: &Path, text: &str, settings: &[Setting]) -> Result<Scenario, Error> {
     let name =
         path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().unwrap_or(Path::new(""));
     let trace = |file: &str| {
         fs::read_to_string(folder.join(file)).map_err(|error| format!("{file}: {error}"))
     };
-    let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
-    let settings: Vec<(String, String)> = settings.iter().cloned().chain(seed).collect();
-    let reading = Reading { settings: &settings, trace: &trace };
+    let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)
         .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
 }
@@ -164,18 +168,18 @@ fn failed(args: &SimArgs, settings: &[Setting], error: &SimError) -> Error {
     Error::new(class, format!("{path}{of}: {error}"))
 }
 
-/// Simulates each case; the results are in the order of the cases, whichever ends first.
-fn on_all_cores(cases: &[(Vec<Setting>, Scenario)]) -> Vec<Result<Outcome, SimError>> {
+/// Simulates each scenario; the results are in their order, whichever ends first.
+pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimError>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((_, scenario)) = cases.get(index) else { return done };
+            let Some(scenario) = scenarios.get(index) else { return done };
             done.push((index, sim::run(scenario)));
         }
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(scenarios.len());
     let mut done: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         let joined = workers.into_iter().map(|worker| worker.join());

@@ -97,4 +97,7 @@ pub struct Summary {
     pub verified: bool,
     /// CPU time of this process.
     pub cpu: Span,
+    /// CPU time of the other end's threads that received datagrams and wrote; nothing of an end
+    /// that sent, which tells no CPU time.
+    pub far_cpu: Option<Span>,
 }

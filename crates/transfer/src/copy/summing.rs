@@ -85,6 +85,7 @@ pub(super) fn summary(
         blake3: hex(&finished.outcome.digest),
         verified: !fake && !options.dry_run && failed_files == 0,
         cpu: cpu_time(),
+        far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
     })
 }
 
@@ -145,6 +146,11 @@ fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
 
 fn hex(digest: &[u8]) -> Option<String> {
     (!digest.is_empty()).then(|| data_encoding::HEXLOWER.encode(digest))
+}
+
+/// CPU time of the threads of the end that receives, by its own account.
+fn receiving_cpu(to: &Status) -> Span {
+    Span::from_nanos(to.busy_nanos.saturating_add(to.disk_cpu_nanos))
 }
 
 /// User and system time of this process.

@@ -187,6 +187,8 @@ struct Opened {
     /// Entries of whose failure the source has told: it need not be told back.
     failed_at_source: BTreeSet<u32>,
     failures_told: usize,
+    /// Bytes that streams have yet to bring to a measurement that writes nothing.
+    left: u64,
 }
 
 impl Writer {
@@ -357,7 +359,10 @@ impl Writer {
         let asked = plan.compare.iter();
         let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
         let (resumed, skipped) = (plan.resumed_bytes, plan.skipped.clone());
-        let happened = planned::happened(&manifest, plan, object.implied());
+        let implied = object.implied();
+        let never_sent: u64 = implied.iter().map(|range| range.end - range.start).sum();
+        let left = object.len().saturating_sub(self.offer.manifest_len + never_sent);
+        let happened = planned::happened(&manifest, plan, implied);
         self.board.update(|status| status.written = resumed);
         let failed = BTreeSet::new();
         self.opened = Some(Opened {
@@ -368,6 +373,7 @@ impl Writer {
             failed,
             failed_at_source: BTreeSet::new(),
             failures_told: 0,
+            left,
         });
         let _ = self.happened.send(happened);
         for failed in std::mem::take(&mut self.early_failures) {
@@ -450,6 +456,9 @@ impl Writer {
             });
         } else {
             self.board.update(|status| status.written += len as u64);
+            // Of datagrams, their flow says when all have come; of streams, nobody else does.
+            opened.left = opened.left.saturating_sub(len as u64);
+            self.all_arrived |= opened.left == 0;
         }
         content.release(len);
         let _ = self.happened.send(Happened::Drained);

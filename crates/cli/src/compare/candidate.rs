@@ -1,0 +1,90 @@
+//! What takes its turn: a protocol of the registry, or TCP with so many connections.
+
+use std::fmt;
+
+use longhaul_proto::registry::{self, Row};
+use longhaul_transfer::options::{Protocol, TCP_STREAMS};
+
+/// Connections at most, as for a copy.
+const MOST_STREAMS: u16 = 64;
+
+/// Something that carries an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Candidate {
+    /// A protocol of the registry.
+    Registry(&'static Row),
+    /// TCP.
+    Tcp {
+        /// How many connections share the object.
+        streams: u16,
+    },
+}
+
+/// Every protocol; then TCP with one connection, and with as many as a copy opens.
+pub(super) fn all() -> Vec<Candidate> {
+    let rows = registry::all().iter().map(Candidate::Registry);
+    rows.chain([1, TCP_STREAMS].map(|streams| Candidate::Tcp { streams })).collect()
+}
+
+impl Candidate {
+    /// Reads `rbudp`, `tcp` or `tcp:4`.
+    pub(super) fn parse(text: &str) -> Result<Candidate, String> {
+        if let Some(row) = registry::find(text) {
+            return Ok(Candidate::Registry(row));
+        }
+        let streams = match text.strip_prefix("tcp") {
+            Some("") => Some(TCP_STREAMS),
+            Some(rest) => rest.strip_prefix(':').and_then(|count| count.parse().ok()),
+            None => None,
+        };
+        let streams = streams.filter(|count| (1..=MOST_STREAMS).contains(count));
+        streams.map(|streams| Candidate::Tcp { streams }).ok_or_else(|| {
+            let names: Vec<&str> = registry::all().iter().map(|row| row.name).collect();
+            format!("expected {}, tcp, or tcp:1 to tcp:{MOST_STREAMS}", names.join(", "))
+        })
+    }
+
+    /// The same for a copy.
+    pub(super) fn protocol(self) -> Protocol {
+        match self {
+            Candidate::Registry(row) => Protocol::Registry(row.name),
+            Candidate::Tcp { streams } => Protocol::Tcp { streams },
+        }
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Candidate) -> bool {
+        self.protocol() == other.protocol()
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Candidate::Registry(row) => f.pad(row.name),
+            Candidate::Tcp { streams } => f.pad(&format!("tcp:{streams}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_candidate_is_read_back_from_its_own_name() {
+        for one in all() {
+            assert_eq!(Candidate::parse(&one.to_string()), Ok(one));
+        }
+        assert_eq!(Candidate::parse("tcp"), Ok(Candidate::Tcp { streams: TCP_STREAMS }));
+    }
+
+    #[test]
+    fn what_is_no_candidate_is_told_which_there_are() {
+        for text in ["", "ftp", "tcp:0", "tcp:65", "tcp8", "tcp:x"] {
+            let refused = Candidate::parse(text).unwrap_err();
+            assert!(refused.contains("rbudp") && refused.contains("tcp:64"), "{text}: {refused}");
+        }
+    }
+}

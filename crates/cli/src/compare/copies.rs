@@ -1,0 +1,295 @@
+//! Runs on a real path: copies of a file of random bytes to a server, one after the other.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use longhaul_testbed::random::Random;
+use longhaul_transfer::copy::copy;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::{Cipher, CopyOptions, Names, Receive, Trust};
+use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
+use longhaul_transfer::summary::Summary;
+
+use super::candidate::Candidate;
+use super::runs::{Counts, Cpu, Measured, Run};
+use super::{CompareArgs, Setting};
+use crate::progress::Meter;
+use crate::{config, console, report, signals, trust};
+
+/// The object where nobody says how large.
+const SIZE: Bytes = Bytes::new(300_000_000);
+/// What may wait in memory, as for a copy.
+const MEMORY: Bytes = Bytes::mebi(512);
+/// A run that stands still for so long has failed.
+const STALL: Duration = Duration::from_secs(60);
+const PIECE: usize = 1 << 20;
+
+/// Copies to `host` by each candidate, `--repeat` times in turn.
+pub(super) fn run(
+    args: &CompareArgs,
+    host: &Location,
+    candidates: &[Candidate],
+    tell: impl Fn(&Run),
+) -> Result<(Setting, Vec<Run>), Error> {
+    let size = args.size.unwrap_or(SIZE);
+    let cancel = Cancel::default();
+    signals::cancel_on_signal(cancel.clone(), "ending; a second Ctrl-C ends at once")
+        .map_err(|error| local("cannot watch signals", &error))?;
+    let folder = tempfile::tempdir().map_err(|error| local("cannot make a folder", &error))?;
+    let object = folder.path().join("longhaul-compare");
+    let mut runs = Vec::new();
+    let all = candidates.len() * args.repeat as usize;
+    for turn in 1..=args.repeat {
+        for candidate in candidates {
+            if runs.is_empty() || args.write {
+                // What is there and equal would not be sent again.
+                fill(&object, size, runs.len() as u64, &cancel)?;
+            }
+            let watch = Watch::new(&cancel);
+            if console::is_terminal() {
+                console::note(format_args!("{candidate}, run {} of {all}", runs.len() + 1));
+            }
+            let ended =
+                copy(options(args, host, &object, *candidate)?, watch.clone(), cancel.clone());
+            let rates = watch.ended();
+            let end = match ended {
+                Ok(summary) => measured(*candidate, &summary, watch.cpu_before, rates),
+                Err(error) if ends_all(&error) => return Err(error),
+                Err(error) => Err(error.what),
+            };
+            let run = Run { candidate: *candidate, turn, seed: None, end };
+            tell(&run);
+            runs.push(run);
+        }
+    }
+    Ok((setting(args, host, size), runs))
+}
+
+/// Whether the next run would fare no better.
+fn ends_all(error: &Error) -> bool {
+    !matches!(error.class, Class::Unfinished | Class::Verification | Class::Stalled)
+}
+
+fn local(what: &str, error: &io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("{what}: {error}")).advise("see TMPDIR")
+}
+
+/// Fills a file with random bytes that no other seed gives.
+fn fill(path: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> Result<(), Error> {
+    let unwritten = |error| local(&format!("cannot write {}", path.display()), &error);
+    let mut file = BufWriter::new(File::create(path).map_err(unwritten)?);
+    let mut random = Random::new(seed);
+    let mut piece = vec![0; PIECE];
+    let mut left = size.get();
+    while left > 0 {
+        if cancel.is_cancelled() {
+            return Err(Error::new(Class::Interrupted, "the comparison was interrupted"));
+        }
+        for word in piece.chunks_exact_mut(8) {
+            word.copy_from_slice(&random.bits().to_le_bytes());
+        }
+        let take = left.min(PIECE as u64);
+        file.write_all(&piece[..take as usize]).map_err(unwritten)?;
+        left -= take;
+    }
+    file.flush().map_err(unwritten)
+}
+
+fn options(
+    args: &CompareArgs,
+    host: &Location,
+    object: &Path,
+    candidate: Candidate,
+) -> Result<CopyOptions, Error> {
+    Ok(CopyOptions {
+        sources: vec![Location::Local(object.to_owned())],
+        destination: host.clone(),
+        trust: Trust {
+            config_dir: config::folder()?,
+            server_id: args.server_id.clone(),
+            accept_new: args.accept_new,
+        },
+        recursive: false,
+        preserve: false,
+        checksum: false,
+        dry_run: false,
+        filters: Vec::new(),
+        names: Names::None,
+        protocol: candidate.protocol(),
+        settings: Settings::default(),
+        rate: args.rate,
+        rate_limit: None,
+        cipher: Cipher::Auto,
+        receive: if args.write { Receive::Naive } else { Receive::Fake },
+        segment: None,
+        memory: MEMORY,
+        datagram: None,
+        // A run that was interrupted measures nothing.
+        retry_for: Duration::ZERO,
+        stall: STALL,
+        ssh_command: args.rsh.0.clone(),
+        remote_path: args.remote_path.clone(),
+        data_port: args.data_port,
+        ports: args.ports,
+    })
+}
+
+fn measured(
+    candidate: Candidate,
+    summary: &Summary,
+    cpu_before: Span,
+    rates: Vec<(f64, f64)>,
+) -> Result<Measured, String> {
+    let by_tcp = matches!(candidate, Candidate::Tcp { .. });
+    if !by_tcp && summary.protocol == "tcp" {
+        return Err("UDP did not pass; the data went by TCP".into());
+    }
+    if summary.resumed_bytes > 0 {
+        return Err(format!("{} were there already", Bytes::new(summary.resumed_bytes)));
+    }
+    let gigabytes = summary.bytes as f64 / 1e9;
+    let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();
+    let there = summary.far_cpu.filter(|_| !by_tcp).map(|span| span.as_secs_f64() / gigabytes);
+    let counts = Counts {
+        waste: summary.waste,
+        path_lost: summary.path_lost as f64,
+        blocks_lost: summary.receiver.blocks_lost as f64,
+        reported_lost: summary.sender.reported_lost as f64,
+        duplicates: summary.receiver.duplicates as f64,
+    };
+    Ok(Measured {
+        bytes: Bytes::new(summary.bytes),
+        took: summary.elapsed,
+        goodput: summary.goodput,
+        counts: (!by_tcp).then_some(counts),
+        cpu: Some(Cpu { here: here / gigabytes, there }),
+        beside_tcp: None,
+        rates,
+    })
+}
+
+fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
+    let rate = args.rate.map_or(String::new(), |rate| format!(", rate {rate}"));
+    let fate = match args.write {
+        true => "each run was written there and verified; the last object stays",
+        false => "nothing was written there, so no disk and no verification are in the figures",
+    };
+    let turns = args.repeat;
+    Setting {
+        title: format!("{host}: {size} of random bytes{rate}, {turns} of each in turn"),
+        notes: vec![
+            fate.into(),
+            "goodput is over the time from the start, session included; of TCP, the kernel \
+             repairs losses and does not tell"
+                .into(),
+            "CPU in seconds a GB: all of this process; of the other end, the threads that receive \
+             and write datagrams"
+                .into(),
+            "no TCP flow was sent beside the copies, for others may use this path: see --scenario"
+                .into(),
+        ],
+        rates: "delivered, Mbit/s",
+    }
+}
+
+/// The user's side of a run: keeps how far it was, when.
+struct Watch {
+    cancel: Cancel,
+    started: Instant,
+    cpu_before: Span,
+    state: Mutex<State>,
+}
+
+struct State {
+    meter: Meter,
+    /// Seconds since the start, bytes that were there.
+    points: Vec<(f64, u64)>,
+}
+
+impl Watch {
+    fn new(cancel: &Cancel) -> Arc<Watch> {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let state = State { meter: Meter::new(console::is_terminal()), points: vec![(0.0, 0)] };
+        Arc::new(Watch {
+            cancel: cancel.clone(),
+            started: Instant::now(),
+            cpu_before: Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// A poisoned lock only means that a thread died while it drew.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The rates between the looks; nothing more is shown.
+    fn ended(&self) -> Vec<(f64, f64)> {
+        self.with(|state| {
+            state.meter.finish();
+            rates(&state.points)
+        })
+    }
+}
+
+/// Mbit/s between neighbouring points, each at the later of the two.
+fn rates(points: &[(f64, u64)]) -> Vec<(f64, f64)> {
+    let apart = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+    let rate = |pair: &[(f64, u64)]| {
+        let bits = pair[1].1.saturating_sub(pair[0].1) as f64 * 8.0;
+        (pair[1].0, bits / (pair[1].0 - pair[0].0) / 1e6)
+    };
+    apart.map(rate).collect()
+}
+
+impl Observer for Watch {
+    fn progress(&self, progress: &Progress) {
+        let at = self.started.elapsed().as_secs_f64();
+        self.with(|state| {
+            state.points.push((at, progress.bytes));
+            state.meter.update(progress);
+        });
+    }
+
+    fn notice(&self, notice: Notice) {
+        if matches!(notice, Notice::Fallback { .. } | Notice::FileFailed { .. }) {
+            self.with(|state| state.meter.aside(|| console::warn(report::notice(&notice))));
+        }
+    }
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        self.with(|state| state.meter.aside(|| trust::ask(server, id, &self.cancel)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_between_the_looks() {
+        let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
+        assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
+        assert!(rates(&[]).is_empty());
+    }
+
+    #[test]
+    fn an_object_has_its_size_and_other_bytes_for_another_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |seed| {
+            let path = folder.path().join("object");
+            fill(&path, Bytes::new(PIECE as u64 + 13), seed, &Cancel::default()).unwrap();
+            std::fs::read(path).unwrap()
+        };
+        let (one, other) = (made(0), made(1));
+        assert_eq!((one.len(), other.len()), (PIECE + 13, PIECE + 13));
+        assert!(one == made(0) && one != other);
+    }
+}

@@ -1,0 +1,202 @@
+//! What a run gave, and what all runs of one candidate come to.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::candidate::Candidate;
+
+/// One turn of one candidate.
+pub(super) struct Run {
+    /// What carried the object.
+    pub(super) candidate: Candidate,
+    /// Which turn, from 1 on.
+    pub(super) turn: u32,
+    /// The seed, where chance has one.
+    pub(super) seed: Option<u64>,
+    /// What it gave, or why it gave nothing.
+    pub(super) end: Result<Measured, String>,
+}
+
+/// What a run gave.
+pub(super) struct Measured {
+    /// The object.
+    pub(super) bytes: Bytes,
+    /// From the start until all was there.
+    pub(super) took: Span,
+    /// One over the other.
+    pub(super) goodput: Rate,
+    /// What was lost and repeated; nothing where the kernel does that and does not tell.
+    pub(super) counts: Option<Counts>,
+    /// CPU time, where real hosts did the work.
+    pub(super) cpu: Option<Cpu>,
+    /// How it and a TCP flow shared the path, where that was tried.
+    pub(super) beside_tcp: Option<Shares>,
+    /// Rates of arrival: seconds since the start, Mbit/s.
+    pub(super) rates: Vec<(f64, f64)>,
+}
+
+/// What was lost and repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counts {
+    /// Sent beyond the first time of each block, as a share of those.
+    pub(super) waste: f64,
+    /// First loss: datagrams that were sent and have not come.
+    pub(super) path_lost: f64,
+    /// Second loss: blocks found missing, once each.
+    pub(super) blocks_lost: f64,
+    /// Third loss: as reported to the sender, the same one perhaps several times.
+    pub(super) reported_lost: f64,
+    /// Arrivals of what was there already.
+    pub(super) duplicates: f64,
+}
+
+/// CPU time of both ends, in seconds a GB of the object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cpu {
+    /// Of this process.
+    pub(super) here: f64,
+    /// Of the other end's threads that receive and write, where it tells.
+    pub(super) there: Option<f64>,
+}
+
+/// What a copy and a TCP flow got, from the same start until the copy's end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shares {
+    /// The copy's goodput.
+    pub(super) copy: Rate,
+    /// The TCP flow's.
+    pub(super) tcp: Rate,
+}
+
+impl Shares {
+    /// TCP's share of what both got; half is even.
+    pub(super) fn of_tcp(&self) -> f64 {
+        let (copy, tcp) = (self.copy.as_bps() as f64, self.tcp.as_bps() as f64);
+        if copy + tcp > 0.0 { tcp / (copy + tcp) } else { 0.0 }
+    }
+}
+
+/// What all runs of one candidate come to: medians.
+pub(super) struct Standing {
+    /// The candidate.
+    pub(super) candidate: Candidate,
+    /// How many runs there were.
+    pub(super) runs: usize,
+    /// How many of them gave nothing.
+    pub(super) failed: usize,
+    /// What the others come to.
+    pub(super) figures: Option<Figures>,
+}
+
+/// Medians over runs.
+pub(super) struct Figures {
+    pub(super) goodput: Rate,
+    pub(super) least: Rate,
+    pub(super) most: Rate,
+    pub(super) counts: Option<Counts>,
+    pub(super) cpu: Option<Cpu>,
+    pub(super) beside_tcp: Option<Shares>,
+}
+
+/// What the runs of each candidate come to, in the order of the candidates.
+pub(super) fn standings(candidates: &[Candidate], runs: &[Run]) -> Vec<Standing> {
+    candidates.iter().map(|candidate| standing(*candidate, runs)).collect()
+}
+
+fn standing(candidate: Candidate, runs: &[Run]) -> Standing {
+    let its: Vec<&Run> = runs.iter().filter(|run| run.candidate == candidate).collect();
+    let ended: Vec<&Measured> = its.iter().filter_map(|run| run.end.as_ref().ok()).collect();
+    Standing {
+        candidate,
+        runs: its.len(),
+        failed: its.len() - ended.len(),
+        figures: figures(&ended),
+    }
+}
+
+fn figures(ended: &[&Measured]) -> Option<Figures> {
+    let goodputs = ended.iter().map(|one| one.goodput);
+    let (least, most) = (goodputs.clone().min()?, goodputs.clone().max()?);
+    let of_counts = |get: fn(&Counts) -> f64| {
+        median(ended.iter().filter_map(|one| one.counts.as_ref().map(get)))
+    };
+    let counts = of_counts(|counts| counts.waste).map(|waste| Counts {
+        waste,
+        path_lost: of_counts(|counts| counts.path_lost).unwrap_or_default(),
+        blocks_lost: of_counts(|counts| counts.blocks_lost).unwrap_or_default(),
+        reported_lost: of_counts(|counts| counts.reported_lost).unwrap_or_default(),
+        duplicates: of_counts(|counts| counts.duplicates).unwrap_or_default(),
+    });
+    let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
+    let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
+    // Of the two shares, those of the run in the middle: they belong together.
+    let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
+    shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
+    Some(Figures {
+        goodput: Rate::from_bps_f64(median(goodputs.map(|rate| rate.as_bps() as f64))?),
+        least,
+        most,
+        counts,
+        cpu: here.map(|here| Cpu { here, there }),
+        beside_tcp: shares.get(shares.len() / 2).copied(),
+    })
+}
+
+/// The value in the middle; of an even number, the mean of the two.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
+}
+
+/// The run of a candidate whose goodput is in the middle: what a plot shows of it.
+pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
+    let its = runs.iter().filter(|run| run.candidate == candidate);
+    let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();
+    ended.sort_by_key(|one| one.goodput);
+    ended.get(ended.len() / 2).copied()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A run at `mbps`, or one that failed.
+    pub(crate) fn example(name: &str, turn: u32, mbps: Option<u64>) -> Run {
+        let end = mbps.ok_or_else(|| "the path <broke>".to_owned()).map(|mbps| Measured {
+            bytes: Bytes::new(1_000_000),
+            took: Span::from_millis(8_000 / mbps),
+            goodput: Rate::from_mbps(mbps),
+            counts: Some(Counts { waste: 0.01, path_lost: mbps as f64, ..Counts::default() }),
+            cpu: None,
+            beside_tcp: Some(Shares { copy: Rate::from_mbps(mbps), tcp: Rate::from_mbps(1) }),
+            rates: vec![(0.1, mbps as f64), (0.2, mbps as f64)],
+        });
+        let candidate = Candidate::parse(name).expect("it is one");
+        Run { candidate, turn, seed: Some(u64::from(turn)), end }
+    }
+
+    #[test]
+    fn a_standing_has_the_median_and_the_range_of_what_ended() {
+        let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
+        let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
+        let standings = standings(&super::super::candidate::all(), &runs);
+        let (one, other) = (&standings[0], &standings[1]);
+        assert_eq!((one.runs, one.failed), (5, 1));
+        let figures = one.figures.as_ref().unwrap();
+        let all = [figures.goodput, figures.least, figures.most];
+        assert_eq!(all, [25, 10, 90].map(Rate::from_mbps));
+        assert_eq!(figures.counts.unwrap().path_lost, 25.0);
+        assert!(other.runs == 0 && other.figures.is_none());
+        assert_eq!(typical(one.candidate, &runs).unwrap().goodput, Rate::from_mbps(30));
+    }
+
+    #[test]
+    fn half_is_an_even_share() {
+        let shares = |copy, tcp| Shares { copy: Rate::from_bps(copy), tcp: Rate::from_bps(tcp) };
+        assert_eq!(shares(5, 5).of_tcp(), 0.5);
+        assert_eq!(shares(0, 0).of_tcp(), 0.0);
+    }
+}

@@ -1,0 +1,256 @@
+//! Runs in virtual time: a scenario whose first flow is carried by each candidate.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_testbed::scenario::{Amount, Flow, Scenario, Tcp, Traffic, Transfer};
+use longhaul_testbed::sim::{FlowOutcome, Outcome, SimError};
+use longhaul_transfer::error::{Class, Error};
+
+use super::candidate::Candidate;
+use super::runs::{Counts, Measured, Run, Shares};
+use super::{CompareArgs, Setting, usage};
+use crate::sim;
+
+/// How often the series have a point, where the scenario does not say.
+const RECORD_EVERY: Span = Span::from_millis(50);
+/// Points that a plot shows of a run at most.
+const POINTS: usize = 150;
+/// The TCP flow beside the copy.
+const BESIDE: &str = "beside";
+
+/// A run that is to be: alone, and beside TCP.
+struct Case {
+    candidate: Candidate,
+    turn: u32,
+    scenario: Scenario,
+}
+
+/// Runs the scenario of `file` by each candidate, `--repeat` times with a seed each.
+pub(super) fn run(
+    args: &CompareArgs,
+    file: &Path,
+    candidates: &[Candidate],
+    tell: impl Fn(&Run),
+) -> Result<(Setting, Vec<Run>), Error> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        Error::new(Class::LocalFile, format!("{} cannot be read: {error}", file.display()))
+    })?;
+    let base = prepared(args, file, sim::read(file, &text, &[])?)?;
+    let mut cases = Vec::new();
+    for turn in 1..=args.repeat {
+        for candidate in candidates {
+            let mut scenario = base.clone();
+            scenario.seed = base.seed.wrapping_add(u64::from(turn - 1));
+            let from = scenario.flows[0].traffic.clone();
+            scenario.flows[0].traffic = carried(args, *candidate, &from);
+            cases.push(Case { candidate: *candidate, turn, scenario });
+        }
+    }
+    let besides: Vec<Scenario> = cases.iter().map(|case| beside_tcp(&case.scenario)).collect();
+    let all: Vec<&Scenario> = cases.iter().map(|case| &case.scenario).chain(&besides).collect();
+    let mut outcomes = sim::on_all_cores(&all);
+    let beside = outcomes.split_off(cases.len());
+    let mut runs = Vec::new();
+    for ((case, alone), beside) in cases.iter().zip(outcomes).zip(beside) {
+        let run = ended(case, alone, beside).map_err(|error| failed(file, case, &error))?;
+        tell(&run);
+        runs.push(run);
+    }
+    Ok((setting(args, &base), runs))
+}
+
+/// The scenario as all candidates have it.
+fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
+    let file = file.display();
+    let Some(first) = scenario.flows.first_mut() else {
+        return Err(usage(format!("{file} has no flow"), "add a [[flow]] that is to be compared"));
+    };
+    if !matches!(first.traffic, Traffic::Protocol(_) | Traffic::Tcp(_)) {
+        let what = format!("{file}: its first flow, {}, is no copy", first.name);
+        return Err(usage(what, "put a flow with protocol = or tcp = first"));
+    }
+    match (args.size, first.amount) {
+        (Some(size), _) => first.amount = Amount::Size(size),
+        (None, Amount::Size(_)) => {}
+        (None, _) => {
+            let what = format!("{file}: its first flow, {}, has no size", first.name);
+            return Err(usage(what, "give --size"));
+        }
+    }
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    scenario.record.interval.get_or_insert(RECORD_EVERY);
+    Ok(scenario)
+}
+
+/// What carries the flow that was carried by `from`: whatever fits the candidate stays.
+fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Traffic {
+    match (candidate, from) {
+        (Candidate::Registry(row), Traffic::Protocol(transfer)) => {
+            let known = |name: &str| row.options.iter().any(|option| option.name == name);
+            let own = transfer.settings.iter().filter(|(name, _)| known(name));
+            let settings: BTreeMap<String, f64> =
+                own.map(|(name, value)| (name.clone(), *value)).collect();
+            Traffic::Protocol(Transfer {
+                protocol: row.name.to_owned(),
+                rate: args.rate.or(transfer.rate),
+                settings,
+                ..transfer.clone()
+            })
+        }
+        (Candidate::Registry(row), _) => Traffic::Protocol(Transfer {
+            protocol: row.name.to_owned(),
+            rate: args.rate,
+            ..Transfer::default()
+        }),
+        (Candidate::Tcp { streams }, from) => {
+            let like = if let Traffic::Tcp(tcp) = from { *tcp } else { Tcp::default() };
+            Traffic::Tcp(Tcp { streams: u32::from(streams), ..like })
+        }
+    }
+}
+
+/// The same with one CUBIC flow beside the copy, from the same start, over the same way.
+fn beside_tcp(scenario: &Scenario) -> Scenario {
+    let mut scenario = scenario.clone();
+    let copy = &scenario.flows[0];
+    let taken = |name: &str| scenario.flows.iter().any(|flow| flow.name == name);
+    let mut name = BESIDE.to_owned();
+    while taken(&name) {
+        name.push('-');
+    }
+    let beside = Flow {
+        name,
+        from: copy.from,
+        to: copy.to,
+        start: copy.start,
+        amount: Amount::Endless,
+        traffic: Traffic::Tcp(Tcp::default()),
+    };
+    scenario.flows.push(beside);
+    scenario
+}
+
+fn ended(
+    case: &Case,
+    alone: Result<Outcome, SimError>,
+    beside: Result<Outcome, SimError>,
+) -> Result<Run, SimError> {
+    let (alone, beside) = (alone?, beside?);
+    let flow = &alone.flows[0];
+    let end = match flow.finished {
+        Some(finished) => Ok(measured(case.candidate, flow, finished, shares(&beside))),
+        None => Err(format!(
+            "the time limit came with {} of {} there; raise time-limit",
+            flow.delivered,
+            flow.object.unwrap_or(Bytes::ZERO)
+        )),
+    };
+    Ok(Run { candidate: case.candidate, turn: case.turn, seed: Some(alone.seed), end })
+}
+
+fn measured(
+    candidate: Candidate,
+    flow: &FlowOutcome,
+    finished: Time,
+    beside_tcp: Option<Shares>,
+) -> Measured {
+    let accounts = &flow.accounts;
+    // No end of a TCP connection knows the first loss; the network does.
+    let path_lost = match candidate {
+        Candidate::Registry(_) => accounts.path_lost,
+        Candidate::Tcp { .. } => accounts.dropped,
+    };
+    let counts = Counts {
+        waste: flow.waste,
+        path_lost: path_lost as f64,
+        blocks_lost: accounts.blocks_lost as f64,
+        reported_lost: accounts.reported_lost as f64,
+        duplicates: accounts.duplicates as f64,
+    };
+    let rates = flow.receive_rates().into_iter();
+    let rates =
+        rates.map(|(at, rate)| (at.since(flow.started).as_secs_f64(), rate.as_bps() as f64 / 1e6));
+    Measured {
+        bytes: flow.object.unwrap_or(flow.delivered),
+        took: finished.since(flow.started),
+        goodput: flow.goodput,
+        counts: Some(counts),
+        cpu: None,
+        beside_tcp,
+        rates: thinned(&rates.collect::<Vec<_>>()),
+    }
+}
+
+/// What both got until the copy's end; nothing where the time limit came before it.
+fn shares(outcome: &Outcome) -> Option<Shares> {
+    let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
+    let finished = copy.finished?;
+    // Others of the scenario may go on after the copy.
+    let then = tcp.series.iter().find(|point| point.at >= finished);
+    let rate = then.map_or(tcp.goodput, |point| point.delivered / point.at.since(tcp.started));
+    Some(Shares { copy: copy.goodput, tcp: rate })
+}
+
+/// As many points as a plot can show: means over neighbours that are equally far apart.
+fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let together = rates.len().div_ceil(POINTS).max(1);
+    let mean = |points: &[(f64, f64)]| {
+        let sum: f64 = points.iter().map(|(_, rate)| rate).sum();
+        (points[points.len() - 1].0, sum / points.len() as f64)
+    };
+    rates.chunks(together).map(mean).collect()
+}
+
+fn failed(file: &Path, case: &Case, error: &SimError) -> Error {
+    let class = match error {
+        SimError::Scenario(_) => Class::Usage,
+        SimError::Broken { .. } => Class::Verification,
+    };
+    let (candidate, seed) = (case.candidate, case.scenario.seed);
+    Error::new(class, format!("{}, {candidate}, seed {seed}: {error}", file.display()))
+}
+
+fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {
+    let flow = &scenario.flows[0];
+    let size = match flow.amount {
+        Amount::Size(size) => size,
+        _ => Bytes::ZERO,
+    };
+    let rate = args.rate.map_or(String::new(), |rate| format!(", rate {rate}"));
+    Setting {
+        title: format!(
+            "{}: {size} from {} to {}{rate}, in virtual time, {} from seed {}",
+            scenario.name,
+            scenario.node_name(flow.from),
+            scenario.node_name(flow.to),
+            if args.repeat == 1 { "one turn".to_owned() } else { format!("{} turns", args.repeat) },
+            scenario.seed
+        ),
+        notes: vec![
+            "beside TCP: the copy's goodput + that of one CUBIC flow, started together, until the \
+             copy's end, in a run of its own; and TCP's share of both"
+                .into(),
+            "no CPU time: in virtual time it is not what a host would need".into(),
+        ],
+        rates: "arriving, repeats included, Mbit/s",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_the_mean_and_the_end() {
+        let rates: Vec<(f64, f64)> = (1..=600).map(|n| (f64::from(n), f64::from(n % 4))).collect();
+        let thin = thinned(&rates);
+        assert_eq!((thin.len(), thin[149].0), (150, 600.0));
+        assert!(thin.iter().all(|(_, rate)| *rate == 1.5));
+        assert_eq!(thinned(&rates[..3]), rates[..3]);
+        assert!(thinned(&[]).is_empty());
+    }
+}

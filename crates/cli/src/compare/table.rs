@@ -1,0 +1,114 @@
+//! The table: a line a candidate, in cells that text and HTML share.
+
+use super::Setting;
+use super::runs::{Counts, Figures, Standing};
+use crate::console::bold;
+
+/// A column: its heading, and what stands in it.
+struct Column {
+    heading: &'static str,
+    cell: fn(&Figures) -> Option<String>,
+}
+
+const COLUMNS: [Column; 10] = [
+    Column { heading: "goodput", cell: |figures| Some(figures.goodput.to_string()) },
+    Column {
+        heading: "min–max, Mbit/s",
+        cell: |figures| {
+            let mbps = |rate: longhaul_proto::units::Rate| rate.as_bps() as f64 / 1e6;
+            Some(format!("{:.1}–{:.1}", mbps(figures.least), mbps(figures.most)))
+        },
+    },
+    Column {
+        heading: "waste",
+        cell: |figures| figures.counts.map(|counts| format!("{:.2} %", counts.waste * 100.0)),
+    },
+    Column { heading: "lost on the way", cell: |figures| count(figures, |c| c.path_lost) },
+    Column { heading: "found missing", cell: |figures| count(figures, |c| c.blocks_lost) },
+    Column { heading: "reported", cell: |figures| count(figures, |c| c.reported_lost) },
+    Column { heading: "duplicates", cell: |figures| count(figures, |c| c.duplicates) },
+    Column {
+        heading: "CPU s/GB here",
+        cell: |figures| figures.cpu.map(|cpu| format!("{:.2}", cpu.here)),
+    },
+    Column {
+        heading: "there",
+        cell: |figures| figures.cpu.and_then(|cpu| cpu.there).map(|cpu| format!("{cpu:.2}")),
+    },
+    Column {
+        heading: "beside TCP, Mbit/s",
+        cell: |figures| {
+            figures.beside_tcp.map(|shares| {
+                let mbps = |rate: longhaul_proto::units::Rate| rate.as_bps() as f64 / 1e6;
+                let share = shares.of_tcp() * 100.0;
+                format!("{:.1} + {:.1} ({share:.0} %)", mbps(shares.copy), mbps(shares.tcp))
+            })
+        },
+    },
+];
+
+fn count(figures: &Figures, get: fn(&Counts) -> f64) -> Option<String> {
+    figures.counts.as_ref().map(|counts| format!("{:.0}", get(counts)))
+}
+
+/// The cells, headings first; columns in which nothing stands are left out.
+pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
+    let cell = |column: &Column, standing: &Standing| {
+        standing.figures.as_ref().and_then(|figures| (column.cell)(figures))
+    };
+    let filled: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|column| standings.iter().any(|standing| cell(column, standing).is_some()))
+        .collect();
+    let headings = filled.iter().map(|column| column.heading.to_owned());
+    let mut rows =
+        vec![["protocol".to_owned(), "runs".to_owned()].into_iter().chain(headings).collect()];
+    for standing in standings {
+        let runs = match standing.failed {
+            0 => standing.runs.to_string(),
+            failed => format!("{} of {}", standing.runs - failed, standing.runs),
+        };
+        let values =
+            filled.iter().map(|column| cell(column, standing).unwrap_or_else(|| "-".to_owned()));
+        rows.push([standing.candidate.to_string(), runs].into_iter().chain(values).collect());
+    }
+    rows
+}
+
+/// The table as lines: a title, names, a line a candidate, notes.
+pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
+    let rows = cells(standings);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..rows[0].len()).map(|at| width(at).unwrap_or(0)).collect();
+    let mut lines = vec![bold(&setting.title)];
+    for row in &rows {
+        let pad = |(at, cell): (usize, &String)| match at {
+            0 => format!("{cell:<0$}", widths[at]),
+            _ => format!("{cell:>0$}", widths[at]),
+        };
+        let row: Vec<String> = row.iter().enumerate().map(pad).collect();
+        lines.push(format!("  {}", row.join("  ")));
+    }
+    lines.push("  Medians over the runs that ended.".into());
+    lines.extend(setting.notes.iter().map(|note| format!("  {note}.")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::Candidate;
+    use super::super::runs::{standings, tests::example};
+    use super::*;
+
+    #[test]
+    fn columns_without_a_value_are_left_out_and_failures_told() {
+        let runs = [example("rbudp", 1, Some(8)), example("rbudp", 2, None)];
+        let named = ["rbudp", "tcp:1"].map(|name| Candidate::parse(name).unwrap());
+        let cells = cells(&standings(&named, &runs));
+        assert!(!cells[0].iter().any(|heading| heading.contains("CPU")));
+        assert_eq!(cells[1][..4], ["rbudp", "1 of 2", "8.00 Mbit/s", "8.0–8.0"]);
+        assert_eq!(cells[1].last().unwrap(), "8.0 + 1.0 (11 %)");
+        assert_eq!(cells[2][..3], ["tcp:1", "0", "-"]);
+        assert!(cells.iter().all(|row| row.len() == cells[0].len()));
+    }
+}

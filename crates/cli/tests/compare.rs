@@ -1,0 +1,122 @@
+//! `longhaul compare` as its user meets it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::rig::{Pair, content};
+use crate::usage::longhaul;
+
+const WAN: &str = r#"
+[topology]
+kind = "pair"
+link = { rate = "50M", delay = "5ms", loss = "1%" }
+[[flow]]
+name = "copy"
+from = "a"
+to = "b"
+protocol = "rbudp"
+size = "1MB"
+settings = { tail-copies = 1 }
+"#;
+
+/// The lines of `stdout` as objects.
+fn events(stdout: &str) -> Vec<Value> {
+    stdout.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+/// What stands on the right of `name` in each event of this kind.
+fn each<'e>(events: &'e [Value], kind: &str, name: &str) -> Vec<&'e Value> {
+    events.iter().filter(|event| event["event"] == kind).map(|event| &event[name]).collect()
+}
+
+#[test]
+fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (wan, page) = (folder.path().join("wan.toml"), folder.path().join("wan.html"));
+    fs::write(&wan, WAN).expect("room for it");
+    let (wan, page) = (wan.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    let words = ["compare", "--scenario", wan, "--protocols", "sabul,tcp:2", "--repeat", "2"];
+    let run = longhaul(&[&words[..], &["--json", "--html", page]].concat());
+    assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+    let events = events(&run.stdout);
+    assert_eq!(each(&events, "run", "protocol"), ["sabul", "tcp:2", "sabul", "tcp:2"]);
+    assert_eq!(each(&events, "run", "seed"), [1, 1, 2, 2]);
+    for event in &events[..4] {
+        let number = |name: &str| event[name].as_f64().unwrap_or_else(|| panic!("{name}: {event}"));
+        assert!(number("path_lost") > 0.0, "of a thousand packets, one in a hundred goes");
+        assert!(number("goodput_bps") < 50e6);
+        let share = number("beside_tcp_tcp_share");
+        assert!(share > 0.0 && share < 1.0, "{share}");
+        assert!(event["cpu_here_seconds_per_gb"].is_null());
+        assert!(event["series"].as_array().is_some_and(|series| !series.is_empty()));
+    }
+    let last = events.last().expect("a summary");
+    assert_eq!((&last["event"], &last["status"]), (&"summary".into(), &0.into()));
+    assert_eq!(last["protocols"].as_array().map(Vec::len), Some(2));
+    let page = fs::read_to_string(page).expect("it was written");
+    assert!(page.contains("tcp:2") && page.contains("</svg>"));
+    assert_eq!(longhaul(&words).stdout, longhaul(&words).stdout, "a seed determines the table");
+}
+
+#[test]
+fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
+    let pair = Pair::new();
+    let id = format!("--server-id={}", pair.server.id);
+    let (host, file) = (pair.server.at(""), pair.server.at("object"));
+    let common = ["compare", "--json", &id, "--protocols", "rbudp,tcp:2", "--size", "3MB"];
+    let compared = |more: &[&str], host: &std::ffi::OsStr| {
+        let mut words: Vec<&std::ffi::OsStr> = Vec::new();
+        words.extend(common.iter().chain(more).map(std::ffi::OsStr::new));
+        words.push(host);
+        let ended = pair.client.run(words);
+        ended.is(0, &[]);
+        events(&ended.stdout.join("\n"))
+    };
+    let before = content(&pair.there);
+    let measured = compared(&["--repeat=2", "--rate=200M"], &host);
+    assert_eq!(each(&measured, "run", "protocol"), ["rbudp", "tcp:2", "rbudp", "tcp:2"]);
+    assert!(each(&measured, "run", "bytes").iter().all(|bytes| **bytes == 3_000_000));
+    let last = measured.last().expect("a summary");
+    let (rbudp, tcp) = (&last["protocols"][0], &last["protocols"][1]);
+    assert!(rbudp["waste"].is_number() && tcp["waste"].is_null(), "the kernel does not tell");
+    assert!(rbudp["cpu_here_seconds_per_gb"].as_f64() > Some(0.0));
+    assert!(rbudp["cpu_there_seconds_per_gb"].as_f64() > Some(0.0));
+    assert_eq!(content(&pair.there), before, "a measurement writes nothing");
+    let written = compared(&["--repeat=1", "--write"], &file);
+    assert_eq!(each(&written, "run", "error"), [&Value::Null; 2]);
+    let left = fs::metadata(pair.there.join("object")).expect("the last object stays");
+    assert_eq!(left.len(), 3_000_000);
+}
+
+#[test]
+fn what_cannot_be_compared_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("room for it");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let endless = scenario("a.toml", WAN.replace("size = \"1MB\"", "lasts = \"1s\""));
+    let udp = WAN.replace("protocol = \"rbudp\"\nsize = \"1MB\"", "udp = \"1M\"\nlasts = \"1s\"");
+    let udp = scenario("b.toml", udp.replace("settings = { tail-copies = 1 }", ""));
+    let none = scenario("c.toml", WAN.split("[[flow]]").next().unwrap_or_default().to_owned());
+    let cases: [(&[&str], &str); 11] = [
+        (&[], "required"),
+        (&["here"], "no host"),
+        (&["h:", "--scenario", "x"], "cannot be used with"),
+        (&["h:", "--seed=1"], "cannot be used with"),
+        (&["--scenario=x", "--write"], "cannot be used with"),
+        (&["h:", "--protocols=ftp"], "rbudp"),
+        (&["h:", "--protocols=tcp,tcp:8"], "twice"),
+        (&["h:", "--size=0"], "--size 0"),
+        (&["--scenario", &endless], "--size"),
+        (&["--scenario", &udp], "is no copy"),
+        (&["--scenario", &none], "has no flow"),
+    ];
+    for (words, expected) in cases {
+        let run = longhaul(&[&["compare"], words].concat());
+        assert_eq!((run.status, run.stdout.as_str()), (2, ""), "{words:?}: {}", run.stderr);
+        assert!(run.stderr.contains(expected), "no '{expected}' in: {}", run.stderr);
+    }
+}
