@@ -7,7 +7,8 @@
 //! | one a receiving transfer | [`writer`] | the destination |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
-//! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers share.
+//! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers
+//! share.
 
 pub(crate) mod board;
 pub(crate) mod budget;
