@@ -27,8 +27,8 @@ fn main() -> std::io::Result<()> {
     write("transfer_frame", messages().into_iter().map(framed).collect())?;
     write("manifest", manifests())?;
     write("journal", journals())?;
-    write("sender", runs(&[1, 4, 6, 4]))?;
-    write("receiver", runs(&[5, 6, 4, 0]))?;
+    write("sender", [runs(&[1, 4, 6, 4]), spoken(&[1, 40, 4, 6])].concat())?;
+    write("receiver", [runs(&[5, 6, 4, 0]), spoken(&[6, 9, 0, 20, 4])].concat())?;
     write("hello", hellos())?;
     write("frame_header", frame_headers())?;
     write("scenario", scenarios()?)
@@ -232,6 +232,26 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
         bytes
     };
     setups.iter().map(run).collect()
+}
+
+/// For each kind of message that only some protocols say: a run over the first object in which it
+/// is heard again and again, with other numbers, after `steps`, whose last byte begins hearing.
+fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
+    let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
+    let run = |kind: u8| {
+        let mut bytes = setup.to_vec();
+        // No message begins with a field of wire type 7: what follows chooses one.
+        let first = (0..).map(|nth| 8 * nth + 7).find(|first| first % 11 == kind);
+        let first = first.expect("8 and 11 have no common factor");
+        for nth in 0..12u8 {
+            bytes.extend(steps);
+            let chosen = [first, 12 + nth, nth, 13 + nth, 1, 2, 20, 15, 13, 30, 1, 14];
+            bytes.extend([0, chosen.len() as u8]);
+            bytes.extend(chosen);
+        }
+        bytes
+    };
+    (0..11).map(run).collect()
 }
 
 fn hellos() -> Vec<Vec<u8>> {

@@ -2,13 +2,14 @@
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;
-use longhaul_proto::registry::find;
+use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Train};
 
 use super::input::Input;
+use super::spoken;
 
 /// Steps of one run; an input that is longer says nothing new.
 const STEPS: u32 = 500;
@@ -19,8 +20,8 @@ pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of what it must have done.
 pub(crate) trait Driven {
-    /// At the beginning of a flow.
-    fn new(setup: Setup) -> Self;
+    /// At the beginning of a flow by `row`'s protocol.
+    fn new(row: &'static Row, setup: Setup) -> Self;
 
     /// Does to it what the input chooses.
     fn step(&mut self, input: &mut Input<'_>);
@@ -29,10 +30,16 @@ pub(crate) trait Driven {
     fn look(&mut self);
 }
 
-/// Drives a core by `bytes`.
+/// Drives a core of every protocol by the same `bytes`.
 pub(crate) fn run<D: Driven>(bytes: &[u8]) {
+    for row in registry::all() {
+        run_by::<D>(row, bytes);
+    }
+}
+
+fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut driven = D::new(setup(&mut input));
+    let mut driven = D::new(row, setup(row, &mut input));
     driven.look();
     for _ in 0..STEPS {
         if input.is_empty() {
@@ -61,7 +68,7 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Any flow that two ends could agree on, over an object that is not too large.
-fn setup(input: &mut Input<'_>) -> Setup {
+fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
     let short = u64::from(input.byte()) % u64::from(block);
@@ -83,15 +90,25 @@ fn setup(input: &mut Input<'_>) -> Setup {
         rate: rate(input),
         rate_limit: rate(input),
         grant: Bytes::new(input.any()),
-        settings: settings(input),
+        settings: settings(row, input.byte()),
     }
 }
 
-/// Settings of RBUDP that a user may have made.
-fn settings(input: &mut Input<'_>) -> Settings {
-    let rbudp = find("rbudp").expect("it is registered");
-    let times = f64::from(1 + input.byte() % 8);
-    Settings::default().with(rbudp, "tail-copies", times).expect("1 to 8 times")
+/// Settings of the protocol that a user may have made: any of a few whole numbers; of other ranges
+/// an edge or the default, by other bits of `choice` for each.
+fn settings(row: &'static Row, choice: u8) -> Settings {
+    row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
+        let value = match choice.rotate_right(nth as u32) & 3 {
+            _ if option.most <= 8.0 => {
+                let whole = (option.most - option.least) as u8 + 1;
+                option.least + f64::from(choice % whole)
+            }
+            0 => option.least,
+            1 => option.most,
+            _ => option.default,
+        };
+        settings.with(row, option.name, value).expect("it lies within")
+    })
 }
 
 /// Moves the time on, by nothing or by years.
@@ -116,7 +133,12 @@ pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
 /// is known. Nothing where the wire refuses it.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 8 {
-        0 => return Control::decode(input.slice()).ok(),
+        0 => {
+            // Bytes that are no message choose one.
+            let bytes = input.slice();
+            let read = Control::decode(bytes).ok();
+            return read.or_else(|| spoken::message(&mut Input::new(bytes), layout));
+        }
         1 => Control::Done(done(input, layout)),
         2 | 3 => Control::Pulse(pulse(input)),
         _ => Control::Report(report(input, layout)),
@@ -126,7 +148,7 @@ pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control>
     Control::decode(&bytes).ok()
 }
 
-fn segment(input: &mut Input<'_>, layout: &Layout) -> u32 {
+pub(crate) fn segment(input: &mut Input<'_>, layout: &Layout) -> u32 {
     input.mostly_below(layout.segments().max(1))
 }
 
@@ -137,7 +159,7 @@ fn done(input: &mut Input<'_>, layout: &Layout) -> Done {
     Done { segment, round, sent_to, highest: PacketNumber(input.any()) }
 }
 
-fn report(input: &mut Input<'_>, layout: &Layout) -> Report {
+pub(crate) fn report(input: &mut Input<'_>, layout: &Layout) -> Report {
     let segment = segment(input, layout);
     let round = input.any_u32();
     let blocks = layout.blocks_in(segment);

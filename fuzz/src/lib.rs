@@ -16,6 +16,7 @@ pub mod manifest;
 pub mod receiver;
 pub mod scenario;
 pub mod sender;
+mod spoken;
 pub mod transfer_frame;
 
 /// A function that takes any bytes.

@@ -1,10 +1,13 @@
-//! RBUDP's receiver under a sender that sends anything, in any order, at any time.
+//! Every protocol's receiver under a sender that sends anything, in any order, at any time.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use longhaul_proto::endpoint::{Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Setup};
+use longhaul_proto::endpoint::{
+    Arrival, BlockRange, BoxedReceiver, Event, FlowId, PacketNumber, Setup,
+};
 use longhaul_proto::layout::Block;
-use longhaul_proto::rbudp::RbudpReceiver;
+use longhaul_proto::registry::Row;
 use longhaul_proto::tally::Tally;
 use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
@@ -23,8 +26,10 @@ pub fn run(bytes: &[u8]) {
 }
 
 struct Receiving {
+    /// It takes nothing but what it has asked for (GTP, section 3.3).
+    picky: bool,
     setup: Setup,
-    receiver: RbudpReceiver,
+    receiver: BoxedReceiver,
     now: Time,
     /// What has arrived or been skipped, counted through the object.
     there: Tally,
@@ -37,12 +42,13 @@ struct Receiving {
 }
 
 impl Driven for Receiving {
-    fn new(setup: Setup) -> Receiving {
-        let mut receiver = RbudpReceiver::default();
+    fn new(row: &'static Row, setup: Setup) -> Receiving {
+        let mut receiver = (row.receiver)();
         receiver.add_flow(Time::ZERO, &setup);
         receiver.add_flow(Time::ZERO, &Setup { flow: OTHER, ..setup.clone() });
         let blocks = u32::try_from(setup.layout.blocks()).expect("a small object");
         Receiving {
+            picky: row.name == "gtp",
             setup,
             receiver,
             now: Time::ZERO,
@@ -83,8 +89,10 @@ impl Driven for Receiving {
             if let Some(outgoing) = self.receiver.poll_control(self.now) {
                 check_wire(&outgoing.control);
                 match &outgoing.control {
-                    Control::Report(report) if outgoing.flow == FLOW => self.check(report),
-                    Control::Report(_) => panic!("it reports on a flow that nothing came of"),
+                    control if outgoing.flow == FLOW => self.check(control),
+                    Control::Report(_) | Control::Selective(_) | Control::Loss(_) => {
+                        panic!("it reports on a flow that nothing came of")
+                    }
                     _ => {}
                 }
             } else if is_due(self.receiver.next_wakeup(), self.now) {
@@ -166,26 +174,64 @@ impl Receiving {
     }
 
     fn arrive(&mut self, arrivals: &[Arrival]) {
-        self.receiver.on_datagrams(self.now, FLOW, arrivals);
-        let layout = &self.setup.layout;
-        for Arrival { block, .. } in arrivals {
-            if block.index < layout.blocks_in(block.segment) {
-                self.there.mark(layout.number(*block) as u32);
-                self.arrived += 1;
-            } else {
-                self.refused += 1;
+        let at_once = if self.picky { 1 } else { arrivals.len().max(1) };
+        for batch in arrivals.chunks(at_once) {
+            let before = self.received();
+            self.receiver.on_datagrams(self.now, FLOW, batch);
+            let is_refused = self.picky && self.received() == before;
+            let layout = &self.setup.layout;
+            for Arrival { block, .. } in batch {
+                if block.index < layout.blocks_in(block.segment) && !is_refused {
+                    self.there.mark(layout.number(*block) as u32);
+                    self.arrived += 1;
+                } else {
+                    self.refused += 1;
+                }
             }
         }
     }
 
-    fn check(&self, report: &Report) {
+    fn received(&self) -> u64 {
+        self.receiver.accounting(FLOW).expect("the flow is there").received
+    }
+
+    /// What it says of its blocks is so.
+    fn check(&self, control: &Control) {
+        match control {
+            Control::Report(report) => assert_eq!(report.missing(), self.missing(report)),
+            Control::Selective(selective) => {
+                // It may tell late what has come, never early.
+                let told = selective.report.missing();
+                let lacks = |run: &Range<u32>| told.iter().any(|told| covers(told, run));
+                assert!(self.missing(&selective.report).iter().all(lacks), "{selective:?}");
+            }
+            Control::Ack(ack) => assert!(self.there.missing(0..ack.next as u32).next().is_none()),
+            Control::Loss(loss) => self.lacks(loss.lost()),
+            Control::Request(request) => self.lacks(request.blocks()),
+            _ => {}
+        }
+    }
+
+    /// What a report ought to say.
+    fn missing(&self, report: &Report) -> Vec<Range<u32>> {
         let layout = &self.setup.layout;
         let segment = report.segment();
         let base = layout.number(Block { segment, index: 0 }) as u32;
         let slice = report.slice();
         assert!(slice.end <= layout.blocks_in(segment));
         let missing = self.there.missing(base + slice.start..base + slice.end);
-        let expected: Vec<_> = missing.map(|run| run.start - base..run.end - base).collect();
-        assert_eq!(report.missing(), expected);
+        missing.map(|run| run.start - base..run.end - base).collect()
     }
+
+    /// Nothing that it wants is there.
+    fn lacks(&self, wanted: &[Range<u64>]) {
+        for run in wanted.iter().map(|run| run.start as u32..run.end as u32) {
+            let missing: Vec<_> = self.there.missing(run.clone()).collect();
+            assert_eq!(missing, [run]);
+        }
+    }
+}
+
+fn covers(outer: &Range<u32>, inner: &Range<u32>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
 }

@@ -85,8 +85,8 @@ pub(crate) struct CpArgs {
     /// Upper limit of the rate that is found, with its unit: 500M, 60MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
-    /// Send at this rate and never react to loss: bit/s of UDP payload, longhaul's header and tag
-    /// included, UDP, IP and Ethernet not
+    /// Send at this rate and never react to loss (sabul, tsunami, fobs-table: at most this rate):
+    /// bit/s of UDP payload, longhaul's header and tag included, UDP, IP and Ethernet not
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Leave out what matches this glob; the first --exclude or --include that matches decides
@@ -117,7 +117,7 @@ pub(crate) struct CpArgs {
     /// Take back --checksum of a configuration file
     #[arg(long, overrides_with = "checksum")]
     no_checksum: bool,
-    /// What carries the data
+    /// What carries the data; each one's own settings stand at the end of --help
     #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
     protocol: String,
@@ -227,8 +227,7 @@ fn start(
     screen: &Arc<Screen>,
     cancel: Cancel,
 ) -> Result<u8, Error> {
-    let streams_from_file = settings.iter().any(|setting| setting.key == "streams");
-    let options: CopyOptions = resolve::options(args, filters, streams_from_file)?;
+    let options: CopyOptions = resolve::options(args, filters, settings)?;
     let first = "ending; run the same command again to go on; a second Ctrl-C ends at once";
     signals::cancel_on_signal(cancel.clone(), first)
         .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;

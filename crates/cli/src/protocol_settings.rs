@@ -6,44 +6,92 @@ use longhaul_proto::registry::{self, ProtocolOption, Row};
 use longhaul_proto::settings::{SettingError, Settings};
 use longhaul_transfer::error::{Class, Error};
 
-/// What the user set, whichever protocol has it.
+/// What the user set, whichever protocol has it; nothing where that is `auto`, the default.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProtocolSettings(Vec<(&'static str, f64)>);
+pub(crate) struct ProtocolSettings(Vec<(&'static str, Option<f64>)>);
 
-/// Every setting once, and the protocols that have it.
-fn options() -> Vec<(&'static ProtocolOption, Vec<&'static str>)> {
-    let mut options: Vec<(&'static ProtocolOption, Vec<&'static str>)> = Vec::new();
+/// A flag, and what it is for each of the protocols that have it.
+struct Flag {
+    name: &'static str,
+    meanings: Vec<(&'static ProtocolOption, Vec<&'static str>)>,
+}
+
+/// Every setting once, in the order of the registry.
+fn flags() -> Vec<Flag> {
+    let mut flags: Vec<Flag> = Vec::new();
     for row in registry::all() {
         for option in row.options {
-            match options.iter_mut().find(|(known, _)| known.name == option.name) {
+            let at = flags.iter().position(|flag| flag.name == option.name).unwrap_or_else(|| {
+                flags.push(Flag { name: option.name, meanings: Vec::new() });
+                flags.len() - 1
+            });
+            let meanings = &mut flags[at].meanings;
+            match meanings.iter_mut().find(|(known, _)| *known == option) {
                 Some((_, rows)) => rows.push(row.name),
-                None => options.push((option, vec![row.name])),
+                None => meanings.push((option, vec![row.name])),
             }
         }
     }
-    options
+    flags
 }
 
-/// Reads a number; `auto` is nought, where a setting has that.
-fn parse(text: &str) -> Result<f64, String> {
-    let number = if text == "auto" { Ok(0.0) } else { text.parse() };
-    let number: f64 = number.map_err(|_| "expected a number".to_owned())?;
-    if number.is_finite() { Ok(number) } else { Err("expected a finite number".to_owned()) }
+impl Flag {
+    /// The protocols that have it.
+    fn rows(&self) -> String {
+        let names: Vec<_> = self.meanings.iter().flat_map(|(_, rows)| rows).copied().collect();
+        names.join(", ")
+    }
+
+    fn help(&self) -> String {
+        let one = |(option, rows): &(&'static ProtocolOption, Vec<&str>)| {
+            let ProtocolOption { help, least, most, default, .. } = option;
+            let [least, most, default] = [least, most, default].map(|number| shown(*number));
+            let of = if self.meanings.len() > 1 { rows.join(", ") + ": " } else { String::new() };
+            format!("{of}{help} [{least} to {most}, default: {default}]")
+        };
+        self.meanings.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// A number with few digits: five of a fraction, a power of ten for what would need more than six.
+fn shown(number: f64) -> String {
+    let rounded = format!("{number:.4e}").parse().unwrap_or(number);
+    let number = if number.fract() == 0.0 { number } else { rounded };
+    let (plain, power) = (number.to_string(), format!("{number:e}"));
+    if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
+}
+
+/// Reads a number, or `auto`.
+fn parse(text: &str) -> Result<Option<f64>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    let number: f64 = text.parse().map_err(|_| "expected a number, or auto".to_owned())?;
+    if number.is_finite() { Ok(Some(number)) } else { Err("expected a finite number".to_owned()) }
 }
 
 impl ProtocolSettings {
-    /// The settings for `row`'s protocol.
+    /// The settings for `row`'s protocol, without defaults that it does not have.
     ///
     /// # Errors
     /// A setting that this protocol does not have, or a number out of its range.
-    pub(crate) fn of(&self, row: &'static Row) -> Result<Settings, Error> {
+    pub(crate) fn of(
+        &self,
+        row: &'static Row,
+        is_default: impl Fn(&str) -> bool,
+    ) -> Result<Settings, Error> {
         self.0.iter().try_fold(Settings::default(), |settings, &(name, value)| {
+            let of_row = row.options.iter().find(|option| option.name == name);
+            if of_row.is_none() && is_default(name) {
+                return Ok(settings);
+            }
+            let value = value.or(of_row.map(|option| option.default)).unwrap_or_default();
             settings.with(row, name, value).map_err(|error| {
                 let advice = match &error {
                     SettingError::Range { .. } => "choose a number within".to_owned(),
                     SettingError::Unknown { .. } => {
-                        let having = options().into_iter().find(|(option, _)| option.name == name);
-                        let rows = having.map(|(_, rows)| rows.join(", ")).unwrap_or_default();
+                        let having = flags().into_iter().find(|flag| flag.name == name);
+                        let rows = having.map(|flag| flag.rows()).unwrap_or_default();
                         format!("--{name} belongs to --protocol {rows}")
                     }
                 };
@@ -52,23 +100,19 @@ impl ProtocolSettings {
         })
     }
 
-    /// The first flag that was given.
-    pub(crate) fn first(&self) -> Option<&'static str> {
-        self.0.first().map(|(name, _)| *name)
+    /// The first flag that was given, and is no default.
+    pub(crate) fn first(&self, is_default: impl Fn(&str) -> bool) -> Option<&'static str> {
+        self.0.iter().map(|(name, _)| *name).find(|name| !is_default(name))
     }
 }
 
 impl Args for ProtocolSettings {
     fn augment_args(command: Command) -> Command {
-        let args = options().into_iter().map(|(option, rows)| {
-            let ProtocolOption { name, help, least, most, default } = option;
-            let auto = if *least == 0.0 { ", 0 is auto" } else { "" };
-            let help = format!(
-                "{}: {help} [{least} to {most}{auto}, default: {default}]",
-                rows.join(", ")
-            );
-            let arg = Arg::new(*name).long(*name).value_name("NUMBER").value_parser(parse);
-            arg.help(help).help_heading("Settings of protocols")
+        let args = flags().into_iter().map(|flag| {
+            let arg = Arg::new(flag.name).long(flag.name).value_name("NUMBER").value_parser(parse);
+            // Too many for a glance.
+            let arg = arg.help(flag.help()).hide_short_help(true);
+            arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });
         command.args(args)
     }
@@ -87,10 +131,10 @@ impl FromArgMatches for ProtocolSettings {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.0.clear();
-        for (option, _) in options() {
-            let value = matches.try_get_one::<f64>(option.name);
+        for Flag { name, .. } in flags() {
+            let value = matches.try_get_one::<Option<f64>>(name);
             let value = value.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error))?;
-            self.0.extend(value.map(|value| (option.name, *value)));
+            self.0.extend(value.map(|value| (name, *value)));
         }
         Ok(())
     }
@@ -100,17 +144,52 @@ impl FromArgMatches for ProtocolSettings {
 mod tests {
     use super::*;
 
+    fn given(words: &[&str]) -> ProtocolSettings {
+        let command = ProtocolSettings::augment_args(Command::new("cp"));
+        let matches = command.try_get_matches_from([&["cp"], words].concat()).unwrap();
+        ProtocolSettings::from_arg_matches(&matches).unwrap()
+    }
+
     #[test]
     fn each_setting_is_one_flag_and_reads_numbers_and_auto() {
-        let command = ProtocolSettings::augment_args(Command::new("cp"));
-        let matches = command.try_get_matches_from(["cp", "--tail-copies", "3"]).unwrap();
-        let given = ProtocolSettings::from_arg_matches(&matches).unwrap();
-        let row = registry::find("rbudp").unwrap();
-        let settings = given.of(row).unwrap();
+        let rbudp = registry::find("rbudp").unwrap();
+        let settings = given(&["--tail-copies", "3"]).of(rbudp, |_| false).unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 3.0)]);
-        let wrong = ProtocolSettings(vec![("tail-copies", 99.0)]);
-        assert!(wrong.of(row).unwrap_err().what.contains("not within"));
-        assert_eq!(parse("auto"), Ok(0.0));
+        let error = given(&["--tail-copies=99"]).of(rbudp, |_| false).unwrap_err();
+        assert!(error.what.contains("not within"), "{error:?}");
+        // One flag, and a default of its own for each protocol.
+        for (name, default) in [("fobs-table", 25.0), ("netblt", 0.0)] {
+            let row = registry::find(name).unwrap();
+            let settings = given(&["--burst=auto"]).of(row, |_| false).unwrap();
+            assert_eq!(settings.iter().collect::<Vec<_>>(), [("burst", default)]);
+        }
+        let error = given(&["--burst=auto"]).of(rbudp, |_| false).unwrap_err();
+        assert_eq!(
+            error.advice.as_deref(),
+            Some("--burst belongs to --protocol fobs-table, netblt")
+        );
+        let mixed = given(&["--burst=9", "--tail-copies=1"]);
+        let settings = mixed.of(rbudp, |name| name == "burst").unwrap();
+        assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 1.0)]);
+        assert_eq!(mixed.first(|name| name == "burst"), Some("tail-copies"));
         assert!(parse("inf").is_err() && parse("x").is_err());
+    }
+
+    #[test]
+    fn every_meaning_of_a_flag_is_told_with_its_range() {
+        for row in registry::all() {
+            for option in row.options {
+                let flag = flags().into_iter().find(|flag| flag.name == option.name).unwrap();
+                assert!(flag.rows().split(", ").any(|name| name == row.name));
+                let (range, help) = (shown(option.most), flag.help());
+                assert!(help.contains(option.help) && help.contains(&range), "{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_short() {
+        let written = [25.0 / 24.0, 1e9, 4_294_967_295.0, 1.2e-5, 0.001, 1e4].map(shown);
+        assert_eq!(written, ["1.0417", "1e9", "4294967295", "1.2e-5", "0.001", "10000"]);
     }
 }

@@ -67,7 +67,7 @@ pub struct Summary {
     pub payload_bytes: u32,
     /// Blocks that this run had to move.
     pub blocks: u64,
-    /// Data datagrams sent that never came.
+    /// Data datagrams that the receiver knows were sent and that never came.
     pub path_lost: u64,
     /// Datagrams that the receiver's kernel dropped for want of socket buffer; where transfers
     /// share the port, this one's part by what came for each.

@@ -15,7 +15,7 @@ use longhaul_transfer::options::{
 };
 
 use super::{CpArgs, FilterWord};
-use crate::config;
+use crate::config::{self, Setting};
 
 /// Parallel TCP, which is no protocol of the registry.
 const TCP: &str = "tcp";
@@ -34,12 +34,13 @@ pub(super) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
 
-/// The options that the words stand for.
+/// The options that the words stand for, with `defaults` from files among them.
 pub(super) fn options(
     args: &CpArgs,
     filters: Vec<FilterWord>,
-    streams_from_file: bool,
+    defaults: &[Setting],
 ) -> Result<CopyOptions, Error> {
+    let is_default = |flag: &str| defaults.iter().any(|setting| setting.key == flag);
     let (sources, destination) = ends(&args.locations)?;
     if args.memory < LEAST_MEMORY {
         let what = format!("--memory {} is too little", args.memory);
@@ -54,7 +55,7 @@ pub(super) fn options(
             return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
         }
     }
-    if args.streams.is_some() && args.protocol != TCP && !streams_from_file {
+    if args.streams.is_some() && args.protocol != TCP && !is_default("streams") {
         let what = format!("--streams does not go with --protocol {}", args.protocol);
         return Err(usage(what, "add --protocol tcp"));
     }
@@ -76,7 +77,7 @@ pub(super) fn options(
             1 => Names::Done,
             _ => Names::All,
         },
-        settings: settings(args)?,
+        settings: settings(args, is_default)?,
         protocol: protocol(args),
         rate: args.rate,
         rate_limit: args.bwlimit,
@@ -159,9 +160,10 @@ fn protocol(args: &CpArgs) -> Protocol {
     }
 }
 
-fn settings(args: &CpArgs) -> Result<Settings, Error> {
-    match (registry::find(&args.protocol), args.settings.first()) {
-        (Some(row), _) => args.settings.of(row),
+/// The protocol's settings. What a file sets for another protocol is no mistake.
+fn settings(args: &CpArgs, is_default: impl Fn(&str) -> bool) -> Result<Settings, Error> {
+    match (registry::find(&args.protocol), args.settings.first(&is_default)) {
+        (Some(row), _) => args.settings.of(row, is_default),
         (None, None) => Ok(Settings::default()),
         (None, Some(name)) => {
             let what = format!("--{name} does not go with --protocol {}", args.protocol);

@@ -7,6 +7,7 @@ mod flood;
 mod holes;
 mod path;
 mod probe;
+mod protocols;
 mod relay;
 mod ssh;
 mod strangers;

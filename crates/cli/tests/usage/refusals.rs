@@ -50,6 +50,22 @@ fn what_fits_no_copy_says_why() {
 }
 
 #[test]
+fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--ack-frequency=32"], "--protocol fobs, fobs-table"),
+        (&["--protocol=sabul", "--tail-copies=1"], "--protocol rbudp"),
+        (&["--protocol=tcp", "--window=9"], "--window does not go with --protocol tcp"),
+        (&["--protocol=fobs", "--ack-frequency=0.5"], "not within 1 and"),
+        (&["--protocol=sabul", "--loss-threshold=1.5"], "not within 0 and 1"),
+        (&["--protocol=netblt", "--buffers=many"], "a number, or auto"),
+        (&["--protocol=fobs", "--ack-frequncy=9"], "--ack-frequency"),
+    ];
+    for (words, expected) in cases {
+        longhaul(&[&["cp"], words, &["a", "h:b"]].concat()).is_refused(&[expected]);
+    }
+}
+
+#[test]
 fn what_cannot_be_probed_or_looked_at_is_refused() {
     let cases: [(&[&str], &str); 9] = [
         (&["probe", "./folder"], "is no host"),

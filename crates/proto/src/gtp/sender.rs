@@ -72,6 +72,8 @@ impl GtpSender {
         let rate = setup.rate.unwrap_or(cap.map_or(start, |cap| start.min(cap)));
         // Its own frontier moves on as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
+        // A request cannot allow nothing, so that is no limit that could be kept to.
+        let limit = cap.filter(|cap| *cap > Rate::ZERO);
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,
@@ -82,7 +84,7 @@ impl GtpSender {
             obeyed: 0,
             ahead: BTreeMap::new(),
             newest: 0,
-            offer: Offer { rtt: setup.rtt, limit: cap, ..Offer::default() },
+            offer: Offer { rtt: setup.rtt, limit, ..Offer::default() },
             segment: 0,
         };
         if !sender.end.is_finished() {

@@ -86,7 +86,9 @@ impl Flow {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);
         let marked = self.tallies.mark(segment, run);
-        let Some((_, blocks)) = self.buffers.place(buffer) else { return marked.new };
+        // A block that the segment does not have would be counted among a later one's.
+        let place = self.buffers.place(buffer).filter(|(of, _)| *of == segment);
+        let Some((_, blocks)) = place else { return marked.new };
         if !self.whole.contains(buffer) {
             let known = run.iter().map(|arrival| arrival.block.index);
             let last = known.filter(|index| blocks.contains(index)).max();

@@ -138,18 +138,7 @@ impl ClientHooks {
     fn status_now(&self) -> Status {
         let (mine, theirs) = (self.board.mine(), self.board.theirs());
         let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
-        Status {
-            written: to.written,
-            files: to.files,
-            received: to.received,
-            distinct: to.distinct,
-            duplicates: to.duplicates,
-            blocks_lost: to.blocks_lost,
-            socket_lost: to.socket_lost,
-            refused: to.refused,
-            highest: to.highest,
-            ..from
-        }
+        joined(from, &to)
     }
 
     fn progress(&self, state: &mut State, status: &Status) -> Progress {
@@ -262,6 +251,28 @@ impl Hooks for ClientHooks {
     }
 }
 
+/// Both ends' columns in one. What the sender last told is older than what the receiver has seen
+/// since: what has come was sent, each block once for the first time.
+fn joined(from: Status, to: &Status) -> Status {
+    let sent = from.sent.max(to.highest);
+    let first = from.first.max(to.distinct).min(sent);
+    Status {
+        sent,
+        first,
+        retransmitted: sent - first,
+        written: to.written,
+        files: to.files,
+        received: to.received,
+        distinct: to.distinct,
+        duplicates: to.duplicates,
+        blocks_lost: to.blocks_lost,
+        socket_lost: to.socket_lost,
+        refused: to.refused,
+        highest: to.highest,
+        ..from
+    }
+}
+
 /// The paths of entries of a manifest; numbers beyond it name nothing.
 fn paths(manifest: &Manifest, entries: &[Range<u64>]) -> impl Iterator<Item = PathBuf> {
     let all = manifest.entries();
@@ -271,4 +282,20 @@ fn paths(manifest: &Manifest, entries: &[Range<u64>]) -> impl Iterator<Item = Pa
 
 fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
+        let from = Status { sent: 50, first: 49, retransmitted: 1, ..Status::default() };
+        let to = Status { received: 90, distinct: 88, duplicates: 2, highest: 95, ..from.clone() };
+        let both = joined(from.clone(), &to);
+        assert_eq!((both.sent, both.first, both.retransmitted), (95, 88, 7));
+        // And one that told of more is believed.
+        let both = joined(from, &Status { received: 40, distinct: 40, highest: 41, ..to });
+        assert_eq!((both.sent, both.first, both.retransmitted), (50, 49, 1));
+    }
 }

@@ -43,7 +43,8 @@ pub(super) fn summary(
     let moved = status.written.saturating_sub(resumed_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let fake = options.receive == crate::options::Receive::Fake;
-    let path_lost = status.sent.saturating_sub(status.received);
+    // What was on its way when the last block came is not lost.
+    let path_lost = status.highest.saturating_sub(status.received);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
     Ok(Summary {
         bytes: total_bytes,
