@@ -117,7 +117,7 @@ impl Frontier {
         while let Some(gap) = self.there.first_gap(at..end) {
             at = gap.end;
             self.unacknowledged += gap.end - gap.start;
-            bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
+            bytes += self.bytes_of(&gap);
         }
         self.first_sent += Bytes::new(bytes);
         self.next = self.next.max(end);
@@ -146,11 +146,18 @@ impl Frontier {
         while let Some(gap) = self.there.first_gap(at..range.end.min(self.next)) {
             at = gap.end;
             self.unacknowledged -= gap.end - gap.start;
-            bytes += gap.map(|number| self.len(number).get()).sum::<u64>();
+            bytes += self.bytes_of(&gap);
         }
         self.first_sent = self.first_sent.saturating_sub(Bytes::new(bytes));
         self.there.insert(range.clone());
         Some(range)
+    }
+
+    /// Bytes of a run of blocks of the object: blocks lie end to end.
+    fn bytes_of(&self, run: &Range<u64>) -> u64 {
+        let extent = |number| self.layout.block(number).map(|block| self.layout.extent(block));
+        let (first, last) = (extent(run.start), extent(run.end.saturating_sub(1)));
+        first.zip(last).map_or(0, |(first, last)| last.offset + u64::from(last.len) - first.offset)
     }
 
     fn len(&self, number: u64) -> Bytes {

@@ -148,7 +148,9 @@ impl RateController for Table {
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
         self.sent = first.0 + count;
-        self.finder.on_sent(now, first, count);
+        if self.top.is_none() {
+            self.finder.on_sent(now, first, count);
+        }
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {

@@ -104,7 +104,9 @@ impl GtpSender {
         let blocks = self.end.layout.blocks();
         let sequence = request.sequence();
         let beyond = request.blocks().last().is_some_and(|run| run.end > blocks);
-        if beyond || self.ahead.len() >= MAX_AHEAD {
+        // The next in turn, and one that voids the others, make room.
+        let makes_room = request.is_anew() || sequence == self.obeyed + 1;
+        if beyond || (self.ahead.len() >= MAX_AHEAD && !makes_room) {
             self.end.accounting.refused += 1;
             return;
         }

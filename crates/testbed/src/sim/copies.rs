@@ -5,7 +5,7 @@ use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::endpoint::{Arrival, Event, PacketNumber, Wake};
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::Bytes;
 
 use super::copy::{CopyAgent, MAX_POLLS, due};
 use super::host::{Waiting, disk_work};
@@ -196,9 +196,8 @@ impl World<'_> {
             work -= share;
             copy.written = copy.written.map(|written| written + share);
         }
-        let drain = Rate::from_bps(disk.rate.as_bps() / (writers.len() as u64).max(1));
         for agent in &writers {
-            self.tell_written(*agent, drain)?;
+            self.tell_written(*agent)?;
         }
         if !writers.is_empty() {
             self.fabric.calendar.add(now + DISK_TURN, What::Disk(host as u32));
@@ -207,7 +206,7 @@ impl World<'_> {
         Ok(())
     }
 
-    fn tell_written(&mut self, agent: u32, drain: Rate) -> Result<(), SimError> {
+    fn tell_written(&mut self, agent: u32) -> Result<(), SimError> {
         let now = self.fabric.now;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (receiver, id) = (copy.receiver, copy.setup.flow);
@@ -216,7 +215,8 @@ impl World<'_> {
             copy.stored = Some(now);
         }
         let done = copy.known.is_some() && copy.finished().is_some();
-        self.receivers[receiver].core.set_grant(now, id, written + MEMORY, Some(drain));
+        // As over real sockets: what a disk drains is told by the grant alone.
+        self.receivers[receiver].core.set_grant(now, id, written + MEMORY, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);
         Ok(())

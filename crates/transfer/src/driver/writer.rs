@@ -418,7 +418,8 @@ impl Writer {
         opened.comparing.remove(&entry);
         let needless = sink.compare_result(entry, &answers)?;
         // The source leaves them out: only a further pass brings them.
-        opened.failed.extend(sink.take_changed());
+        let changed = sink.take_changed().into_iter();
+        opened.failed.extend(changed.filter(|chunk| sink.needs(*chunk)));
         let there = |range: &Range<u64>| {
             range.clone().map(|chunk| opened.object.chunk_content(chunk) as u64).sum::<u64>()
         };

@@ -1,7 +1,9 @@
 //! The end that wants the object.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Hooks;
 use super::bounds;
@@ -76,6 +78,8 @@ struct Running<'a, 'b> {
     on_wire: Pieces,
     /// A chunk from the control stream for which there is no room: nothing more is read till then.
     waiting: Option<(u64, Vec<u8>)>,
+    /// The room that it has asked for: other transfers may have it now, and it is its turn then.
+    asked: Option<Asked>,
     /// Room for chunks that come by stream.
     room: Arc<Semaphore>,
     object_len: u64,
@@ -110,6 +114,7 @@ impl ReceivingEnd<'_> {
             pieces_end,
             on_wire: Pieces::new(object_len.div_ceil(CHUNK)),
             waiting: None,
+            asked: None,
             room,
             object_len,
             manifest_len,
@@ -129,11 +134,22 @@ impl ReceivingEnd<'_> {
     }
 }
 
+/// Room that has been asked for, and comes in turn.
+type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
+
 async fn first_offer(wire: &mut Wire) -> Result<Offer, End> {
     loop {
         if let Message::Offer(offer) = wire.next().await? {
             return Ok(offer);
         }
+    }
+}
+
+/// Room that was asked for, when there is some; nothing where none was asked for.
+async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
+    match asked {
+        Some(asked) => asked.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -158,6 +174,7 @@ impl Running<'_, '_> {
                 Some(chunk) = self.pieces.recv() => {
                     self.take_chunk(chunk?);
                 }
+                room = found(&mut self.asked) => self.take_waiting(room),
                 _ = tick.tick() => self.tick()?,
             }
         }
@@ -190,7 +207,10 @@ impl Running<'_, '_> {
             Message::Status(status) => self.end.board.set_theirs(status),
             Message::ChunkPiece(piece) => {
                 self.waiting = self.on_wire.take(piece)?;
-                self.take_waiting();
+                if self.waiting.is_some() {
+                    let room = self.room.clone();
+                    self.asked = Some(Box::pin(async move { room.acquire_owned().await.ok() }));
+                }
             }
             _ => {}
         }
@@ -202,10 +222,10 @@ impl Running<'_, '_> {
         let _ = self.jobs.send(job);
     }
 
-    /// Takes the chunk that waits for room, once there is some.
-    fn take_waiting(&mut self) {
-        if self.waiting.is_some()
-            && let Ok(room) = self.room.clone().try_acquire_owned()
+    /// Takes the chunk that waited for room: there is some.
+    fn take_waiting(&mut self, room: Option<OwnedSemaphorePermit>) {
+        self.asked = None;
+        if let Some(room) = room
             && let Some((chunk, content)) = self.waiting.take()
         {
             self.take_chunk(Streamed { chunk, content, room });
@@ -316,7 +336,6 @@ impl Running<'_, '_> {
             }
             Happened::Same(chunks) => self.skip(chunks),
             Happened::Drained => {
-                self.take_waiting();
                 if let Some(flow) = &self.flow {
                     flow.mailbox.post(Letter::Drained);
                 }

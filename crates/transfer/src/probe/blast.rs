@@ -1,7 +1,7 @@
 //! The sending end of a measurement: a thread that sends sealed datagrams at a rate.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 
 use longhaul_proto::pace::Pacer;
 use longhaul_proto::time::Span;
@@ -74,7 +74,8 @@ impl Blast {
         let mut blasted = Blasted::default();
         loop {
             let now = clock::now();
-            if now.since(begun) >= self.span {
+            let is_over = now.since(begun) >= self.span;
+            if is_over || stopped.try_recv() != Err(TryRecvError::Empty) {
                 return blasted;
             }
             let due = pacer.allowance(now).min(batch.capacity() as u64);

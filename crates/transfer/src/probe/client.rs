@@ -242,7 +242,7 @@ impl Probing<'_> {
     }
 
     fn measured(&self, way: Way, run: &ProbeRun, count: &ProbeCount) -> Measured {
-        let bytes = Bytes::new(count.sent * u64::from(run.datagram));
+        let bytes = Bytes::new(count.sent.saturating_mul(run.datagram.into()));
         Measured {
             way,
             up: run.up,

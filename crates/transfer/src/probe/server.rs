@@ -98,25 +98,20 @@ impl Serving {
                 return Err(error.advise("use the same release of longhaul on both sides"));
             }
         };
-        let serving = Serving {
-            port: port.clone(),
-            exporter: session.exporter(),
-            probe: probe.probe,
-            suite,
-            echo: FlowId(probe.flow),
-            path: Arc::default(),
-            rtt: session.rtt(),
-        };
-        let keys = flow_keys(&serving.exporter, suite, serving.probe, serving.echo).sending_end();
-        let echo = Echo {
+        let (exporter, echo) = (session.exporter(), FlowId(probe.flow));
+        let keys = flow_keys(&exporter, suite, probe.probe, echo).sending_end();
+        let path: Arc<OnceLock<Path>> = Arc::default();
+        let sink = Echo {
             questions: keys.reports,
             answers: keys.control,
             peer: session.remote.ip(),
             socket: port.socket().clone(),
-            path: serving.path.clone(),
+            path: path.clone(),
         };
-        port.register(serving.echo, Box::new(echo))?;
-        Ok(serving)
+        // Before anything that takes it out again: a flow of that id may be another's.
+        port.register(echo, Box::new(sink))?;
+        let (port, rtt) = (port.clone(), session.rtt());
+        Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })
     }
 
     /// Does one measurement after the other until the client has enough.
