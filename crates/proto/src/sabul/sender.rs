@@ -246,6 +246,7 @@ impl SabulSender {
         }
         if let Some(rate) = self.finding.and_then(|datagram| first_rate(datagram, pulse)) {
             self.finding = None;
+            self.window.end_start();
             self.control.start(self.cap.map_or(rate, |cap| rate.min(cap)));
             self.apply_rate(now);
         }

@@ -228,6 +228,13 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
 }
 
 #[test]
+fn the_first_train_goes_whole_on_a_short_path_too() {
+    // At the rate before it is known, the window's maximum would be 9 blocks.
+    let mut out = Out::new(&Setup { rate: None, rtt: Span::from_micros(50), ..setup(1000) });
+    assert_eq!(out.run_until(Time::ZERO).len(), 32);
+}
+
+#[test]
 fn without_a_rate_the_first_train_shows_it() {
     let free = Setup { rate: None, ..setup(100_000) };
     let mut out = Out::new(&free);

@@ -3,6 +3,9 @@
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
+/// A maximum of one block would wait for each acknowledgement.
+const LEAST: u64 = 2;
+
 /// "The flow window is 1 packet initially. Its size is increased to the number of acknowledged
 /// packets after each received ACK until it reaches the maximum window size or an NAK packet is
 /// received. Once the NAK is received, the flow window is set to the maximum value, and is not
@@ -10,6 +13,8 @@ use crate::units::{Bytes, Rate};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: u64,
+    /// The maximum is no less than this.
+    least: u64,
     /// The maximum, if it was set.
     set: Option<u64>,
     datagram: Bytes,
@@ -19,9 +24,15 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window that starts at `first` blocks.
+    /// A window that starts at `first` blocks, whatever the rate then is.
     pub(super) fn new(first: u64, datagram: Bytes) -> Window {
-        Window { size: first, set: None, datagram, rate: Rate::ZERO, full: false }
+        let least = first.max(LEAST);
+        Window { size: first, least, set: None, datagram, rate: Rate::ZERO, full: false }
+    }
+
+    /// The first blocks have shown the rate: from now on it alone makes the maximum.
+    pub(super) fn end_start(&mut self) {
+        self.least = LEAST;
     }
 
     /// A window that lets everything go, until [`Window::set_most`].
@@ -44,7 +55,7 @@ impl Window {
     /// "A good window size is the product of bandwidth and (SYN + RTT)." (Section 3.4.)
     fn most(&self, sync: Span, rtt: Span) -> u64 {
         let good = self.rate.over(sync + rtt).get() / self.datagram.get().max(1);
-        self.set.unwrap_or(good.max(2))
+        self.set.unwrap_or(good.max(self.least))
     }
 
     /// So many blocks have been acknowledged since the start.

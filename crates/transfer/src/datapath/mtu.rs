@@ -175,12 +175,15 @@ impl HoleWatch {
     }
 
     /// A report has come back (so small datagrams pass): of `sent` data datagrams so far, `arrived`
-    /// have arrived. Whether none has for so long, and so many, that the path must have a hole.
+    /// have arrived. Whether none has for so long, since so many left, that the path has a hole.
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
         // After a pause the network was gone, or a host: what was sent meanwhile says nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };
+        } else if sent.saturating_sub(self.sent) < SUSPICIOUS {
+            // A sender that had nothing to send is not unheard.
+            self.since = now;
         }
         self.reported = now;
         let patience = (rtt * 4).max(Span::from_secs(1));
@@ -403,7 +406,9 @@ mod tests {
         assert!(!watch.on_report(at(1000), 1000, 1, RTT), "one arrived");
         assert!(!watch.on_report(at(1500), 1010, 1, RTT));
         assert!(!watch.on_report(at(2000), 1020, 1, RTT), "too few");
-        assert!(watch.on_report(at(2500), 2000, 1, RTT));
+        assert!(!watch.on_report(at(2500), 2000, 1, RTT), "a burst after a pause has just left");
+        assert!(!watch.on_report(at(2900), 2000, 1, RTT));
+        assert!(watch.on_report(at(3300), 2000, 1, RTT));
     }
 
     #[test]
