@@ -16,7 +16,7 @@ name = "copy"
 from = "a"
 to = "b"
 protocol = "rbudp"
-size = "1MB"
+size = "5MB"
 settings = { tail-copies = 1 }
 "#;
 
@@ -97,8 +97,8 @@ fn what_cannot_be_compared_says_why() {
         fs::write(&path, text).expect("room for it");
         path.to_str().expect("UTF-8").to_owned()
     };
-    let endless = scenario("a.toml", WAN.replace("size = \"1MB\"", "lasts = \"1s\""));
-    let udp = WAN.replace("protocol = \"rbudp\"\nsize = \"1MB\"", "udp = \"1M\"\nlasts = \"1s\"");
+    let endless = scenario("a.toml", WAN.replace("size = \"5MB\"", "lasts = \"1s\""));
+    let udp = WAN.replace("protocol = \"rbudp\"\nsize = \"5MB\"", "udp = \"1M\"\nlasts = \"1s\"");
     let udp = scenario("b.toml", udp.replace("settings = { tail-copies = 1 }", ""));
     let none = scenario("c.toml", WAN.split("[[flow]]").next().unwrap_or_default().to_owned());
     let cases: [(&[&str], &str); 11] = [
