@@ -72,9 +72,9 @@ mod tests {
     fn every_row_is_found_by_its_own_name_and_documented() {
         for row in all() {
             assert_eq!(find(row.name).map(|found| found.title), Some(row.title));
-            assert!(
-                row.summary.len() > 100 && !row.paper.is_empty() && !row.experiments.is_empty()
-            );
+            assert!(row.summary.len() > 100 && !row.paper.is_empty());
+            // An RFC publishes no measurements to be made again.
+            assert!(!row.experiments.is_empty() || row.paper.contains("RFC"), "{}", row.name);
             for option in row.options {
                 let range = option.least..=option.most;
                 assert!(range.contains(&option.default) && !option.help.is_empty(), "{option:?}");

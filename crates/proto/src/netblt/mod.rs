@@ -78,7 +78,7 @@ pub const ROW: Row = Row {
               and asks for exactly what is missing of it. The rate is agreed with each buffer and \
               does not react to loss; the first of the protocols that separate the rate from what \
               is acknowledged.",
-    experiments: &["netblt-compare"],
+    experiments: &[],
     frugal: true,
     options: &[BUFFER, BUFFERS, BURST],
     sender: |setup| Box::new(NetbltSender::new(setup)),
