@@ -47,7 +47,8 @@ all of them.";
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 #[command(group = clap::ArgGroup::new("where").required(true).args(["host", "scenario"]))]
 pub(crate) struct CompareArgs {
-    /// The server as lh://host[:port][/path], or a host of ssh as [user@]host:[path]
+    /// The server as lh://HOST:PORT/PATH (PORT and PATH may be left out), or a host of ssh as
+    /// USER@HOST:PATH
     #[arg(value_name = "HOST", value_parser = parse_host)]
     host: Option<Location>,
     /// Run this scenario in virtual time
