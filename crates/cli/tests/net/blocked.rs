@@ -72,6 +72,23 @@ fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
 }
 
 #[test]
+fn a_client_that_gets_another_address_half_way_is_followed_there() {
+    for way in WAYS {
+        let rig = Relayed::new(10_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=30M"]);
+        copy.progressed(1_000_000);
+        rig.relay.rules.address.store(2, Ordering::Relaxed);
+        rig.relay.rules.rebound.fetch_add(1, Ordering::Relaxed);
+        let ended = copy.end();
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+        assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
 fn a_tree_whose_list_is_long_goes_by_tcp_too() {
     let rig = Relayed::new(1);
     for n in 0..600 {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(super) struct Rules {
     pub(super) no_control: AtomicBool,
     /// Counts up when the relay takes other ports towards the server, as a translator does.
     pub(super) rebound: AtomicUsize,
+    /// The last number of the address, 127.0.0.x, that the relay's next ports are of.
+    pub(super) address: AtomicU8,
     /// Copies of what goes to the data port, while somebody listens.
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     gone: AtomicBool,
@@ -55,6 +57,7 @@ impl Relay {
             no_data: AtomicBool::new(false),
             no_control: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
+            address: AtomicU8::new(1),
             tap: Mutex::default(),
             gone: AtomicBool::new(false),
         });
@@ -167,7 +170,8 @@ fn relay_back(
     port: Port,
     rules: Arc<Rules>,
 ) -> Arc<UdpSocket> {
-    let far = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    let address = Ipv4Addr::new(127, 0, 0, rules.address.load(Ordering::Relaxed));
+    let far = Arc::new(UdpSocket::bind((address, 0)).expect("a free port"));
     far.connect(to).expect("loopback");
     far.set_read_timeout(Some(LOOK)).expect("a socket's option");
     let (answers, bound) = (far.clone(), rules.rebound.load(Ordering::Relaxed));

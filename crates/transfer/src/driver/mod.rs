@@ -37,6 +37,13 @@ pub(crate) fn random_u64() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
+/// A challenge that nobody can guess.
+pub(crate) fn random_challenge() -> crate::datapath::address::Challenge {
+    let mut challenge = [0; 16];
+    aws_lc_rs::rand::fill(&mut challenge).expect("the system has randomness");
+    challenge
+}
+
 /// A random flow id.
 pub(crate) fn random_flow() -> longhaul_proto::endpoint::FlowId {
     longhaul_proto::endpoint::FlowId(random_u64() as u32)

@@ -13,6 +13,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
+use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
 use crate::driver::board::Board;
@@ -391,8 +392,12 @@ impl Running<'_, '_> {
             notices: self.notices_end.clone(),
         };
         let (commands, done) = send::spawn(pass, payloads)?;
-        let (peer, board) = (end.terms.peer, end.board.clone());
-        let feedback = Feedback::new(keys.reports, commands.clone(), end.wire.inlet(), peer, board);
+        let address = match end.path {
+            Some(path) => AddressRule::contacted(path.remote),
+            None => AddressRule::waiting(end.terms.peer),
+        };
+        let (inlet, board) = (end.wire.inlet(), end.board.clone());
+        let feedback = Feedback::new(keys.reports, commands.clone(), inlet, address, board);
         end.port.register(flow, Box::new(feedback))?;
         Ok(Carried::Flow { flow, commands, done })
     }
