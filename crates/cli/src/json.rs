@@ -89,6 +89,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "blocks_lost": receiver.blocks_lost,
         "reported_lost": sender.reported_lost,
         "socket_lost": summary.socket_lost,
+        "memory_lost": summary.memory_lost,
         "refused_datagrams": summary.refused_datagrams,
         "retransmitted": sender.retransmitted,
         "sent": sender.sent,
@@ -132,7 +133,7 @@ mod tests {
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
-            blake3 verified refused_datagrams";
+            blake3 verified memory_lost refused_datagrams";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

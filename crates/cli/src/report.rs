@@ -84,11 +84,17 @@ fn speed(summary: &Summary) -> String {
 
 fn losses(summary: &Summary) -> String {
     let sent = summary.sender.sent;
-    // What the kernel dropped came over the path: it is no loss of the path.
-    let on_path = summary.path_lost.saturating_sub(summary.socket_lost);
+    // What the receiver dropped came over the path: it is no loss of the path.
+    let at_receiver = summary.socket_lost + summary.memory_lost;
+    let on_path = summary.path_lost.saturating_sub(at_receiver);
     let share = |lost: u64| format!("{} ({lost})", LossRatio::of(lost, sent));
+    let for_memory = match summary.memory_lost {
+        0 => String::new(),
+        lost => format!(", beyond what its memory had granted {}", share(lost)),
+    };
     format!(
-        "  lost     on the path {}, in the receiver's socket buffer {}, of {sent} datagrams",
+        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}, of {sent} \
+         datagrams",
         share(on_path),
         share(summary.socket_lost)
     )
@@ -160,6 +166,7 @@ pub(crate) mod tests {
             blocks: 208_334,
             path_lost: 2_150,
             socket_lost: 50,
+            memory_lost: 0,
             refused_datagrams: 0,
             sender: SenderAccounting {
                 sent: 210_500,
@@ -213,6 +220,15 @@ pub(crate) mod tests {
         let summary = Summary { verified: false, failed_files: 1, ..example() };
         let text = lines(&summary, Kind::Copy).join("\n");
         assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
+    }
+
+    #[test]
+    fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
+        let summary = Summary { memory_lost: 100, ..example() };
+        let text = lines(&summary, Kind::Copy).join("\n");
+        let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
+                    beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

@@ -72,6 +72,10 @@ pub struct Summary {
     /// Datagrams that the receiver's kernel dropped for want of socket buffer; where transfers
     /// share the port, this one's part by what came for each.
     pub socket_lost: u64,
+    /// Genuine datagrams that the receiver dropped because the memory for incomplete data had no
+    /// room for their chunk: the sender sent more than it was granted. They came over the path, and
+    /// are no loss of it, though like all that was not kept they are in `path_lost`.
+    pub memory_lost: u64,
     /// Datagrams that the receiver refused: of nobody it knows, forged, malformed, or copies made
     /// on the way. What no transfer knows is told to every transfer of the port.
     pub refused_datagrams: u64,

@@ -186,6 +186,9 @@ pub struct Status {
     /// How much of `disk_nanos` was CPU time, for hashing and moving bytes, and no waiting.
     #[prost(uint64, tag = "22")]
     pub disk_cpu_nanos: u64,
+    /// Genuine datagrams that found no memory for their chunk (receiving end).
+    #[prost(uint64, tag = "23")]
+    pub memory_lost: u64,
 }
 
 /// Files that have got their names; told only where the request asks for it.

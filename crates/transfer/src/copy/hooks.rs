@@ -129,6 +129,7 @@ impl ClientHooks {
             blocks_lost: now.blocks_lost + sum.blocks_lost,
             socket_lost: now.socket_lost + sum.socket_lost,
             refused: now.refused + sum.refused,
+            memory_lost: now.memory_lost + sum.memory_lost,
             highest: now.highest + sum.highest,
             ..now
         }
@@ -268,6 +269,7 @@ fn joined(from: Status, to: &Status) -> Status {
         blocks_lost: to.blocks_lost,
         socket_lost: to.socket_lost,
         refused: to.refused,
+        memory_lost: to.memory_lost,
         highest: to.highest,
         ..from
     }

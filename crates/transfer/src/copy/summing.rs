@@ -59,6 +59,7 @@ pub(super) fn summary(
         blocks: status.first,
         path_lost,
         socket_lost: status.socket_lost,
+        memory_lost: status.memory_lost,
         refused_datagrams: status.refused,
         sender: SenderAccounting {
             sent: status.sent,

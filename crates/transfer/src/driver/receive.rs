@@ -23,7 +23,7 @@ use super::refusals::Refusals;
 use super::relay::Relays;
 use super::writer::Job;
 use crate::control::{Frame, Message, Relay, Status};
-use crate::datapath::address::{AddressRule, Advice};
+use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
 use crate::datapath::assembly::Assembly;
 use crate::datapath::chunks::ChunkBuffer;
 use crate::datapath::clock;
@@ -289,13 +289,8 @@ impl Receiving {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
         }
-        let cost = crate::datapath::seal::SEALED_OVERHEAD + 16;
-        let advice = self.address.on_genuine(now, path, len, cost, || {
-            let mut challenge = [0; 16];
-            challenge[..8].copy_from_slice(&super::random_u64().to_ne_bytes());
-            challenge[8..].copy_from_slice(&super::random_u64().to_ne_bytes());
-            challenge
-        });
+        let advice =
+            self.address.on_genuine(now, path, len, CHALLENGE_COST, super::random_challenge);
         match advice {
             Advice::Nothing => {}
             Advice::Adopted => self.shadow.set_path(path),
@@ -373,6 +368,7 @@ impl Receiving {
         let drops = self.refusals.dropped(port, self.came);
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
+        let no_room = self.placer.counts().no_room;
         let cpu = super::thread_time();
         let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
         self.core.set_socket_lost(now, self.flow, drops);
@@ -390,6 +386,7 @@ impl Receiving {
             status.highest = sum.highest + counts.highest;
             status.socket_lost = sum.socket_lost + drops;
             status.refused = sum.refused + refused;
+            status.memory_lost = sum.memory_lost + no_room;
             status.busy_nanos = sum.busy_nanos + busy;
         });
     }
