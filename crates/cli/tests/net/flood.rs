@@ -107,7 +107,10 @@ fn copy_through(len: usize, rate: &str, tricks: &[Trick]) {
     let number = |name: &str| summary[name].as_u64().expect("it is a count");
     let (refused, dropped) = (number("refused_datagrams"), number("socket_lost"));
     let between = after - before;
-    assert!(between > 0 && 20 * (refused + dropped) >= 19 * between, "of {between} {refused}: {ended}");
+    assert!(
+        between > 0 && 20 * (refused + dropped) >= 19 * between,
+        "of {between} {refused}: {ended}"
+    );
     let sent = sent.load(Ordering::Relaxed);
     assert!(refused <= sent, "{refused} of {sent}: {ended}");
     rig.assert_copied(Way::Push);

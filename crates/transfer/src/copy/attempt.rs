@@ -50,7 +50,8 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
-    memory: Budget,
+    /// Nothing where nothing is received.
+    memory: Option<Budget>,
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
@@ -89,7 +90,7 @@ impl<'a> Attempt<'a> {
                 state: RefCell::new(State::new()),
             },
             started,
-            memory: Budget::new(options.memory)?,
+            memory: (!sends).then(|| Budget::new(options.memory)).transpose()?,
             refused: Cell::new(false),
             again: false,
             carrier: Cell::new("quic"),
@@ -260,7 +261,7 @@ impl<'a> Attempt<'a> {
         contact: SocketAddr,
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
-        let Route::Pull { destination, .. } = self.route else {
+        let (Route::Pull { destination, .. }, Some(memory)) = (self.route, &self.memory) else {
             return Err(End::Fatal(Error::new(Class::Usage, "nowhere to copy to")));
         };
         let options = self.options;
@@ -285,7 +286,7 @@ impl<'a> Attempt<'a> {
             board: self.hooks.board.clone(),
             streams,
             hooks: &self.hooks,
-            memory: Arc::new(self.memory.enter()?),
+            memory: Arc::new(memory.enter().await?),
             receive: options.receive,
             target,
             decides: true,

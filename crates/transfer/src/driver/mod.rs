@@ -22,6 +22,7 @@ mod relay;
 pub(crate) mod send;
 pub(crate) mod skip;
 pub(crate) mod stream;
+mod withheld;
 pub(crate) mod writer;
 
 /// CPU time of the calling thread.

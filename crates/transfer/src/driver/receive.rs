@@ -17,7 +17,7 @@ use prost::Message as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
-use super::budget::{Part, chunks_of};
+use super::budget::Part;
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
@@ -175,8 +175,7 @@ impl Receiving {
             None => AddressRule::waiting(pass.peer),
         };
         let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
-        let mut assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
-        assembly.set_limit(chunks_of(pass.setup.grant));
+        let assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
         let fake = pass.receive == Receive::Fake;
         // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
         // object is has to be known all the same.
@@ -344,7 +343,6 @@ impl Receiving {
         let grant = drained + room;
         if grant > self.granted {
             self.granted = grant;
-            self.placer.assembly().set_limit(chunks_of(room));
             self.core.set_grant(now, self.flow, grant, None);
         }
     }

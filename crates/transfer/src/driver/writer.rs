@@ -16,6 +16,7 @@ use super::board::Board;
 use super::planned;
 use super::receive::Arrived;
 use super::stream::Streamed;
+use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan, Ranges};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
@@ -102,6 +103,17 @@ pub(crate) fn spawn(
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
 ) -> Result<(Sender<Job>, oneshot::Receiver<()>), Error> {
+    spawn_patient(offer, target, board, happened, withheld::PATIENCE)
+}
+
+/// The same with so much `patience` for digests that do not come.
+pub(crate) fn spawn_patient(
+    offer: Offer,
+    target: Target,
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+    patience: Duration,
+) -> Result<(Sender<Job>, oneshot::Receiver<()>), Error> {
     let (jobs, inbox) = std::sync::mpsc::channel();
     let (ended, done) = oneshot::channel();
     let writer = Writer {
@@ -113,6 +125,7 @@ pub(crate) fn spawn(
         manifest: BTreeMap::new(),
         digests: BTreeMap::new(),
         waiting: BTreeMap::new(),
+        withheld: Withheld::new(patience),
         early_failures: Vec::new(),
         all_arrived: false,
         ended: false,
@@ -149,7 +162,10 @@ impl Content {
     /// Gives the room of `content` bytes back to what granted it.
     fn release(self, content: usize) {
         if let Content::Datagrams(arrived) = self {
-            arrived.drained.add(arrived.granted(content));
+            let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+            // Its buffer first: what is granted for it must find that.
+            drop(arrived);
+            drained.add(granted);
         }
     }
 }
@@ -165,6 +181,7 @@ struct Writer {
     digests: BTreeMap<u64, Digest>,
     /// Chunks that wait for their digest, or for the manifest.
     waiting: BTreeMap<u64, Content>,
+    withheld: Withheld,
     /// Files that went wrong at the source before the destination was open.
     early_failures: Vec<EntryFailed>,
     all_arrived: bool,
@@ -296,6 +313,9 @@ impl Writer {
                     self.digests.insert(chunk, digest);
                 }
                 self.waiting.insert(chunk, content);
+                if self.opened.is_some() {
+                    self.withheld.begin(chunk);
+                }
                 Ok(())
             }
         }
@@ -468,6 +488,7 @@ impl Writer {
 
     /// After each job: syncs that are due, failures to tell, and whether the pass is over.
     fn settle(&mut self) -> Result<(), Error> {
+        self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         let Some(opened) = &mut self.opened else { return Ok(()) };
         let Some(sink) = &mut opened.sink else {
             if self.all_arrived {

@@ -170,7 +170,9 @@ impl Running<'_, '_> {
                         return Ok(outcome);
                     }
                 }
-                Some(session) = self.end.streams.recv() => self.read_stream(session),
+                Some(session) = self.end.streams.recv(), if self.end.terms.protocol.is_none() => {
+                    self.read_stream(session);
+                }
                 Some(chunk) = self.pieces.recv() => {
                     self.take_chunk(chunk?);
                 }
@@ -206,6 +208,7 @@ impl Running<'_, '_> {
             }
             Message::Status(status) => self.end.board.set_theirs(status),
             Message::ChunkPiece(piece) => {
+                bounds::piece(self.end.terms.protocol)?;
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
                     let room = self.room.clone();
@@ -257,7 +260,7 @@ impl Running<'_, '_> {
             let error = Error::new(Class::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
-        bounds::pass(pass, self.object_len)?;
+        bounds::pass(pass, end.terms.protocol, self.object_len)?;
         let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
         let id = FlowId(pass.flow);
         let keys = end.terms.keys(id).receiving_end();
@@ -400,6 +403,8 @@ impl Running<'_, '_> {
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
+            // From a chunk's first piece on.
+            let mut place = None;
             loop {
                 let piece = match reader.read::<Frame>().await {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
@@ -407,12 +412,19 @@ impl Running<'_, '_> {
                     // Its end is the other side's wish; a stream that breaks is missed by it.
                     Ok(None) | Err(_) => return,
                 };
+                let room = match place.take() {
+                    Some(room) => room,
+                    None => match room.clone().acquire_owned().await {
+                        Ok(room) => room,
+                        Err(_) => return,
+                    },
+                };
                 let chunk = match pieces.take(piece) {
-                    Ok(None) => continue,
-                    Ok(Some((chunk, content))) => {
-                        let Ok(room) = room.clone().acquire_owned().await else { return };
-                        Ok(Streamed { chunk, content, room })
+                    Ok(None) => {
+                        place = Some(room);
+                        continue;
                     }
+                    Ok(Some((chunk, content))) => Ok(Streamed { chunk, content, room }),
                     Err(error) => Err(error),
                 };
                 if sink.send(chunk).await.is_err() {

@@ -226,7 +226,7 @@ async fn run(
     let hooks = &hooks;
     match work {
         Work::Receive { target, receive } => {
-            let memory = Arc::new(server.memory.enter()?);
+            let memory = Arc::new(server.memory.enter().await?);
             let end = ReceivingEnd {
                 wire,
                 terms,
