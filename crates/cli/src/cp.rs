@@ -17,10 +17,10 @@ use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
 use crate::protocol_settings::ProtocolSettings;
-use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
+use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span};
+use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::words::SshCommand;
 use crate::{console, exit, signals};
 
 const EXAMPLES: &str = "\
@@ -98,19 +98,8 @@ pub(crate) struct CpArgs {
     /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// The ssh command, with its arguments: 'ssh -J gate'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = SshCommand::parse)]
-    rsh: SshCommand,
-    /// Where longhaul is on the far side of an ssh copy
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    remote_path: String,
-    /// UDP port of the server's data [default: the one after its control port]
-    #[arg(long, value_name = "PORT")]
-    data_port: Option<u16>,
-    /// UDP ports that the far side of an ssh copy may open, where its firewall wants a range
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
-    ports: Option<(u16, u16)>,
+    #[command(flatten)]
+    reach: ReachArgs,
     /// Compare files that are there already by content, not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,
@@ -149,12 +138,6 @@ pub(crate) struct CpArgs {
     /// How long without progress before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// Accept only a server with this id
-    #[arg(long, value_name = "ID")]
-    server_id: Option<String>,
-    /// Accept and remember a server that was never seen, without asking
-    #[arg(long)]
-    accept_new: bool,
     /// Print the defaults that configuration files set, and where, and copy nothing
     #[arg(long)]
     show_config: bool,

@@ -7,15 +7,15 @@ use std::time::Duration;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::Rate;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::{
-    Cipher, CopyOptions, Filter, Names, Protocol, Receive, TCP_STREAMS, Trust,
+    Cipher, CopyOptions, Filter, Names, Protocol, Receive, TCP_STREAMS,
 };
 
 use super::{CpArgs, FilterWord};
-use crate::config::{self, Setting};
+use crate::config::Setting;
 
 /// Parallel TCP, which is no protocol of the registry.
 const TCP: &str = "tcp";
@@ -25,8 +25,6 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 /// Names for `--receive`, in the order of [`receive`].
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
-/// What any sender may send before it is granted more.
-const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 const CHUNK: u64 = 1 << 20;
 
 /// Names for `--protocol`; the first is the default.
@@ -42,10 +40,6 @@ pub(super) fn options(
 ) -> Result<CopyOptions, Error> {
     let is_default = |flag: &str| defaults.iter().any(|setting| setting.key == flag);
     let (sources, destination) = ends(&args.locations)?;
-    if args.memory < LEAST_MEMORY {
-        let what = format!("--memory {} is too little", args.memory);
-        return Err(usage(what, "give it at least 32Mi"));
-    }
     if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
         let what = format!("--segment {segment} is no multiple of 1Mi");
         return Err(usage(what, "write for example 64Mi, or 0 for the whole object"));
@@ -62,11 +56,7 @@ pub(super) fn options(
     Ok(CopyOptions {
         sources,
         destination,
-        trust: Trust {
-            config_dir: config::folder()?,
-            server_id: args.server_id.clone(),
-            accept_new: args.accept_new,
-        },
+        trust: args.reach.trust()?,
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         checksum: args.checksum,
@@ -88,10 +78,10 @@ pub(super) fn options(
         datagram: args.datagram,
         retry_for: duration(args.retry_for),
         stall: duration(args.stall),
-        ssh_command: args.rsh.0.clone(),
-        remote_path: args.remote_path.clone(),
-        data_port: args.data_port,
-        ports: args.ports,
+        ssh_command: args.reach.ssh_command(),
+        remote_path: args.reach.remote_path.clone(),
+        data_port: args.reach.data_port,
+        ports: args.reach.ports,
     })
 }
 

@@ -1,7 +1,8 @@
 //! Buffers of one chunk each, within a budget that may change.
 //!
-//! What is lent and what is kept for the next are within it together. The buffer given back last is handed out first: its memory is still in the cache, and pages
-//! that were never needed are never touched.
+//! What is lent and what is kept for the next are within it together. The buffer given back last
+//! is handed out first: its memory is still in the cache, and pages that were never needed are
+//! never touched.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

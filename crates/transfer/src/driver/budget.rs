@@ -69,8 +69,13 @@ impl Budget {
         Budget::patient(memory, PATIENCE)
     }
 
+    /// What so many transfers hold together at least: less, and some have to wait for others.
+    pub(crate) const fn least_of(transfers: u64) -> Bytes {
+        Bytes::new(transfers.saturating_mul(LEAST as u64 * CHUNK))
+    }
+
     fn patient(memory: Bytes, patience: Duration) -> Result<Budget, Error> {
-        let least = Bytes::new(u64::from(LEAST) * CHUNK);
+        let least = Budget::least_of(1);
         if memory < least {
             let what = format!("--memory {memory} is too little");
             return Err(Error::new(Class::Usage, what)
@@ -98,7 +103,7 @@ impl Budget {
         Ok(Part {
             place,
             held: Mutex::new(held),
-            pool: ChunkPool::new(Bytes::new(CHUNK), Bytes::new(u64::from(LEAST) * CHUNK)),
+            pool: ChunkPool::new(Bytes::new(CHUNK), Budget::least_of(1)),
             streamed: Arc::new(Semaphore::new(EARLY as usize)),
         })
     }
