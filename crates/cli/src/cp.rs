@@ -12,7 +12,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{CopyOptions, TCP_STREAMS};
+use longhaul_transfer::options::CopyOptions;
 use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
@@ -112,13 +112,14 @@ pub(crate) struct CpArgs {
     protocol: String,
     #[command(flatten)]
     settings: ProtocolSettings,
-    #[arg(long, help = format!("Connections that --protocol tcp opens [default: {TCP_STREAMS}]"))]
-    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
-    streams: Option<u16>,
+    #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
+    #[arg(value_parser = resolve::parse_streams)]
+    streams: Option<Streams>,
     /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
-    /// How much incomplete data may wait in memory
+    /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
+    /// that wait for the disk; at least 32Mi
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// How data are sealed; none must be allowed by the server too (serve --allow-plain)
@@ -141,6 +142,15 @@ pub(crate) struct CpArgs {
     /// Print the defaults that configuration files set, and where, and copy nothing
     #[arg(long)]
     show_config: bool,
+}
+
+/// How many connections parallel TCP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// So many.
+    Count(u16),
+    /// As many as are found to be best.
+    Auto,
 }
 
 /// A word of the command line that filters files of a tree.

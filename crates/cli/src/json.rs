@@ -16,7 +16,7 @@ use crate::exit;
 pub(crate) fn start(options: &CopyOptions) -> String {
     let protocol = match options.protocol {
         Protocol::Registry(name) => name,
-        Protocol::Tcp { .. } => "tcp",
+        Protocol::Tcp { .. } | Protocol::TcpTried => "tcp",
     };
     line(&json!({
         "event": "start",
@@ -56,6 +56,9 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
         Notice::Fallback { carrier, advice } => {
             json!({"event": "fallback", "carrier": carrier, "advice": advice})
+        }
+        Notice::Streams { count, found } => {
+            json!({"event": "streams", "count": count, "found": found})
         }
         Notice::File { path: file } => json!({"event": "file", "path": path(file)}),
         Notice::Skipped { path: file } => json!({"event": "skipped", "path": path(file)}),

@@ -16,6 +16,13 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::Resumed { bytes } => format!("{} are there already", Bytes::new(*bytes)),
         Notice::Reconnecting { reason } => format!("connection lost ({reason}); trying again"),
         Notice::Fallback { carrier, advice } => format!("the data go by {carrier} now; {advice}"),
+        Notice::Streams { count, found } => {
+            let ways = self::count(u64::from(*count), "connection");
+            match found {
+                true => format!("{ways}: the best of the numbers tried"),
+                false => format!("{ways} when the copy was over, before the best was found"),
+            }
+        }
         Notice::File { path } => path.display().to_string(),
         Notice::Skipped { path } => format!("{} is there and equal", path.display()),
         Notice::FileFailed { path, reason } => format!("{}: {reason}", path.display()),
@@ -229,6 +236,13 @@ pub(crate) mod tests {
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
                     beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
+    fn the_number_of_connections_that_was_found_is_said() {
+        let said = |count, found| notice(&Notice::Streams { count, found });
+        assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
+        assert!(said(1, false).starts_with("1 connection when the copy was over"));
     }
 
     #[test]

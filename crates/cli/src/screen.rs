@@ -97,7 +97,9 @@ impl Screen {
                     console::note(report::notice(notice));
                 }
             }
-            Notice::Resumed { .. } => console::note(report::notice(notice)),
+            Notice::Resumed { .. } | Notice::Streams { .. } => {
+                console::note(report::notice(notice));
+            }
             Notice::Reconnecting { .. } | Notice::Fallback { .. } | Notice::Warning(_) => {
                 console::warn(report::notice(notice));
             }

@@ -59,6 +59,9 @@ pub enum Names {
 /// How many connections carry the data by TCP where nobody said how many.
 pub const TCP_STREAMS: u16 = 8;
 
+/// How many connections are open while the best number of them is found out.
+pub const MOST_TRIED: u16 = 16;
+
 /// What carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -69,6 +72,8 @@ pub enum Protocol {
         /// How many connections.
         streams: u16,
     },
+    /// Parallel TCP over as many connections as are found to be best, up to [`MOST_TRIED`].
+    TcpTried,
 }
 
 /// Who this end is and whom it trusts.

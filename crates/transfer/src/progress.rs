@@ -63,6 +63,13 @@ pub enum Notice {
         /// What to open so that UDP passes.
         advice: String,
     },
+    /// Numbers of connections were tried.
+    Streams {
+        /// How many carry the data, or carried it when the copy was over.
+        count: u32,
+        /// That is the best of those tried; else the copy was over before it was found.
+        found: bool,
+    },
     /// A file was copied, or would be (dry run).
     File {
         /// Its path within the copy.

@@ -11,10 +11,10 @@ use longhaul_proto::units::Rate;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::{
-    Cipher, CopyOptions, Filter, Names, Protocol, Receive, TCP_STREAMS,
+    Cipher, CopyOptions, Filter, MOST_TRIED, Names, Protocol, Receive, TCP_STREAMS,
 };
 
-use super::{CpArgs, FilterWord};
+use super::{CpArgs, FilterWord, Streams};
 use crate::config::Setting;
 
 /// Parallel TCP, which is no protocol of the registry.
@@ -26,6 +26,8 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
+/// Connections at most.
+const MOST_STREAMS: u16 = 64;
 
 /// Names for `--protocol`; the first is the default.
 pub(super) fn protocols() -> Vec<&'static str> {
@@ -146,8 +148,31 @@ fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
 fn protocol(args: &CpArgs) -> Protocol {
     match registry::find(&args.protocol) {
         Some(row) => Protocol::Registry(row.name),
-        None => Protocol::Tcp { streams: args.streams.unwrap_or(TCP_STREAMS) },
+        None => match args.streams.unwrap_or(Streams::Count(TCP_STREAMS)) {
+            Streams::Count(streams) => Protocol::Tcp { streams },
+            Streams::Auto => Protocol::TcpTried,
+        },
     }
+}
+
+/// What `--help` says of `--streams`.
+pub(super) fn streams_help() -> String {
+    format!(
+        "Connections of --protocol tcp [default: {TCP_STREAMS}]; auto tries 1, 2, 4, … up to \
+         {MOST_TRIED} for some seconds each while it sends, and keeps the best"
+    )
+}
+
+/// Reads `--streams`.
+///
+/// # Errors
+/// What is possible.
+pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
+    if text == "auto" {
+        return Ok(Streams::Auto);
+    }
+    let count = text.parse().ok().filter(|count| (1..=MOST_STREAMS).contains(count));
+    count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
 /// The protocol's settings. What a file sets for another protocol is no mistake.
@@ -212,6 +237,17 @@ mod tests {
         let receives = RECEIVES.map(receive);
         assert_eq!(receives[0], Receive::Naive);
         assert!(receives[1..].iter().all(|choice| *choice != Receive::Naive));
+    }
+
+    #[test]
+    fn a_number_of_connections_is_given_or_found() {
+        assert_eq!(parse_streams("auto"), Ok(Streams::Auto));
+        for count in [1, 64] {
+            assert_eq!(parse_streams(&count.to_string()), Ok(Streams::Count(count)));
+        }
+        for wrong in ["0", "65", "-1", "many", ""] {
+            assert!(parse_streams(wrong).unwrap_err().contains("auto"), "{wrong}");
+        }
     }
 
     #[test]

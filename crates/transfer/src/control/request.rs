@@ -75,6 +75,9 @@ pub struct Request {
     /// Tell which files have got their names, by [`super::Named`].
     #[prost(bool, tag = "20")]
     pub names: bool,
+    /// Find out how many of `streams` are best, and let that many carry the data.
+    #[prost(bool, tag = "22")]
+    pub try_streams: bool,
 }
 
 /// A setting of a protocol.

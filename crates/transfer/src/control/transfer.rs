@@ -189,6 +189,15 @@ pub struct Status {
     /// Genuine datagrams that found no memory for their chunk (receiving end).
     #[prost(uint64, tag = "23")]
     pub memory_lost: u64,
+    /// Connections that carry the chunks now, where they come by stream (sending end).
+    #[prost(uint32, tag = "24")]
+    pub streams: u32,
+    /// That number was found to be the best of those tried.
+    #[prost(bool, tag = "25")]
+    pub streams_found: bool,
+    /// Bytes of chunks that have come by stream (receiving end).
+    #[prost(uint64, tag = "26")]
+    pub streamed: u64,
 }
 
 /// Files that have got their names; told only where the request asks for it.

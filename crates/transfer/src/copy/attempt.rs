@@ -28,7 +28,7 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Terms};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
-use crate::options::{CopyOptions, Filter, Names, Receive};
+use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::{self, Identity, Session, Settings};
 
@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
         wire.outbox().tell(Message::Request(request));
         let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
-        let (suite, protocol) = (terms.suite, terms.protocol);
+        let (suite, protocol, tries) = (terms.suite, terms.protocol, terms.try_streams);
         let result = match source {
             Some(source) => {
                 let path = protocol.map(|_| Path::from(contact));
@@ -244,6 +244,9 @@ impl<'a> Attempt<'a> {
         }
         let outcome = result?;
         self.hooks.found(outcome.resumed_bytes);
+        if tries {
+            self.hooks.tried_streams();
+        }
         Ok(Finished {
             outcome,
             protocol: protocol.map_or("tcp", |row| row.name).to_owned(),
@@ -323,6 +326,7 @@ impl<'a> Attempt<'a> {
             protocol,
             settings: options.settings.clone(),
             streams,
+            try_streams: streams > 0 && options.protocol == Protocol::TcpTried,
             rate: options.rate,
             rate_limit: options.rate_limit,
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
@@ -359,6 +363,7 @@ impl<'a> Attempt<'a> {
             datagram: u32::from(terms.datagram),
             rtt_nanos: terms.rtt.as_nanos(),
             streams: terms.streams,
+            try_streams: terms.try_streams,
             names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
         }

@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) single: bool,
     /// The plan of this attempt has come.
     planned: bool,
+    /// How many connections are best has been told.
+    streams_told: bool,
     /// What earlier attempts counted.
     pub(super) earlier: Status,
 }
@@ -81,6 +83,7 @@ impl State {
             attempts: 0,
             single: false,
             planned: false,
+            streams_told: false,
             earlier: Status::default(),
         }
     }
@@ -100,6 +103,7 @@ impl ClientHooks {
         state.earlier = before;
         state.last_progress = Instant::now();
         state.planned = false;
+        state.streams_told = false;
         state.failed.clear();
         state.attempts += 1;
         let (bytes, files) = self.board.totals();
@@ -179,6 +183,20 @@ impl ClientHooks {
             self.observer.notice(Notice::Resumed { bytes });
         }
     }
+
+    /// The end of an attempt that tried numbers of connections: it may have been over before the
+    /// best was found.
+    pub(super) fn tried_streams(&self) {
+        let status = self.status();
+        self.tell_streams(&mut self.state.borrow_mut(), &status);
+    }
+
+    fn tell_streams(&self, state: &mut State, status: &Status) {
+        if !std::mem::replace(&mut state.streams_told, true) {
+            let (count, found) = (status.streams, status.streams_found);
+            self.observer.notice(Notice::Streams { count, found });
+        }
+    }
 }
 
 impl Hooks for ClientHooks {
@@ -206,6 +224,9 @@ impl Hooks for ClientHooks {
             return Err(End::Fatal(
                 error.advise("the same command goes on where this one stopped"),
             ));
+        }
+        if status.streams_found {
+            self.tell_streams(&mut state, &status);
         }
         let progress = self.progress(&mut state, &status);
         self.observer.progress(&progress);

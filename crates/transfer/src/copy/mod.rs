@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::datapath::clock;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Protocol, Receive, TCP_STREAMS};
+use crate::options::{CopyOptions, MOST_TRIED, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reactor;
 use crate::summary::Summary;
@@ -54,6 +54,7 @@ async fn run(
         _ if options.dry_run => Way::Streams(0),
         Protocol::Registry(name) => Way::Datagrams(name),
         Protocol::Tcp { streams } => Way::Streams(*streams),
+        Protocol::TcpTried => Way::Streams(MOST_TRIED),
     };
     if options.receive == Receive::Fake {
         let what = "a measurement: --receive fake accounts for datagrams and writes nothing";

@@ -22,6 +22,7 @@ mod relay;
 pub(crate) mod send;
 pub(crate) mod skip;
 pub(crate) mod stream;
+mod trial;
 mod withheld;
 pub(crate) mod writer;
 

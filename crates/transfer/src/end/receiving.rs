@@ -19,7 +19,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use crate::control::{
-    EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
+    ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
 };
 use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
@@ -153,6 +153,11 @@ async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
     }
 }
 
+/// A piece of a chunk has come.
+fn count_piece(board: &Board, piece: &ChunkPiece) {
+    board.update(|status| status.streamed += piece.bytes.len() as u64);
+}
+
 fn lost_writer() -> Error {
     Error::new(Class::Unfinished, "the writing thread ended before its time")
 }
@@ -209,6 +214,7 @@ impl Running<'_, '_> {
             Message::Status(status) => self.end.board.set_theirs(status),
             Message::ChunkPiece(piece) => {
                 bounds::piece(self.end.terms.protocol)?;
+                count_piece(&self.end.board, &piece);
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
                     let room = self.room.clone();
@@ -399,6 +405,7 @@ impl Running<'_, '_> {
     /// Reads chunks from a further stream; one at a time waits for the writer.
     fn read_stream(&self, session: Session) {
         let (sink, room) = (self.pieces_end.clone(), self.room.clone());
+        let board = self.end.board.clone();
         let chunks = self.object_len.div_ceil(CHUNK);
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
@@ -412,6 +419,7 @@ impl Running<'_, '_> {
                     // Its end is the other side's wish; a stream that breaks is missed by it.
                     Ok(None) | Err(_) => return,
                 };
+                count_piece(&board, &piece);
                 let room = match place.take() {
                     Some(room) => room,
                     None => match room.clone().acquire_owned().await {

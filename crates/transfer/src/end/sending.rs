@@ -430,6 +430,7 @@ impl Running<'_, '_> {
             outbox,
             board,
             notices,
+            trial: end.terms.try_streams.then_some(end.terms.rtt),
         })
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Terms {
     pub(crate) settings: Settings,
     /// Streams beside the control stream that carry chunks.
     pub(crate) streams: u32,
+    /// How many of them are best is found out by trying.
+    pub(crate) try_streams: bool,
     /// The fixed rate.
     pub(crate) rate: Option<Rate>,
     /// The limit of a found rate.

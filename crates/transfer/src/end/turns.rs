@@ -50,6 +50,7 @@ fn terms(session: &Session) -> Terms {
         protocol: None,
         settings: Settings::default(),
         streams: 0,
+        try_streams: false,
         rate: None,
         rate_limit: None,
         segment: DEFAULT_SEGMENT,
