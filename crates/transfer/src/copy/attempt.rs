@@ -76,6 +76,8 @@ impl<'a> Attempt<'a> {
         started: Time,
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
+        // First: what makes no sense leaves nothing behind.
+        let memory = (!sends).then(|| Budget::new(options.memory)).transpose()?;
         Ok(Attempt {
             options,
             route,
@@ -90,7 +92,7 @@ impl<'a> Attempt<'a> {
                 state: RefCell::new(State::new()),
             },
             started,
-            memory: (!sends).then(|| Budget::new(options.memory)).transpose()?,
+            memory,
             refused: Cell::new(false),
             again: false,
             carrier: Cell::new("quic"),
