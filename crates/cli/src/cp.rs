@@ -28,14 +28,17 @@ Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
   longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve, with a bar
   longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
+  longhaul cp h1:/a h2:/b lh://h3/c dest/            from three hosts at once
+  longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object, from all that hold it
 ";
 
 const ABOUT: &str = "\
 Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
-longhaul serve. Sources are all local, or all on one remote host. An interrupted copy goes on \
-where it stopped when the same command is run again.
+longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
+each getting its share of what this host can take. An interrupted copy goes on where it stopped \
+when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
 (1024); times take ms, s, m, h. Defaults for the flags may stand in config.toml.";
@@ -49,6 +52,10 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Location::parse(&text)))]
     locations: Vec<Location>,
+    /// The sources all hold the same object: compare what they have, then take each part of it from
+    /// whoever delivers; sources that die or differ are left out
+    #[arg(long)]
+    replicas: bool,
     /// Copy folders with all that is in them
     #[arg(short, long)]
     recursive: bool,
@@ -106,10 +113,9 @@ pub(crate) struct CpArgs {
     /// Take back --checksum of a configuration file
     #[arg(long, overrides_with = "checksum")]
     no_checksum: bool,
-    /// What carries the data; each one's own settings stand at the end of --help
-    #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
+    #[arg(long, value_name = "NAME", help = resolve::protocol_help())]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
-    protocol: String,
+    protocol: Option<String>,
     #[command(flatten)]
     settings: ProtocolSettings,
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
@@ -226,7 +232,8 @@ fn start(
         .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
     screen.started(&options);
     let summary = copy(options, screen.clone(), cancel)?;
-    let status = if summary.failed_files > 0 { exit::status(Class::SomeFiles) } else { exit::DONE };
+    let some_failed = summary.failed_files > 0 || summary.failed_sources > 0;
+    let status = if some_failed { exit::status(Class::SomeFiles) } else { exit::DONE };
     screen.finished(&summary, status);
     Ok(status)
 }

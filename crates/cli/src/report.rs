@@ -2,7 +2,7 @@
 //! where. Every quantity carries its unit.
 
 use longhaul_proto::units::{Bytes, LossRatio};
-use longhaul_transfer::progress::Notice;
+use longhaul_transfer::progress::{Notice, SourceRow};
 use longhaul_transfer::summary::{BoundBy, Summary};
 
 use crate::progress::duration;
@@ -26,6 +26,8 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::File { path } => path.display().to_string(),
         Notice::Skipped { path } => format!("{} is there and equal", path.display()),
         Notice::FileFailed { path, reason } => format!("{}: {reason}", path.display()),
+        Notice::SourceFailed { source, error } => format!("{source} is left out: {error}"),
+        Notice::OfSource { source, notice } => format!("{source}: {}", self::notice(notice)),
         Notice::Warning(text) => text.clone(),
     }
 }
@@ -63,6 +65,12 @@ pub(crate) fn lines(summary: &Summary, kind: Kind) -> Vec<String> {
     if summary.bound_by != BoundBy::Nothing {
         lines.push(format!("  bound    {}", bound(summary.bound_by)));
     }
+    lines.extend(summary.sources.iter().map(source));
+    if summary.failed_sources > 0 {
+        let all = summary.sources.len();
+        let what = "named above; what the others have is there";
+        lines.push(format!("  failed   {} of {all} sources, {what}", summary.failed_sources));
+    }
     if summary.failed_files > 0 {
         let failed = count(summary.failed_files, "file");
         lines.push(format!("  failed   {failed}, named above; mend and run the same again"));
@@ -78,6 +86,14 @@ fn headline(summary: &Summary, kind: Kind) -> String {
         return format!("longhaul: measured {bytes} in {time}; nothing was written");
     }
     format!("longhaul: copied {files}, {bytes} in {time}, {verified}")
+}
+
+/// What one of several sources has brought.
+fn source(row: &SourceRow) -> String {
+    let bytes = Bytes::new(row.received_bytes);
+    let SourceRow { source, state, loss, resent, .. } = row;
+    let resent = count(*resent, "block");
+    format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}", state.name())
 }
 
 fn speed(summary: &Summary) -> String {
@@ -158,6 +174,7 @@ pub(crate) mod tests {
     use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
     use longhaul_proto::time::Span;
     use longhaul_proto::units::Rate;
+    use longhaul_transfer::progress::SourceState;
 
     pub(crate) fn example() -> Summary {
         Summary {
@@ -202,6 +219,8 @@ pub(crate) mod tests {
             verified: true,
             cpu: Span::from_millis(900),
             far_cpu: Some(Span::from_millis(800)),
+            sources: Vec::new(),
+            failed_sources: 0,
         }
     }
 
@@ -243,6 +262,25 @@ pub(crate) mod tests {
         let said = |count, found| notice(&Notice::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
         assert!(said(1, false).starts_with("1 connection when the copy was over"));
+    }
+
+    #[test]
+    fn each_of_several_sources_has_its_line_and_failures_are_counted() {
+        let row = SourceRow {
+            source: "h1:/a".into(),
+            state: SourceState::Done,
+            received_bytes: 5_000_000,
+            rate: Rate::ZERO,
+            share: 0.0,
+            loss: LossRatio::of(1, 100),
+            resent: 1,
+            rtt: Span::ZERO,
+        };
+        let failed = SourceRow { state: SourceState::Failed, ..row.clone() };
+        let summary = Summary { sources: vec![row, failed], failed_sources: 1, ..example() };
+        let text = lines(&summary, Kind::Copy).join("\n");
+        assert!(text.contains("h1:/a: done, 5.00 MB, loss 1.00 %, resent 1 block\n"), "{text}");
+        assert!(text.contains("failed   1 of 2 sources"), "{text}");
     }
 
     #[test]

@@ -90,10 +90,13 @@ pub struct Trust {
 /// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// What to copy; several only into one folder. All local, or all remote.
+    /// What to copy; several only into one folder. All local, or all remote, and then on one host
+    /// or many.
     pub sources: Vec<Location>,
     /// Where to.
     pub destination: Location,
+    /// The sources all hold the same object, which is taken from all of them together.
+    pub replicas: bool,
     /// Who we are and whom we trust.
     pub trust: Trust,
     /// Take folders with all that is in them.
@@ -112,6 +115,8 @@ pub struct CopyOptions {
     pub protocol: Protocol,
     /// The protocol's own settings.
     pub settings: Settings,
+    /// The same for each of the sources, where they differ; else empty.
+    pub source_settings: Vec<Settings>,
     /// A fixed rate in bits a second of UDP payload.
     pub rate: Option<Rate>,
     /// An upper limit for the rate that is found (`--bwlimit`).

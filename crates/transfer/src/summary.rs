@@ -4,6 +4,8 @@ use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
+use crate::progress::SourceRow;
+
 /// What bounded a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundBy {
@@ -104,4 +106,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; nothing of an end
     /// that sent, which tells no CPU time.
     pub far_cpu: Option<Span>,
+    /// Where the copy had several sources, each of them.
+    pub sources: Vec<SourceRow>,
+    /// How many of them failed for good, with what only they have.
+    pub failed_sources: u64,
 }

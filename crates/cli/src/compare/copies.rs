@@ -111,6 +111,7 @@ fn options(
     Ok(CopyOptions {
         sources: vec![Location::Local(object.to_owned())],
         destination: host.clone(),
+        replicas: false,
         trust: args.reach.trust()?,
         recursive: false,
         preserve: false,
@@ -120,6 +121,7 @@ fn options(
         names: Names::None,
         protocol: candidate.protocol(),
         settings: Settings::default(),
+        source_settings: Vec::new(),
         rate: args.rate,
         rate_limit: None,
         cipher: Cipher::Auto,

@@ -16,6 +16,7 @@ use longhaul_transfer::options::{
 
 use super::{CpArgs, FilterWord, Streams};
 use crate::config::Setting;
+use crate::protocol_settings::Of;
 
 /// Parallel TCP, which is no protocol of the registry.
 const TCP: &str = "tcp";
@@ -29,7 +30,17 @@ const CHUNK: u64 = 1 << 20;
 /// Connections at most.
 const MOST_STREAMS: u16 = 64;
 
-/// Names for `--protocol`; the first is the default.
+/// What `--help` says of `--protocol`.
+pub(super) fn protocol_help() -> String {
+    format!(
+        "What carries the data; each one's own settings stand at the end of --help [default: {}, \
+         from several hosts {}]",
+        registry::all()[0].name,
+        registry::of_many().name
+    )
+}
+
+/// Names for `--protocol`.
 pub(super) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
@@ -40,7 +51,7 @@ pub(super) fn options(
     filters: Vec<FilterWord>,
     defaults: &[Setting],
 ) -> Result<CopyOptions, Error> {
-    let is_default = |flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
     let (sources, destination) = ends(&args.locations)?;
     if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
         let what = format!("--segment {segment} is no multiple of 1Mi");
@@ -51,13 +62,19 @@ pub(super) fn options(
             return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
         }
     }
-    if args.streams.is_some() && args.protocol != TCP && !is_default("streams") {
-        let what = format!("--streams does not go with --protocol {}", args.protocol);
+    let name = protocol_name(args, &sources);
+    if args.streams.is_some() && name != TCP && !is_default("streams") {
+        let what = format!("--streams does not go with --protocol {name}");
         return Err(usage(what, "add --protocol tcp"));
     }
+    if args.replicas && sources.len() < 2 {
+        let what = "--replicas wants two sources or more that hold the same";
+        return Err(usage(what, "name them all, and where to"));
+    }
+    let source_settings = source_settings(args, name, &sources, is_default)?;
     Ok(CopyOptions {
-        sources,
         destination,
+        replicas: args.replicas,
         trust: args.reach.trust()?,
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
@@ -69,8 +86,10 @@ pub(super) fn options(
             1 => Names::Done,
             _ => Names::All,
         },
-        settings: settings(args, is_default)?,
-        protocol: protocol(args),
+        settings: settings(args, name, Of::All, is_default)?,
+        source_settings,
+        protocol: protocol(args, name),
+        sources,
         rate: args.rate,
         rate_limit: args.bwlimit,
         cipher: cipher(&args.cipher),
@@ -91,27 +110,75 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(Class::Usage, what).advise(advice)
 }
 
-/// The sources and the destination, if they make one copy between two hosts.
+/// The sources and the destination, if they make a copy between this host and others.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         return Err(usage("a source without a destination", "name both"));
     };
-    let host = host(&sources[0]);
-    if let Some(other) = sources.iter().find(|source| self::host(source) != host) {
-        let what = format!("sources on two hosts: {} and {other}", sources[0]);
-        return Err(usage(what, "copy them one host at a time"));
-    }
-    match (host.is_some(), !destination.is_local()) {
-        (false, false) => Err(usage(
-            format!("{} and {destination} are both on this host", sources[0]),
+    let local = sources.iter().find(|source| source.is_local());
+    let remote = sources.iter().find(|source| !source.is_local());
+    match (local, remote, destination.is_local()) {
+        (Some(local), Some(remote), _) => Err(usage(
+            format!("{local} is on this host and {remote} on another"),
+            "copy what is here with cp",
+        )),
+        (Some(local), None, true) => Err(usage(
+            format!("{local} and {destination} are both on this host"),
             "use cp, or write localhost:path for a copy through ssh",
         )),
-        (true, true) => Err(usage(
-            format!("{} and {destination} are both on other hosts", sources[0]),
+        (None, Some(remote), false) => Err(usage(
+            format!("{remote} and {destination} are both on other hosts"),
             "run longhaul on one of the two",
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
     }
+}
+
+/// Whether the sources are on more than one host.
+fn are_many(args: &CpArgs, sources: &[Location]) -> bool {
+    args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
+}
+
+/// The name of the protocol: the user's choice, or the default for one host or for many.
+fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
+    match &args.protocol {
+        Some(name) => name,
+        None if are_many(args, sources) => registry::of_many().name,
+        None => registry::all()[0].name,
+    }
+}
+
+/// What a source may be called where a setting is for it alone: its host.
+fn names(source: &Location) -> Vec<String> {
+    match source {
+        Location::Local(_) => Vec::new(),
+        Location::Ssh { destination, .. } => {
+            let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
+            [destination.clone()].into_iter().chain(host).collect()
+        }
+        Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
+    }
+}
+
+/// The settings of each source, where some differ.
+fn source_settings(
+    args: &CpArgs,
+    protocol: &str,
+    sources: &[Location],
+    is_default: impl Fn(&str) -> bool,
+) -> Result<Vec<Settings>, Error> {
+    let known: Vec<Vec<String>> = sources.iter().map(names).collect();
+    let mut named = args.settings.sources().peekable();
+    if named.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    let is_known = |name: &str| known.iter().flatten().any(|known| known == name);
+    if let Some((flag, name)) = named.find(|(_, name)| !is_known(name)) {
+        let hosts: Vec<&str> = known.iter().filter_map(|n| n.first()).map(String::as_str).collect();
+        let what = format!("--{flag} names {name}, which is no host of a source");
+        return Err(usage(what, &format!("the hosts are {}", hosts.join(", "))));
+    }
+    known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
 /// What tells one host from another; nothing for this one.
@@ -145,8 +212,8 @@ fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
     Ok(globs.map(|glob| Filter::Exclude(glob.to_owned())).collect())
 }
 
-fn protocol(args: &CpArgs) -> Protocol {
-    match registry::find(&args.protocol) {
+fn protocol(args: &CpArgs, name: &str) -> Protocol {
+    match registry::find(name) {
         Some(row) => Protocol::Registry(row.name),
         None => match args.streams.unwrap_or(Streams::Count(TCP_STREAMS)) {
             Streams::Count(streams) => Protocol::Tcp { streams },
@@ -175,13 +242,18 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// The protocol's settings. What a file sets for another protocol is no mistake.
-fn settings(args: &CpArgs, is_default: impl Fn(&str) -> bool) -> Result<Settings, Error> {
-    match (registry::find(&args.protocol), args.settings.first(&is_default)) {
-        (Some(row), _) => args.settings.of(row, is_default),
+/// The protocol's settings for a source. What a file sets for another protocol is no mistake.
+fn settings(
+    args: &CpArgs,
+    protocol: &str,
+    source: Of<'_>,
+    is_default: impl Fn(&str) -> bool,
+) -> Result<Settings, Error> {
+    match (registry::find(protocol), args.settings.first(&is_default)) {
+        (Some(row), _) => args.settings.of(row, source, is_default),
         (None, None) => Ok(Settings::default()),
         (None, Some(name)) => {
-            let what = format!("--{name} does not go with --protocol {}", args.protocol);
+            let what = format!("--{name} does not go with --protocol {protocol}");
             Err(usage(what, "leave it out"))
         }
     }
@@ -218,15 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_between_this_host_and_one_other() {
+    fn a_copy_is_between_this_host_and_others() {
         assert_eq!(check(&["a", "b", "host:c"]).unwrap().0.len(), 2);
         assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
         let refused = |locations: &[&str]| check(locations).unwrap_err().to_string();
         assert!(refused(&["a", "b"]).contains("both on this host"));
         assert!(refused(&["h:a", "g:b"]).contains("both on other hosts"));
-        assert!(refused(&["h:a", "g:a", "."]).contains("two hosts"));
-        assert!(refused(&["h:a", "b", "."]).contains("two hosts"));
-        assert!(refused(&["lh://h:1/a", "lh://h:2/a", "."]).contains("two hosts"));
+        assert!(refused(&["h:a", "b", "."]).contains("on this host and h:a on another"));
+        assert_eq!(check(&["h:a", "lh://g:1/a", "lh://g:2/a", "."]).unwrap().0.len(), 3);
     }
 
     #[test]

@@ -34,10 +34,14 @@ fn quantities_show_an_example() {
 
 #[test]
 fn what_fits_no_copy_says_why() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["h:a", "g:a", "."], "same name, a"),
+        (&["--replicas", "h:a", "."], "two sources or more"),
+        (&["--weight=k=2", "h:a", "g:b", "."], "the hosts are h, g"),
+        (&["--streams=4", "h:a", "g:b", "."], "--protocol gtp"),
         (&["a", "b"], "both on this host"),
         (&["h:a", "g:b"], "both on other hosts"),
-        (&["h:a", "g:a", "."], "two hosts"),
+        (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
         (&["http://h/a", "."], "does not speak http://"),
         (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),

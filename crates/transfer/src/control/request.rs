@@ -78,6 +78,10 @@ pub struct Request {
     /// Tell which files have got their names, by [`super::Named`].
     #[prost(bool, tag = "20")]
     pub names: bool,
+    /// The client has the manifest from a [`super::Survey`], and takes the object from others as
+    /// well: it is laid out as there, and brought by leases ([`super::PassEnd`]).
+    #[prost(bool, tag = "21")]
+    pub surveyed: bool,
 }
 
 /// A setting of a protocol.

@@ -110,6 +110,10 @@ impl ClientHooks {
         let first = self.board.first_datagram();
         self.board = Arc::default();
         self.board.set_totals(bytes, files);
+        if !self.sends {
+            // What sources bring together is counted on from there; a plain writer counts anew.
+            self.board.update(|status| status.written = state.earlier.written);
+        }
         if let Some(nanos) = first {
             self.board.note_first_datagram(nanos);
         }
@@ -171,6 +175,8 @@ impl ClientHooks {
             retransmitted: status.retransmitted,
             blocks_lost: status.blocks_lost,
             rtt: Span::from_nanos(status.rtt_nanos),
+            resumed_bytes: state.resumed.unwrap_or(0),
+            sources: Vec::new(),
         }
     }
 }
@@ -235,7 +241,7 @@ impl Hooks for ClientHooks {
 
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
         if self.names == Names::All {
-            for path in paths(manifest, skipped) {
+            for path in named_paths(manifest, skipped) {
                 self.observer.notice(Notice::Skipped { path });
             }
         }
@@ -252,7 +258,7 @@ impl Hooks for ClientHooks {
     }
 
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]) {
-        for path in paths(manifest, entries) {
+        for path in named_paths(manifest, entries) {
             self.observer.notice(Notice::File { path });
         }
     }
@@ -297,13 +303,16 @@ fn joined(from: Status, to: &Status) -> Status {
 }
 
 /// The paths of entries of a manifest; numbers beyond it name nothing.
-fn paths(manifest: &Manifest, entries: &[Range<u64>]) -> impl Iterator<Item = PathBuf> {
+pub(super) fn named_paths(
+    manifest: &Manifest,
+    entries: &[Range<u64>],
+) -> impl Iterator<Item = PathBuf> {
     let all = manifest.entries();
     let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
     numbers.filter_map(|number| all.get(number as usize)).map(|entry| shown(&entry.path))
 }
 
-fn shown(path: &[u8]) -> PathBuf {
+pub(super) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
 

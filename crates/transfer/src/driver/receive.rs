@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
 use super::budget::Part;
+use super::jobs::Jobs;
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
@@ -121,7 +122,7 @@ pub(crate) struct ReceivePass {
     pub(crate) manifest_chunks: u64,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: UnboundedSender<Message>,
-    pub(crate) writer: Sender<Job>,
+    pub(crate) writer: Jobs,
     pub(crate) drained: Arc<Drained>,
     pub(crate) board: Arc<Board>,
     pub(crate) earlier: Status,
@@ -151,7 +152,7 @@ pub(crate) struct Receiving {
     drained: Arc<Drained>,
     outbox: Outbox,
     inlet: UnboundedSender<Message>,
-    writer: Sender<Job>,
+    writer: Jobs,
     board: Arc<Board>,
     earlier: Status,
     letters: Receiver<Letter>,
@@ -242,7 +243,7 @@ impl Receiving {
     fn refuse(&mut self, error: OpenError) -> bool {
         if error == OpenError::Ended && !self.closed {
             self.closed = true;
-            let _ = self.writer.send(Job::Forged);
+            self.writer.send(Job::Forged);
         }
         false
     }
@@ -272,7 +273,7 @@ impl Receiving {
                     }
                 }
                 Some(Message::Digests(digests)) => {
-                    let _ = self.writer.send(Job::Digests(digests));
+                    self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
                     let _ = self.inlet.send(message);
@@ -311,7 +312,7 @@ impl Receiving {
     /// After input: hands on what is whole, grants, lets the core speak.
     fn settle(&mut self, now: Time) {
         while let Some(whole) = self.placer.assembly().pop_whole() {
-            let _ = self.writer.send(Job::Chunk(Arrived {
+            self.writer.send(Job::Chunk(Arrived {
                 chunk: whole.chunk,
                 buffer: whole.buffer,
                 len: whole.len,
@@ -355,7 +356,7 @@ impl Receiving {
             if event == Event::Finished && !self.finish_told {
                 self.finish_told = true;
                 self.publish(now);
-                let _ = self.writer.send(Job::AllArrived);
+                self.writer.send(Job::AllArrived);
             }
         }
     }
@@ -466,6 +467,6 @@ impl FlowSink for Receiving {
     }
 
     fn on_port_closed(&mut self, why: &str) {
-        let _ = self.writer.send(Job::PortClosed(why.to_owned()));
+        self.writer.send(Job::PortClosed(why.to_owned()));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{FlowId, Setup};
@@ -24,6 +24,7 @@ use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
 use crate::datapath::socket::Socket;
 use crate::driver::board::Board;
 use crate::driver::budget::{Budget, Part};
+use crate::driver::jobs::{Jobs, Told};
 use crate::driver::outbox::Outbox;
 use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
 use crate::driver::writer::Job;
@@ -55,7 +56,7 @@ struct Greedy {
     sealer: Sealer,
     layout: Layout,
     board: Arc<Board>,
-    jobs: Receiver<Job>,
+    jobs: Receiver<Told>,
     drained: Arc<Drained>,
     mailbox: Mailbox<Letter>,
 }
@@ -66,7 +67,7 @@ impl Greedy {
         let (port, sender) = (Port::bind(loopback).unwrap(), Socket::bind(loopback).unwrap());
         let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FLOW);
         let receiving = keys().receiving_end();
-        let (writer, jobs) = channel();
+        let (writer, jobs) = Jobs::new();
         let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
         let (mailbox, letters) = port.mailbox(FLOW);
         let (board, drained) = (Arc::new(Board::default()), Arc::new(Drained::default()));
@@ -127,7 +128,7 @@ impl Greedy {
         loop {
             self.send(chunk, u32::MAX);
             // What the kernel dropped goes again.
-            while let Ok(job) = self.jobs.recv_timeout(10 * SOON) {
+            while let Ok((_, job)) = self.jobs.recv_timeout(10 * SOON) {
                 if let Job::Chunk(arrived) = job
                     && arrived.chunk == chunk
                 {

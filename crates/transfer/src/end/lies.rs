@@ -1,7 +1,6 @@
 //! The other end says what cannot be: it is refused, or changes nothing.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -20,6 +19,7 @@ use super::sending::{decode, offer};
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, Offer, Ranges};
 use crate::driver::board::Board;
+use crate::driver::jobs::Jobs;
 use crate::driver::payloads::Payloads;
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Happened, Job, Target};
@@ -98,7 +98,7 @@ fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
 
 /// A writer that awaits the file of [`source`], which it is offered.
 struct Writing {
-    jobs: Sender<Job>,
+    jobs: Jobs,
     happened: UnboundedReceiver<Happened>,
     payloads: Payloads,
     folder: TempDir,
@@ -122,7 +122,7 @@ impl Writing {
         let place = Place::Ambient(folder.path().join("copy"));
         // What is there is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
-        let target = Target::Place { place, options };
+        let target = Target::Place { place, options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
         let offer = offer(&mut source);
@@ -131,7 +131,7 @@ impl Writing {
     }
 
     fn tell(&self, job: Job) {
-        self.jobs.send(job).unwrap();
+        self.jobs.send(job);
     }
 
     /// Sends all chunks as an honest end does.
@@ -227,7 +227,7 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
         _ => None,
     });
     assert_eq!(failed.into_iter().flatten().collect::<Vec<_>>(), [0]);
-    writing.tell(Job::BeginPass(1));
+    writing.tell(Job::BeginPass { number: 1, lease: 0 });
     writing.send(0);
     assert_eq!(writing.end(), Ok(1));
     let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();

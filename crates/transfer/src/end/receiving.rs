@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
@@ -25,7 +24,9 @@ use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
 use crate::driver::board::Board;
 use crate::driver::budget::Part;
+use crate::driver::jobs::Jobs;
 use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
+use crate::driver::shared_core::SharedCore;
 use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Happened, Job, Target};
@@ -55,6 +56,8 @@ pub(crate) struct ReceivingEnd<'a> {
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<Part>,
     pub(crate) receive: Receive,
+    /// The core of all flows that come to this host, where the copy has several.
+    pub(crate) core: Option<SharedCore>,
     /// Where the object goes.
     pub(crate) target: Target,
 }
@@ -69,7 +72,7 @@ struct Flow {
 
 struct Running<'a, 'b> {
     end: &'b mut ReceivingEnd<'a>,
-    jobs: Sender<Job>,
+    jobs: Jobs,
     happened: mpsc::UnboundedReceiver<Happened>,
     /// Whole chunks from further streams.
     pieces: mpsc::Receiver<Result<Streamed, Error>>,
@@ -127,7 +130,7 @@ impl ReceivingEnd<'_> {
         };
         let result = running.serve().await;
         running.close_flow();
-        let _ = running.jobs.send(Job::Stop);
+        running.jobs.send(Job::Stop);
         // The destination is closed, and what it holds is resumable, before anything else.
         let _ = done.await;
         result
@@ -197,6 +200,7 @@ impl Running<'_, '_> {
 
     fn take(&mut self, message: Message) -> Result<(), End> {
         self.end.hooks.heard();
+        self.end.board.note_spoke(clock::now());
         self.silence.control_spoke();
         match message {
             Message::Relay(relay) => {
@@ -227,8 +231,7 @@ impl Running<'_, '_> {
     }
 
     fn job(&self, job: Job) {
-        // A writer that has ended has said why.
-        let _ = self.jobs.send(job);
+        self.jobs.send(job);
     }
 
     /// Takes the chunk that waited for room: there is some.
@@ -255,7 +258,7 @@ impl Running<'_, '_> {
         }
         self.close_flow();
         self.number = pass.number;
-        self.job(Job::BeginPass(pass.number));
+        self.job(Job::BeginPass { number: pass.number, lease: pass.lease });
         if pass.protocol.is_empty() {
             return Ok(());
         }
@@ -272,12 +275,13 @@ impl Running<'_, '_> {
         let keys = end.terms.keys(id).receiving_end();
         let drained = Arc::new(Drained::default());
         let (mailbox, letters) = end.port.mailbox(id);
+        let shared = end.core.as_ref().and_then(|core| core.of_flow(row, id, &end.port));
         let rtt = longhaul_proto::time::Span::from_nanos(pass.rtt_nanos);
         let setup = Setup { rtt: rtt.max(end.terms.rtt), ..end.terms.setup(id, layout) };
         let flow = ReceivePass {
             flow: id,
             setup,
-            core: (row.receiver)(),
+            core: shared.unwrap_or_else(row.receiver),
             data: keys.data,
             control: keys.control,
             reports: keys.reports,
@@ -356,7 +360,11 @@ impl Running<'_, '_> {
                 {
                     self.have = Some(without(std::slice::from_ref(&(0..chunks)), &failed));
                 }
-                self.tell_both_ways(Message::PassEnd(end));
+                match end.lease {
+                    0 => self.tell_both_ways(Message::PassEnd(end)),
+                    // What was planned and found needless before must not come after it.
+                    _ => self.end.wire.outbox().tell(Message::PassEnd(end)),
+                }
             }
             Happened::EntryFailed { path, reason } => {
                 self.end.hooks.entry_failed(&path, &reason, false);

@@ -134,7 +134,8 @@ async fn wait_and_take_turns() {
             decides: false,
             memory,
             receive: Receive::Naive,
-            target: Target::Place { place, options: SinkOptions::default() },
+            core: None,
+            target: Target::Place { place, options: SinkOptions::default(), claim: None },
         };
         let ended = end.run().await;
         wire.close(None).await;
