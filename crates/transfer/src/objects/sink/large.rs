@@ -78,7 +78,7 @@ impl Large {
         let entry = &manifest.entries()[number as usize];
         let mut large = Large::new(number, entry);
         let (folder, name) = ground.at(number)?;
-        let mode = keep.mode_at_first(entry);
+        let mode = keep.mode_at_first(entry, keep.own_mode(folder, &name)?);
         let file =
             partial::open(folder, &names::partial(&name), Some(mode))?.ok_or(Errno::NOENT)?;
         folders::remove_if_there(folder, &names::journal(&name))?;
@@ -273,8 +273,10 @@ impl Large {
         let root = self.root.root().ok_or_else(|| io::Error::other("chunks are missing"))?;
         let manifest = ground.manifest.clone();
         let entry = &manifest.entries()[self.number as usize];
+        let (folder, name) = ground.at(self.number)?;
+        let own = keep.own_mode(folder, &name)?;
         let file = self.file(ground)?;
-        keep.apply(file, entry)?;
+        keep.apply(file, entry, own)?;
         file.sync_all()?;
         let (folder, name) = ground.at(self.number)?;
         rustix::fs::renameat(folder, names::partial(&name), folder, &name)?;
