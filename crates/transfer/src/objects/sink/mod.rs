@@ -145,6 +145,8 @@ pub struct Sink {
     /// Files that got their names and were not told yet.
     named: Vec<u32>,
     written: u64,
+    /// A folder was made.
+    made_folder: bool,
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -190,6 +192,7 @@ impl Sink {
             files_done: 0,
             named: Vec::new(),
             written: 0,
+            made_folder: false,
             uses: 0,
             synced: Instant::now(),
             #[cfg(test)]
