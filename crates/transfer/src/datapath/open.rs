@@ -13,7 +13,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::wire::header::Header;
 
 use super::keys::{Class, EpochKey, Schedule};
-use super::replay::{ReplayWindow, Seen};
+use super::replay::{ReplayWindow, Seen, WINDOW};
 use super::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the present one whose keys are tried. Each is derived once and kept, so numbers
@@ -80,6 +80,8 @@ pub struct Opener {
     current: EpochKey,
     previous: Option<(EpochKey, Time)>,
     ahead: Vec<EpochKey>,
+    /// The number of a datagram in the clear that was too far ahead to be believed by itself.
+    far: Option<u64>,
     limit: u64,
     counts: OpenCounts,
 }
@@ -97,6 +99,7 @@ impl Opener {
             current: schedule.key(0),
             previous: None,
             ahead: Vec::new(),
+            far: None,
             limit,
             counts: OpenCounts::default(),
             schedule,
@@ -148,6 +151,7 @@ impl Opener {
             if verify_slices_are_equal(token, tag).is_err() {
                 return Err(self.fail());
             }
+            self.believe(header.number)?;
             out.copy_from_slice(body);
             self.accept(header.number);
             return Ok(out.len());
@@ -183,6 +187,7 @@ impl Opener {
             if verify_slices_are_equal(token, tag).is_err() {
                 return Err(self.fail());
             }
+            self.believe(header.number)?;
             self.accept(header.number);
             return Ok(());
         }
@@ -219,6 +224,22 @@ impl Opener {
                 Err(OpenError::Stale)
             }
         }
+    }
+
+    /// A number in the clear may have changed on the way. One far ahead would move the window past
+    /// all that is to come, so it takes a second of its kind, as after an outage, to be believed.
+    fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
+        let PacketNumber(number) = number;
+        if number < self.window.end().saturating_add(WINDOW) {
+            return Ok(());
+        }
+        let again = self.far.replace(number);
+        if again.is_some_and(|before| before != number && before.abs_diff(number) < WINDOW) {
+            self.far = None;
+            return Ok(());
+        }
+        self.counts.refused += 1;
+        Err(OpenError::Wild)
     }
 
     fn locate(&mut self, now: Time, number: PacketNumber) -> Result<KeyPlace, OpenError> {
