@@ -118,7 +118,7 @@ impl Listener {
         let (sessions, accepted) = mpsc::channel(WAITING);
         let door = Arc::new(Door {
             settings: settings.clone(),
-            tls: Arc::new(tls::server(identity)),
+            tls: Arc::new(tls::server(identity, settings.fast_aes)),
             counts: Counts::default(),
             on_refusal: OnceLock::new(),
             sessions,
