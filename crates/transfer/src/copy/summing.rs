@@ -40,6 +40,7 @@ pub(super) fn summary(
         0 | 1 => (state.resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
         _ => (state.resumed.unwrap_or(0), state.skipped),
     };
+    let unread_files = if options.checksum { 0 } else { state.skipped_with_content };
     let moved = status.written.saturating_sub(resumed_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let fake = options.receive == crate::options::Receive::Fake;
@@ -85,7 +86,8 @@ pub(super) fn summary(
         failed_files,
         cipher: finished.cipher,
         blake3: hex(&finished.outcome.digest),
-        verified: !fake && !options.dry_run && failed_files == 0,
+        unread_files,
+        verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: cpu_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
         sources: Vec::new(),
