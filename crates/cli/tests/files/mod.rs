@@ -6,6 +6,7 @@ mod permissions;
 mod reach;
 mod replaced;
 mod resume;
+mod rotten;
 mod serve_log;
 mod sizes;
 mod source_trouble;

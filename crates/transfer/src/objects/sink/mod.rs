@@ -16,6 +16,7 @@ mod compare;
 mod destination;
 mod finish;
 mod large;
+mod left;
 mod order;
 mod partial;
 mod plan;
@@ -529,6 +530,7 @@ impl Drop for Sink {
         }
         // Nobody can be told of a failure here; what is not journalled is found by hashing.
         let _ = self.sync();
+        self.larges.values().for_each(Large::leave);
         self.small.forget_begun(&mut self.ground);
     }
 }
