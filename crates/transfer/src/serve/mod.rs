@@ -89,6 +89,9 @@ async fn run(
     listener.on_refusal(move |address, error| {
         refused(Told::Refused { address, error: error.clone() });
     });
+    // What comes to the data port from there is held from now on.
+    let port = data.handle();
+    listener.on_arrival(move |address| port.expect(address));
     let server = Rc::new(Server {
         door,
         port: data.handle(),
