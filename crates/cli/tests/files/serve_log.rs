@@ -71,6 +71,7 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
         let (host, port) = (server.ip().to_string(), server.port());
         let session = connect(&host, port, &identity, &trust, &Deaf, &settings).await;
         let mut session = session.expect("it listens");
+        session.write(&1u32).await.expect("it is open");
         let answer = tokio::time::timeout(Duration::from_secs(60), session.read::<u32>()).await;
         answer.expect("it answers").expect_err("there is no common version")
     });

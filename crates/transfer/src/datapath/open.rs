@@ -21,8 +21,8 @@ use super::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 /// datagrams lost in a row, long after a sender has noticed that nothing comes back.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// How long an old epoch's key is kept after the next has begun: for four round trips of a path
-/// of one second, because a host that stalls delays more than a short path does.
+/// How long an old epoch's key is kept after the next has begun, at least: a host that stalls
+/// delays more than a short path does. On a long one it is four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -82,6 +82,8 @@ pub struct Opener {
     ahead: Vec<EpochKey>,
     /// The number of a datagram in the clear that was too far ahead to be believed by itself.
     far: Option<u64>,
+    /// How long an old key is kept.
+    kept: Span,
     limit: u64,
     counts: OpenCounts,
 }
@@ -100,10 +102,18 @@ impl Opener {
             previous: None,
             ahead: Vec::new(),
             far: None,
+            kept: KEPT,
             limit,
             counts: OpenCounts::default(),
             schedule,
         }
+    }
+
+    /// The same on a path of this round-trip time.
+    #[must_use]
+    pub fn over(mut self, rtt: Span) -> Opener {
+        self.kept = KEPT.max(rtt * 4);
+        self
     }
 
     /// What has been seen so far.
@@ -280,7 +290,7 @@ impl Opener {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);
             let last = std::mem::replace(&mut self.current, next);
-            self.previous = Some((last, now + KEPT));
+            self.previous = Some((last, now + self.kept));
             self.ahead.retain(|key| key.epoch > self.current.epoch);
         }
     }

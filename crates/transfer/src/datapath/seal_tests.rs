@@ -206,6 +206,20 @@ fn a_number_in_the_clear_that_changed_on_the_way_does_not_make_all_others_stale(
 }
 
 #[test]
+fn an_old_key_is_kept_for_four_round_trips_of_a_long_path() {
+    let mut sealer = sealer_at(EPOCH - 1);
+    let datagrams: Vec<Vec<u8>> =
+        (0..2).map(|n| seal(&mut sealer, Kind::Data, n, b"payload")).collect();
+    for (rtt, late, opens) in [(3, 11, true), (3, 13, false), (1, 3, true), (1, 5, false)] {
+        let opener = keys(Suite::Aes128Gcm).receiving_end().data;
+        let mut opener = opener.over(Span::from_secs(rtt));
+        assert!(open(&mut opener, &datagrams[1]).is_ok());
+        let opened = open_at(&mut opener, NOW + Span::from_secs(late), &datagrams[0]);
+        assert_eq!(opened.is_ok(), opens, "{late} s at a round-trip time of {rtt} s");
+    }
+}
+
+#[test]
 fn epochs_change_where_the_number_says_and_the_old_key_is_kept_a_while() {
     let mut sealer = sealer_at(EPOCH - 3);
     let datagrams: Vec<Vec<u8>> =

@@ -15,7 +15,7 @@ use super::board::Board;
 use super::send::Command;
 use crate::control::{Frame, Message};
 use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
-use crate::datapath::open::Opener;
+use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::port::{Datagrams, FlowSink};
 use crate::datapath::socket::Path;
 
@@ -28,6 +28,8 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
+    /// So many forged reports have come that no more are opened.
+    forged: bool,
 }
 
 impl Feedback {
@@ -41,7 +43,7 @@ impl Feedback {
         board: Arc<Board>,
     ) -> Feedback {
         let scratch = vec![0; 1 << 16].into_boxed_slice();
-        Feedback { reports, commands, inlet, address, board, scratch }
+        Feedback { reports, commands, inlet, address, board, scratch, forged: false }
     }
 
     /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
@@ -91,7 +93,15 @@ impl FlowSink for Feedback {
             }
             let opened =
                 self.reports.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
-            let Ok(len) = opened else { continue };
+            let len = match opened {
+                Ok(len) => len,
+                Err(error) => {
+                    if error == OpenError::Ended && !std::mem::replace(&mut self.forged, true) {
+                        let _ = self.commands.send(Command::Forged);
+                    }
+                    continue;
+                }
+            };
             self.board.note_heard(now);
             self.take(kind, datagram.path, len);
             self.note_path(now, datagram.path, datagram.bytes.len());

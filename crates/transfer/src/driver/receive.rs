@@ -251,7 +251,10 @@ impl Receiving {
     /// A sealed control datagram; whether it was genuine.
     fn on_sealed(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         let opened = self.control.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
-        let Ok(len) = opened else { return false };
+        let len = match opened {
+            Ok(len) => len,
+            Err(error) => return self.refuse(error),
+        };
         self.board.note_heard(now);
         let content = &self.scratch[..len];
         match datagram.header.kind {

@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Skip(Vec<BlockRange>),
     /// The receiver asks which of its chunks are the same here.
     Compare(Compare),
+    /// The reports were forged at until their cipher no longer protects.
+    Forged,
     /// The pass is over.
     Stop,
 }
@@ -244,6 +246,7 @@ impl Sending {
                     self.core.skip(now, self.flow, run);
                 }
             }
+            Command::Forged => return Err(super::writer::forged()),
             Command::Stop => return Ok(false),
         }
         Ok(true)

@@ -34,6 +34,10 @@ const INLINE_MANIFEST: usize = 16 << 10;
 const MAX_REPEATS: u32 = 3;
 /// How often the other end is told where this one stands.
 const TICK: Duration = Duration::from_millis(100);
+/// The first of several streams is waited for so long, each further one so long after the last, or
+/// two round trips: the copy can do without one that is lost.
+const FIRST_STREAM: Duration = Duration::from_secs(3);
+const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload that is fallen back to where larger datagrams vanish: what IPv6 promises.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
 /// And below that, what every IPv4 host takes (RFC 791: 576 bytes).
@@ -463,7 +467,8 @@ impl Running<'_, '_> {
             None => AddressRule::waiting(end.terms.peer),
         };
         let (inlet, board) = (end.wire.inlet(), end.board.clone());
-        let feedback = Feedback::new(keys.reports, commands.clone(), inlet, address, board);
+        let reports = keys.reports.over(end.terms.rtt);
+        let feedback = Feedback::new(reports, commands.clone(), inlet, address, board);
         end.port.register(flow, Box::new(feedback))?;
         Ok(Carried::Flow { flow, commands, done })
     }
@@ -474,11 +479,16 @@ impl Running<'_, '_> {
         wanted: Vec<Range<u64>>,
     ) -> Result<stream::Outgoing, Error> {
         let mut sessions = Vec::new();
-        let deadline = tokio::time::sleep(Duration::from_secs(3));
+        let late = crate::datapath::clock::duration(self.end.terms.rtt * 2).max(STRAGGLER);
+        let deadline = tokio::time::sleep(FIRST_STREAM);
         tokio::pin!(deadline);
         while self.number == 0 && sessions.len() < self.end.terms.streams as usize {
             tokio::select! {
-                Some(session) = self.end.streams.recv() => sessions.push(session),
+                Some(session) = self.end.streams.recv() => {
+                    // They were opened together: the others cannot be far.
+                    deadline.as_mut().reset(tokio::time::Instant::now() + late);
+                    sessions.push(session);
+                }
                 () = &mut deadline => break,
             }
         }

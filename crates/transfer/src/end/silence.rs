@@ -14,7 +14,7 @@ use crate::driver::board::Board;
 /// Silence on a data port that never spoke is believed after this long and four round trips.
 const NEVER: Duration = Duration::from_millis(1500);
 /// Silence on one that spoke before.
-const NOW: Duration = Duration::from_millis(2500);
+const NOW: Duration = Duration::from_millis(2000);
 /// The control stream speaks if it did so within this long, and two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
 /// What was sent before the silence is told of within this long, and two round trips.
