@@ -14,6 +14,7 @@
 pub(crate) mod board;
 pub(crate) mod budget;
 pub(crate) mod claims;
+mod drain;
 pub(crate) mod feedback;
 pub(crate) mod jobs;
 pub(crate) mod joint;
