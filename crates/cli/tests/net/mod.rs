@@ -9,6 +9,7 @@ mod path;
 mod probe;
 mod protocols;
 mod relay;
+mod silent;
 mod ssh;
 mod strangers;
 mod wan;

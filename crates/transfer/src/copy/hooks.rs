@@ -215,16 +215,14 @@ impl Hooks for ClientHooks {
         }
         let status = self.status();
         let mut state = self.state.borrow_mut();
-        let count = status.written.saturating_add(status.received);
+        // Before the plan nothing comes across, and nothing should: a sign of life is all there is.
+        // What has been written was synced all along, so that the end takes no time of its own.
+        let count = match state.planned {
+            true => status.written.saturating_add(status.received),
+            false => self.board.lived().as_nanos(),
+        };
         if count != state.last_count {
             state.last_count = count;
-            state.last_progress = Instant::now();
-        }
-        // While the other side looks at what it has, and while it brings the last bytes onto its
-        // disk, nothing comes across, and nothing should.
-        let (total, _) = self.board.totals();
-        let due = state.planned && status.written < total;
-        if !due {
             state.last_progress = Instant::now();
         }
         if state.last_progress.elapsed() >= self.stall {
@@ -386,6 +384,41 @@ mod tests {
             let theirs = lies.clone().believable();
             let sum = theirs.paced_nanos + theirs.granted_nanos + theirs.busy_nanos;
             assert!(sum < u64::MAX / 2 && hooks.status().received > 0);
+        }
+    }
+
+    #[test]
+    fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
+        let hooks = |planned| {
+            let hooks = ClientHooks {
+                observer: Arc::new(Deaf),
+                cancel: Cancel::default(),
+                board: Arc::default(),
+                sends: true,
+                stall: Duration::from_secs(60),
+                names: Names::None,
+                state: RefCell::new(State::new()),
+            };
+            hooks.state.borrow_mut().planned = planned;
+            hooks.board.set_totals(100, 1);
+            hooks
+        };
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
+        let Some(long_ago) = long_ago else { return };
+        for planned in [false, true] {
+            let hooks = hooks(planned);
+            // All of it is there, or nothing is known yet.
+            let written = if planned { 100 } else { 0 };
+            hooks.board.set_theirs(Status { written, ..Status::default() });
+            hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));
+            assert!(hooks.tick().is_ok());
+            hooks.state.borrow_mut().last_progress = long_ago;
+            let Err(End::Fatal(error)) = hooks.tick() else { panic!("it stalled: {planned}") };
+            assert_eq!(error.class, Class::Stalled);
+            if !planned {
+                hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(6));
+                assert!(hooks.tick().is_ok(), "it lives");
+            }
         }
     }
 

@@ -62,23 +62,8 @@ pub(super) fn summary(
         socket_lost: status.socket_lost,
         memory_lost: status.memory_lost,
         refused_datagrams: status.refused,
-        sender: SenderAccounting {
-            sent: status.sent,
-            first: status.first,
-            retransmitted: status.retransmitted,
-            reported_lost: status.reported_lost,
-            rounds: status.rounds,
-            ..SenderAccounting::default()
-        },
-        receiver: ReceiverAccounting {
-            received: status.received,
-            distinct: status.distinct,
-            duplicates: status.duplicates,
-            blocks_lost: status.blocks_lost,
-            reported_lost: status.reported_lost,
-            highest: status.highest,
-            ..ReceiverAccounting::default()
-        },
+        sender: sender_columns(&status),
+        receiver: receiver_columns(&status),
         waste,
         bound_by: bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
         resumed_bytes,
@@ -93,6 +78,29 @@ pub(super) fn summary(
         sources: Vec::new(),
         failed_sources: 0,
     })
+}
+
+fn sender_columns(status: &Status) -> SenderAccounting {
+    SenderAccounting {
+        sent: status.sent,
+        first: status.first,
+        retransmitted: status.retransmitted,
+        reported_lost: status.reported_lost,
+        rounds: status.rounds,
+        ..SenderAccounting::default()
+    }
+}
+
+fn receiver_columns(status: &Status) -> ReceiverAccounting {
+    ReceiverAccounting {
+        received: status.received,
+        distinct: status.distinct,
+        duplicates: status.duplicates,
+        blocks_lost: status.blocks_lost,
+        reported_lost: status.reported_lost,
+        highest: status.highest,
+        ..ReceiverAccounting::default()
+    }
 }
 
 /// The end of a copy of one file, which failed.

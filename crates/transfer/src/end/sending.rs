@@ -208,6 +208,7 @@ impl Running<'_, '_> {
 
     async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
         self.end.hooks.heard();
+        self.end.board.note_spoke(crate::datapath::clock::now());
         self.silence.control_spoke();
         match message {
             Message::Relay(relay) => {

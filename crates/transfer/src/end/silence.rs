@@ -83,8 +83,8 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// Given the time and when the other end last gave a sign of life: for how long it has been silent if that
-    /// is to be told, or nothing within if it is heard again.
+    /// Given the time and when the other end last gave a sign of life: for how long it has been
+    /// silent if that is to be told, or nothing within if it is heard again.
     pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
         if lived == Time::ZERO {
             return None;
