@@ -163,7 +163,7 @@ memory() {
     echo "| object | --memory | seconds | peak MB sending | peak MB receiving |"; echo "| --- | --- | --- | --- | --- |"
     local big=${BIG:-$PWD/target/figures-object}
     for gigabytes in 2 20; do for budget in 64M 512Mi; do
-        head -c ${gigabytes}000000000 /dev/zero | openssl enc -aes-128-ctr -K 00 -iv 00 > "$big"
+        head -c ${gigabytes}000000000 /dev/zero | openssl enc -aes-128-ctr -K 00000000000000000000000000000000 -iv 00000000000000000000000000000000 > "$big"
         rm -rf "$WORK/root"; mkdir -p "$big.root"; ln -sfn "$big.root" "$WORK/root"; serve --memory $budget
         in_a /usr/bin/time -f %M -o "$WORK/peak" "$LONGHAUL" cp --accept-new --json -q "$big" lh://10.78.0.2/ > "$WORK/out"
         printf '| %s GB | %s | %.1f | %.0f | %.0f |\n' $gigabytes $budget "$(field seconds < "$WORK/out")" "$(awk '{print $1/1000}' "$WORK/peak")" "$(peak_of "$SERVER")"
