@@ -19,8 +19,8 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
 
-use crate::quantity::{parse_bytes, parse_ports, parse_rate};
-use crate::words::SshCommand;
+use crate::quantity::{parse_bytes, parse_rate};
+use crate::reach::ReachArgs;
 use crate::{console, exit, json};
 use candidate::Candidate;
 use runs::{Run, Standing};
@@ -73,25 +73,8 @@ pub(crate) struct CompareArgs {
     /// Write the object at the path of HOST, verified; each run replaces it, the last stays
     #[arg(long, conflicts_with = "scenario")]
     write: bool,
-    /// The ssh command, with its arguments: 'ssh -J gate'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = SshCommand::parse)]
-    rsh: SshCommand,
-    /// Where longhaul is on the far side of ssh
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    remote_path: String,
-    /// UDP port of the server's data [default: the one after its control port]
-    #[arg(long, value_name = "PORT")]
-    data_port: Option<u16>,
-    /// UDP ports that the far side of ssh may open, where its firewall wants a range
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
-    ports: Option<(u16, u16)>,
-    /// Accept only a server with this id
-    #[arg(long, value_name = "ID")]
-    server_id: Option<String>,
-    /// Accept and remember a server that was never seen, without asking
-    #[arg(long)]
-    accept_new: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
     /// Write runs as JSON on stdout, one object a line; the last is the summary
     #[arg(long)]
     json: bool,

@@ -12,15 +12,15 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{CopyOptions, TCP_STREAMS};
+use longhaul_transfer::options::CopyOptions;
 use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
 use crate::protocol_settings::ProtocolSettings;
-use crate::quantity::{parse_bytes, parse_ports, parse_rate, parse_rate_with_unit, parse_span};
+use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span};
+use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::words::SshCommand;
 use crate::{console, exit, signals};
 
 const EXAMPLES: &str = "\
@@ -28,14 +28,17 @@ Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
   longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve, with a bar
   longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
+  longhaul cp h1:/a h2:/b lh://h3/c dest/            from three hosts at once
+  longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object, from all that hold it
 ";
 
 const ABOUT: &str = "\
 Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
-longhaul serve. Sources are all local, or all on one remote host. An interrupted copy goes on \
-where it stopped when the same command is run again.
+longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
+each getting its share of what this host can take. An interrupted copy goes on where it stopped \
+when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
 (1024); times take ms, s, m, h. Defaults for the flags may stand in config.toml.";
@@ -49,6 +52,10 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Location::parse(&text)))]
     locations: Vec<Location>,
+    /// The sources all hold the same object: compare what they have, then take each part of it from
+    /// whoever delivers; sources that die or differ are left out
+    #[arg(long)]
+    replicas: bool,
     /// Copy folders with all that is in them
     #[arg(short, long)]
     recursive: bool,
@@ -98,38 +105,27 @@ pub(crate) struct CpArgs {
     /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// The ssh command, with its arguments: 'ssh -J gate'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = SshCommand::parse)]
-    rsh: SshCommand,
-    /// Where longhaul is on the far side of an ssh copy
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    remote_path: String,
-    /// UDP port of the server's data [default: the one after its control port]
-    #[arg(long, value_name = "PORT")]
-    data_port: Option<u16>,
-    /// UDP ports that the far side of an ssh copy may open, where its firewall wants a range
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
-    ports: Option<(u16, u16)>,
+    #[command(flatten)]
+    reach: ReachArgs,
     /// Compare files that are there already by content, not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,
     /// Take back --checksum of a configuration file
     #[arg(long, overrides_with = "checksum")]
     no_checksum: bool,
-    /// What carries the data; each one's own settings stand at the end of --help
-    #[arg(long, value_name = "NAME", default_value = resolve::protocols()[0])]
+    #[arg(long, value_name = "NAME", help = resolve::protocol_help())]
     #[arg(value_parser = PossibleValuesParser::new(resolve::protocols()))]
-    protocol: String,
+    protocol: Option<String>,
     #[command(flatten)]
     settings: ProtocolSettings,
-    #[arg(long, help = format!("Connections that --protocol tcp opens [default: {TCP_STREAMS}]"))]
-    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
-    streams: Option<u16>,
+    #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
+    #[arg(value_parser = resolve::parse_streams)]
+    streams: Option<Streams>,
     /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
-    /// How much incomplete data may wait in memory
+    /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
+    /// that wait for the disk; at least 32Mi
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// How data are sealed; none must be allowed by the server too (serve --allow-plain)
@@ -149,15 +145,18 @@ pub(crate) struct CpArgs {
     /// How long without progress before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// Accept only a server with this id
-    #[arg(long, value_name = "ID")]
-    server_id: Option<String>,
-    /// Accept and remember a server that was never seen, without asking
-    #[arg(long)]
-    accept_new: bool,
     /// Print the defaults that configuration files set, and where, and copy nothing
     #[arg(long)]
     show_config: bool,
+}
+
+/// How many connections parallel TCP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// So many.
+    Count(u16),
+    /// As many as are found to be best.
+    Auto,
 }
 
 /// A word of the command line that filters files of a tree.
@@ -233,7 +232,8 @@ fn start(
         .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
     screen.started(&options);
     let summary = copy(options, screen.clone(), cancel)?;
-    let status = if summary.failed_files > 0 { exit::status(Class::SomeFiles) } else { exit::DONE };
+    let some_failed = summary.failed_files > 0 || summary.failed_sources > 0;
+    let status = if some_failed { exit::status(Class::SomeFiles) } else { exit::DONE };
     screen.finished(&summary, status);
     Ok(status)
 }

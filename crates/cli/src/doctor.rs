@@ -26,7 +26,11 @@ Exit status:
   0    nothing is bad
   1    something is bad
   2    the command itself makes no sense
-  3    the server's name has no address";
+  3    the server's name has no address
+  4    this host's identity cannot be read";
+
+/// The rate that is looked at where nobody names one.
+const USUAL_RATE: Rate = Rate::from_mbps(1_000);
 
 /// Say what on this host stands in the way of a fast copy, and the command that mends it
 ///
@@ -39,9 +43,9 @@ pub(crate) struct DoctorArgs {
     /// A server whose ports are tried: lh://HOST or lh://HOST:PORT
     #[arg(value_name = "HOST", value_parser = parse_server)]
     host: Option<Server>,
-    /// The rate that is wanted
-    #[arg(long, value_name = "RATE", default_value = "1G", value_parser = parse_rate)]
-    rate: Rate,
+    /// The rate that is wanted [default: 1G]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<Rate>,
     /// The round-trip time of the path
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_span)]
     rtt: Span,
@@ -126,6 +130,8 @@ impl Finding {
 struct Want {
     rate: Rate,
     rtt: Span,
+    /// Somebody has named the rate.
+    is_asked: bool,
 }
 
 impl Want {
@@ -134,6 +140,10 @@ impl Want {
         self.rate.over(self.rtt)
     }
 }
+
+/// What sysctl sets is gone at the next start.
+const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the same KEY = VALUE into \
+                       /etc/sysctl.d/90-longhaul.conf";
 
 /// Looks, and says what was found.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
@@ -145,15 +155,18 @@ pub(crate) fn run(args: &DoctorArgs) -> u8 {
 
 /// Looks at one thing after the other; the worst that was found.
 fn look(args: &DoctorArgs) -> Result<Grade, Error> {
-    let want = Want { rate: args.rate, rtt: args.rtt };
+    let rate = args.rate.unwrap_or(USUAL_RATE);
+    let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
     if want.rate == Rate::ZERO {
         return Err(Error::new(Class::Usage, "--rate 0 is no rate").advise("leave it out for 1G"));
     }
     let mut counts = [0u32; 3];
     let mut worst = Grade::Ok;
+    let mut sets_kernel = false;
     let mut tell = |findings: Vec<Finding>| {
         for finding in findings {
             worst = worst.max(finding.grade);
+            sets_kernel |= finding.mend.as_ref().is_some_and(|mend| mend.contains("sysctl -w"));
             counts[finding.grade as usize] += 1;
             say(&finding, args.json);
         }
@@ -176,6 +189,9 @@ fn look(args: &DoctorArgs) -> Result<Grade, Error> {
             "\nfor {} at {} ({bdp} under way): {ok} ok, {warn} to warn of, {bad} bad",
             want.rate, want.rtt
         ));
+        if sets_kernel {
+            console::out(KEEPING);
+        }
     }
     Ok(worst)
 }
@@ -210,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_product_of_rate_and_round_trip_is_in_bytes() {
-        let want = Want { rate: Rate::from_mbps(1000), rtt: Span::from_millis(100) };
+        let rtt = Span::from_millis(100);
+        let want = Want { rate: Rate::from_mbps(1000), rtt, is_asked: true };
         assert_eq!(want.bdp(), Bytes::new(12_500_000));
     }
 

@@ -20,7 +20,7 @@ Exit status:
   5    trouble with files on the other host
   6    what arrived is not what was sent, again and again
   7    stalled: no progress for --stall
-  8    some files of a tree failed, the others are there
+  8    some files of a tree, or some of several sources, failed; the others are there
   130  interrupted; the same command goes on where this one stopped";
 
 /// The exit status of an end.

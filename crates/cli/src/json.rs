@@ -5,10 +5,10 @@
 
 use longhaul_transfer::error::Error;
 use longhaul_transfer::options::{CopyOptions, Protocol};
-use longhaul_transfer::progress::{Notice, Progress};
+use longhaul_transfer::progress::{Notice, Progress, SourceRow};
 use longhaul_transfer::summary::Summary;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit;
 
@@ -16,7 +16,7 @@ use crate::exit;
 pub(crate) fn start(options: &CopyOptions) -> String {
     let protocol = match options.protocol {
         Protocol::Registry(name) => name,
-        Protocol::Tcp { .. } => "tcp",
+        Protocol::Tcp { .. } | Protocol::TcpTried => "tcp",
     };
     line(&json!({
         "event": "start",
@@ -42,13 +42,35 @@ pub(crate) fn progress(progress: &Progress) -> String {
         "retransmitted": progress.retransmitted,
         "blocks_lost": progress.blocks_lost,
         "rtt_seconds": progress.rtt.as_secs_f64(),
+        "sources": sources(&progress.sources),
     }))
+}
+
+/// Where a copy has several sources, each of them.
+fn sources(rows: &[SourceRow]) -> Vec<Value> {
+    let one = |row: &SourceRow| {
+        json!({
+            "source": row.source,
+            "state": row.state.name(),
+            "received_bytes": row.received_bytes,
+            "rate_bps": row.rate.as_bps(),
+            "share": row.share,
+            "loss": row.loss.get(),
+            "resent": row.resent,
+            "rtt_seconds": row.rtt.as_secs_f64(),
+        })
+    };
+    rows.iter().map(one).collect()
 }
 
 /// Something happened.
 pub(crate) fn notice(notice: &Notice) -> String {
+    line(&notice_value(notice))
+}
+
+fn notice_value(notice: &Notice) -> Value {
     let path = |path: &std::path::Path| path.display().to_string();
-    line(&match notice {
+    match notice {
         Notice::Connected { peer, address, carrier } => {
             json!({"event": "connected", "peer": peer, "address": address, "carrier": carrier})
         }
@@ -57,13 +79,28 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::Fallback { carrier, advice } => {
             json!({"event": "fallback", "carrier": carrier, "advice": advice})
         }
+        Notice::Streams { count, found } => {
+            json!({"event": "streams", "count": count, "found": found})
+        }
         Notice::File { path: file } => json!({"event": "file", "path": path(file)}),
         Notice::Skipped { path: file } => json!({"event": "skipped", "path": path(file)}),
         Notice::FileFailed { path: file, reason } => {
             json!({"event": "file-failed", "path": path(file), "reason": reason})
         }
+        Notice::SourceFailed { source, error } => json!({
+            "event": "source-failed",
+            "source": source,
+            "class": exit::class_name(error.class),
+            "what": error.what,
+            "advice": error.advice,
+        }),
+        Notice::OfSource { source, notice } => {
+            let mut value = notice_value(notice);
+            value["source"] = json!(source);
+            value
+        }
         Notice::Warning(text) => json!({"event": "warning", "text": text}),
-    })
+    }
 }
 
 /// The copy is done.
@@ -76,6 +113,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "files": summary.files,
         "skipped_files": summary.skipped_files,
         "failed_files": summary.failed_files,
+        "failed_sources": summary.failed_sources,
         "seconds": summary.elapsed.as_secs_f64(),
         "setup_seconds": summary.setup.as_secs_f64(),
         "cpu_seconds": summary.cpu.as_secs_f64(),
@@ -89,6 +127,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "blocks_lost": receiver.blocks_lost,
         "reported_lost": sender.reported_lost,
         "socket_lost": summary.socket_lost,
+        "memory_lost": summary.memory_lost,
         "refused_datagrams": summary.refused_datagrams,
         "retransmitted": sender.retransmitted,
         "sent": sender.sent,
@@ -101,6 +140,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "cipher": summary.cipher,
         "blake3": summary.blake3,
         "verified": summary.verified,
+        "sources": sources(&summary.sources),
     }))
 }
 
@@ -132,12 +172,20 @@ mod tests {
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
-            blake3 verified refused_datagrams";
+            blake3 verified memory_lost refused_datagrams sources failed_sources";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }
         assert_eq!(value["event"], "summary");
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn what_a_source_tells_has_its_name() {
+        let told = Notice::Resumed { bytes: 7 };
+        let of = Notice::OfSource { source: "h1:/a".into(), notice: Box::new(told) };
+        let value: Value = serde_json::from_str(&notice(&of)).unwrap();
+        assert_eq!((&value["event"], &value["source"]), (&json!("resumed"), &json!("h1:/a")));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! One file a subcommand: each parses its arguments, resolves them against the configuration and
 //! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
-//! `0.1%`), [`exit`] (statuses), [`console`] (what is printed where), [`screen`] (a running copy,
-//! with [`progress`], [`json`] and [`report`]), [`signals`].
+//! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (what is
+//! printed where), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
+//! [`signals`].
 
 mod args;
 mod compare;
@@ -24,6 +25,7 @@ mod probe;
 mod progress;
 mod protocol_settings;
 mod quantity;
+mod reach;
 mod report;
 mod reproduce;
 mod screen;

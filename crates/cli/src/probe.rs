@@ -6,16 +6,15 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::Trust;
 use longhaul_transfer::probe::{self, Found, Measured, PathFound, ProbeOptions, Trips, Way};
 use longhaul_transfer::progress::Cancel;
 use serde_json::{Value, json};
 
-use crate::quantity::{parse_ports, parse_rate, parse_span};
+use crate::quantity::{parse_rate, parse_span};
+use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::words::SshCommand;
-use crate::{config, console, exit, signals};
+use crate::{console, exit, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +28,9 @@ Measure the way to a server: round trips, MTU, throughput and loss against rate,
 
 Needs a longhaul serve that allows this host's id, or a host that ssh reaches. Without --udp, \
 --app and --tcp, UDP and TCP are measured. Rates are bits a second of UDP payload, as in cp \
---rate; each measurement sends for --time. Without --rate they rise until the way is full.";
+--rate; each measurement sends for --time. Without --rate they rise until the way is full. A probe \
+takes 600 s at most. Where something that was asked for could not be measured, all else is, and \
+the exit status is that of the reason: 3 where UDP is blocked.";
 
 /// The shortest and the longest that one measurement may send.
 const TIMES: std::ops::RangeInclusive<Span> = Span::from_millis(10)..=Span::from_secs(10);
@@ -60,25 +61,8 @@ pub(crate) struct ProbeArgs {
     /// UDP payload of a datagram in bytes; without it the path is searched for what passes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
     datagram: Option<u16>,
-    /// The ssh command, with its arguments: 'ssh -J gate'
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    #[arg(value_parser = SshCommand::parse)]
-    rsh: SshCommand,
-    /// Where longhaul is on the far side of ssh
-    #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    remote_path: String,
-    /// UDP port of the server's data [default: the one after its control port]
-    #[arg(long, value_name = "PORT")]
-    data_port: Option<u16>,
-    /// UDP ports that the far side of ssh may open, where its firewall wants a range
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
-    ports: Option<(u16, u16)>,
-    /// Accept only a server with this id
-    #[arg(long, value_name = "ID")]
-    server_id: Option<String>,
-    /// Accept and remember a server that was never seen, without asking
-    #[arg(long)]
-    accept_new: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
     /// Write what is found as JSON on stdout, one object a line; the last is the summary
     #[arg(long)]
     json: bool,
@@ -112,7 +96,7 @@ pub(crate) fn run(args: &ProbeArgs) -> u8 {
     };
     let screen = Arc::new(Screen::new(show, cancel.clone()));
     match start(args, &screen, cancel) {
-        Ok(()) => exit::DONE,
+        Ok(status) => status,
         Err(error) => {
             screen.failed(&error);
             exit::status(error.class)
@@ -120,12 +104,13 @@ pub(crate) fn run(args: &ProbeArgs) -> u8 {
     }
 }
 
-fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: Cancel) -> Result<(), Error> {
+/// The status of what was asked for and could not be measured; what could be is printed.
+fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: Cancel) -> Result<u8, Error> {
     let options = resolve(args)?;
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
         .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
     let mut all = Vec::new();
-    let mut path = None;
+    let (mut path, mut status) = (None, exit::DONE);
     let mut tell = |found: Found| {
         let first = all.is_empty();
         match (args.json, &found) {
@@ -137,19 +122,20 @@ fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: Cancel) -> Result<(), E
                 }
                 console::out(row(measured));
             }
-            (false, Found::Missing(what)) => console::warn(what),
+            (false, Found::Missing(error)) => console::error(error),
         }
         match found {
             Found::Path(found) => path = Some(found),
             Found::Measured(measured) => all.push(measured),
+            Found::Missing(error) if status == exit::DONE => status = exit::status(error.class),
             Found::Missing(_) => {}
         }
     };
     probe::probe(&options, screen.clone(), &mut tell, cancel)?;
     if args.json {
-        console::out(summary(path.as_ref(), &all));
+        console::out(summary(path.as_ref(), &all, status));
     }
-    Ok(())
+    Ok(status)
 }
 
 fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
@@ -161,21 +147,17 @@ fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
     let any = args.udp || args.app || args.tcp;
     Ok(ProbeOptions {
         location: args.host.clone(),
-        trust: Trust {
-            config_dir: config::folder()?,
-            server_id: args.server_id.clone(),
-            accept_new: args.accept_new,
-        },
+        trust: args.reach.trust()?,
         udp: args.udp || !any,
         app: args.app,
         tcp: args.tcp || !any,
         rates: args.rate.clone(),
         span: args.time,
         datagram: args.datagram,
-        ssh_command: args.rsh.0.clone(),
-        remote_path: args.remote_path.clone(),
-        data_port: args.data_port,
-        ports: args.ports,
+        ssh_command: args.reach.ssh_command(),
+        remote_path: args.reach.remote_path.clone(),
+        data_port: args.reach.data_port,
+        ports: args.reach.ports,
     })
 }
 
@@ -233,7 +215,12 @@ fn event(found: &Found) -> Value {
             event["event"] = "path".into();
             event
         }
-        Found::Missing(what) => json!({"event": "missing", "what": what}),
+        Found::Missing(error) => json!({
+            "event": "missing",
+            "class": exit::class_name(error.class),
+            "what": error.what,
+            "advice": error.advice,
+        }),
         Found::Measured(measured) if measured.way == Way::Tcp => json!({
             "event": "measured",
             "by": measured.way.name(),
@@ -275,7 +262,7 @@ fn path_fields(path: &PathFound) -> Value {
 }
 
 /// The way, and the most that came each way by each means: `udp_up_bps`, `tcp_down_bps`.
-fn summary(path: Option<&PathFound>, all: &[Measured]) -> Value {
+fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {
         let name = format!("{}_{}_bps", measured.way.name(), direction(measured));
@@ -283,6 +270,7 @@ fn summary(path: Option<&PathFound>, all: &[Measured]) -> Value {
         summary[&name] = most.into();
     }
     summary["event"] = "summary".into();
+    summary["status"] = status.into();
     summary
 }
 
@@ -339,7 +327,8 @@ mod tests {
             measured(Way::Udp, true, 20),
             measured(Way::Tcp, false, 7),
         ];
-        let summary = summary(None, &all);
+        let summary = summary(None, &all, 3);
+        assert_eq!(summary["status"], 3);
         assert_eq!(summary["udp_up_bps"], 30_000_000);
         assert_eq!(summary["tcp_down_bps"], 7_000_000);
         assert!(summary.get("udp_down_bps").is_none());

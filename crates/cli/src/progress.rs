@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio};
-use longhaul_transfer::progress::Progress;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_transfer::progress::{Progress, SourceRow};
 
 use crate::console;
 
@@ -14,44 +14,80 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// How often the bar is drawn, in 1/s.
 const DRAWS: u8 = 10;
 
+/// Sources that have a line each; of more, the busiest do.
+const LINES: usize = 8;
+
 /// What shows the progress.
 pub(crate) enum Meter {
     /// Nothing.
     Hidden,
-    /// A bar that is drawn over itself.
-    Bar(ProgressBar),
+    /// Bars that are drawn over themselves.
+    Bars(Bars),
     /// A line now and then, the last at this instant.
     Lines(Instant),
+}
+
+/// A bar for the whole, and above it a line for each of several sources.
+pub(crate) struct Bars {
+    all: MultiProgress,
+    whole: ProgressBar,
+    sources: Vec<ProgressBar>,
+}
+
+impl Bars {
+    fn new() -> Bars {
+        let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
+        let all = MultiProgress::with_draw_target(target);
+        let style = ProgressStyle::with_template("[{bar:12}] {wide_msg}");
+        let style = style.expect("the template is well formed").progress_chars("=> ");
+        let whole = all.add(ProgressBar::new(0).with_style(style));
+        Bars { all, whole, sources: Vec::new() }
+    }
+
+    fn update(&mut self, progress: &Progress) {
+        let lines = source_lines(&progress.sources);
+        while self.sources.len() < lines.len() {
+            let style = ProgressStyle::with_template("{wide_msg}");
+            let style = style.expect("the template is well formed");
+            let bar = ProgressBar::new(0).with_style(style);
+            self.sources.push(self.all.insert_before(&self.whole, bar));
+        }
+        for (bar, line) in self.sources.iter().zip(lines) {
+            bar.set_message(line);
+        }
+        self.whole.set_length(progress.total_bytes);
+        self.whole.set_position(progress.bytes);
+        self.whole.set_message(line(progress));
+    }
+
+    fn finish(&self) {
+        self.sources.iter().for_each(ProgressBar::abandon);
+        self.whole.abandon();
+    }
 }
 
 impl Meter {
     /// A bar if stderr is a terminal, else lines; nothing if it is not wanted.
     pub(crate) fn new(wanted: bool) -> Meter {
-        if !wanted {
-            return Meter::Hidden;
+        match wanted {
+            false => Meter::Hidden,
+            true if console::is_terminal() => Meter::Bars(Bars::new()),
+            true => Meter::Lines(Instant::now()),
         }
-        if !console::is_terminal() {
-            return Meter::Lines(Instant::now());
-        }
-        let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
-        let style = ProgressStyle::with_template("[{bar:12}] {wide_msg}");
-        let style = style.expect("the template is well formed").progress_chars("=> ");
-        Meter::Bar(ProgressBar::with_draw_target(Some(0), target).with_style(style))
     }
 
     /// Shows `progress`.
     pub(crate) fn update(&mut self, progress: &Progress) {
         match self {
             Meter::Hidden => {}
-            Meter::Bar(bar) => {
-                bar.set_length(progress.total_bytes);
-                bar.set_position(progress.bytes);
-                bar.set_message(line(progress));
-            }
+            Meter::Bars(bars) => bars.update(progress),
             Meter::Lines(last) => {
                 if last.elapsed() >= LINE_EVERY {
                     *last = Instant::now();
                     console::note(format_args!("longhaul: {}", line(progress)));
+                    for line in source_lines(&progress.sources) {
+                        console::note(line);
+                    }
                 }
             }
         }
@@ -60,18 +96,40 @@ impl Meter {
     /// Does `act`, which writes, while the bar is out of its way.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         match self {
-            Meter::Bar(bar) => bar.suspend(act),
+            Meter::Bars(bars) => bars.all.suspend(act),
             _ => act(),
         }
     }
 
     /// Shows nothing more.
     pub(crate) fn finish(&mut self) {
-        if let Meter::Bar(bar) = self {
-            bar.abandon();
+        if let Meter::Bars(bars) = self {
+            bars.finish();
         }
         *self = Meter::Hidden;
     }
+}
+
+/// A line for each of several sources; where there are many, the busiest, and how many more.
+fn source_lines(rows: &[SourceRow]) -> Vec<String> {
+    if rows.len() <= LINES {
+        return rows.iter().map(source_line).collect();
+    }
+    let mut rows: Vec<&SourceRow> = rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.rate));
+    let (shown, rest) = rows.split_at(LINES);
+    let rate: u64 = rest.iter().map(|row| row.rate.as_bps()).sum();
+    let more = format!("  and {} more: {}", rest.len(), Rate::from_bps(rate));
+    shown.iter().map(|row| source_line(row)).chain([more]).collect()
+}
+
+fn source_line(row: &SourceRow) -> String {
+    let SourceRow { source, state, received_bytes, rate, share, loss, resent, .. } = row;
+    let (state, bytes) = (state.name(), Bytes::new(*received_bytes));
+    format!(
+        "  {source}: {state}, {rate} ({:.0} %), {bytes}, loss {loss}, resent {resent} blocks",
+        share * 100.0
+    )
 }
 
 /// Everything worth knowing, what matters most first: a narrow terminal cuts the end.
@@ -107,7 +165,7 @@ pub(crate) fn duration(span: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::units::Rate;
+    use longhaul_transfer::progress::SourceState;
 
     #[test]
     fn the_line_has_every_quantity_with_its_unit() {
@@ -123,12 +181,37 @@ mod tests {
             retransmitted: 200,
             blocks_lost: 100,
             rtt: Span::ZERO,
+            resumed_bytes: 0,
+            sources: Vec::new(),
         };
         assert_eq!(
             line(&progress),
             "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, 3 of 12 files, \
              loss 1.00 %, resent 200 blocks, average 900.00 Mbit/s"
         );
+    }
+
+    #[test]
+    fn of_many_sources_the_busiest_have_lines_and_the_others_are_counted() {
+        let row = |number: u64| SourceRow {
+            source: format!("h{number}:/x"),
+            state: SourceState::Receiving,
+            received_bytes: 1_000_000,
+            rate: Rate::from_mbps(number),
+            share: 0.1,
+            loss: LossRatio::NONE,
+            resent: 2,
+            rtt: Span::ZERO,
+        };
+        let rows: Vec<SourceRow> = (1..=10).map(row).collect();
+        let lines = source_lines(&rows);
+        assert_eq!(
+            lines[0],
+            "  h10:/x: receiving, 10.00 Mbit/s (10 %), 1.00 MB, loss 0.00 %, resent 2 blocks"
+        );
+        assert_eq!((lines.len(), &lines[8][..]), (9, "  and 2 more: 3.00 Mbit/s"));
+        assert!(source_lines(&rows[..3])[0].contains("h1:/x"));
+        assert!(source_lines(&[]).is_empty());
     }
 
     #[test]

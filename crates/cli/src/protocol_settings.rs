@@ -6,9 +6,27 @@ use longhaul_proto::registry::{self, ProtocolOption, Row};
 use longhaul_proto::settings::{SettingError, Settings};
 use longhaul_transfer::error::{Class, Error};
 
-/// What the user set, whichever protocol has it; nothing where that is `auto`, the default.
+/// What the user set, whichever protocol has it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProtocolSettings(Vec<(&'static str, Option<f64>)>);
+pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
+
+/// A number for all sources, or one each.
+#[derive(Clone, Debug, PartialEq)]
+enum Given {
+    /// For all; nothing where that is `auto`, the default.
+    All(Option<f64>),
+    /// For each source that is named; the others have the default.
+    Each(Vec<(String, f64)>),
+}
+
+/// Which source a setting is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'a> {
+    /// All that have not their own.
+    All,
+    /// The one that has one of these names.
+    Source(&'a [String]),
+}
 
 /// A flag, and what it is for each of the protocols that have it.
 struct Flag {
@@ -61,26 +79,56 @@ fn shown(number: f64) -> String {
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
 
-/// Reads a number, or `auto`.
-fn parse(text: &str) -> Result<Option<f64>, String> {
+/// Reads a number, `auto`, or numbers for sources: `h1=2,h2=1`.
+fn parse(text: &str) -> Result<Given, String> {
     if text == "auto" {
-        return Ok(None);
+        return Ok(Given::All(None));
     }
-    let number: f64 = text.parse().map_err(|_| "expected a number, or auto".to_owned())?;
-    if number.is_finite() { Ok(Some(number)) } else { Err("expected a finite number".to_owned()) }
+    if !text.contains('=') {
+        return number(text).map(|number| Given::All(Some(number)));
+    }
+    let each = text.split(',').map(|part| {
+        let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=NUMBER")?;
+        Ok((source.to_owned(), number(value)?))
+    });
+    each.collect::<Result<_, String>>().map(Given::Each)
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let number: f64 = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| "expected a number, auto, or SOURCE=NUMBER".to_owned())?;
+    if number.is_finite() { Ok(number) } else { Err("expected a finite number".to_owned()) }
+}
+
+impl Given {
+    fn of(&self, source: Of<'_>) -> Option<f64> {
+        match (self, source) {
+            (Given::All(value), _) => *value,
+            (Given::Each(_), Of::All) => None,
+            (Given::Each(each), Of::Source(names)) => {
+                let own = each.iter().find(|(name, _)| names.contains(name));
+                own.map(|(_, value)| *value)
+            }
+        }
+    }
 }
 
 impl ProtocolSettings {
-    /// The settings for `row`'s protocol, without defaults that it does not have.
+    /// The settings for `row`'s protocol and a source, without defaults that it does not have.
     ///
     /// # Errors
     /// A setting that this protocol does not have, or a number out of its range.
     pub(crate) fn of(
         &self,
         row: &'static Row,
+        source: Of<'_>,
         is_default: impl Fn(&str) -> bool,
     ) -> Result<Settings, Error> {
-        self.0.iter().try_fold(Settings::default(), |settings, &(name, value)| {
+        self.0.iter().try_fold(Settings::default(), |settings, (name, given)| {
+            let (name, value) = (*name, given.of(source));
             let of_row = row.options.iter().find(|option| option.name == name);
             if of_row.is_none() && is_default(name) {
                 return Ok(settings);
@@ -97,6 +145,17 @@ impl ProtocolSettings {
                 };
                 Error::new(Class::Usage, error.to_string()).advise(advice)
             })
+        })
+    }
+
+    /// The sources that settings name, each with its flag.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().flat_map(|(name, given)| {
+            let each = match given {
+                Given::All(_) => &[][..],
+                Given::Each(each) => each,
+            };
+            each.iter().map(|(source, _)| (*name, source.as_str()))
         })
     }
 
@@ -132,9 +191,9 @@ impl FromArgMatches for ProtocolSettings {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.0.clear();
         for Flag { name, .. } in flags() {
-            let value = matches.try_get_one::<Option<f64>>(name);
+            let value = matches.try_get_one::<Given>(name);
             let value = value.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error))?;
-            self.0.extend(value.map(|value| (name, *value)));
+            self.0.extend(value.map(|value| (name, value.clone())));
         }
         Ok(())
     }
@@ -153,26 +212,41 @@ mod tests {
     #[test]
     fn each_setting_is_one_flag_and_reads_numbers_and_auto() {
         let rbudp = registry::find("rbudp").unwrap();
-        let settings = given(&["--tail-copies", "3"]).of(rbudp, |_| false).unwrap();
+        let settings = given(&["--tail-copies", "3"]).of(rbudp, Of::All, |_| false).unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 3.0)]);
-        let error = given(&["--tail-copies=99"]).of(rbudp, |_| false).unwrap_err();
+        let error = given(&["--tail-copies=99"]).of(rbudp, Of::All, |_| false).unwrap_err();
         assert!(error.what.contains("not within"), "{error:?}");
         // One flag, and a default of its own for each protocol.
         for (name, default) in [("fobs-table", 25.0), ("netblt", 0.0)] {
             let row = registry::find(name).unwrap();
-            let settings = given(&["--burst=auto"]).of(row, |_| false).unwrap();
+            let settings = given(&["--burst=auto"]).of(row, Of::All, |_| false).unwrap();
             assert_eq!(settings.iter().collect::<Vec<_>>(), [("burst", default)]);
         }
-        let error = given(&["--burst=auto"]).of(rbudp, |_| false).unwrap_err();
+        let error = given(&["--burst=auto"]).of(rbudp, Of::All, |_| false).unwrap_err();
         assert_eq!(
             error.advice.as_deref(),
             Some("--burst belongs to --protocol fobs-table, netblt")
         );
         let mixed = given(&["--burst=9", "--tail-copies=1"]);
-        let settings = mixed.of(rbudp, |name| name == "burst").unwrap();
+        let settings = mixed.of(rbudp, Of::All, |name| name == "burst").unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 1.0)]);
         assert_eq!(mixed.first(|name| name == "burst"), Some("tail-copies"));
         assert!(parse("inf").is_err() && parse("x").is_err());
+    }
+
+    #[test]
+    fn a_setting_may_be_each_sources_own_and_in_percent() {
+        let row = registry::of_many();
+        let given = given(&["--weight", "h1=2,::1=0.5", "--receive-share=85%"]);
+        assert_eq!(given.sources().collect::<Vec<_>>(), [("weight", "h1"), ("weight", "::1")]);
+        let of = |source: Of<'_>| {
+            let settings = given.of(row, source, |_| false).unwrap();
+            settings.iter().collect::<Vec<_>>()
+        };
+        let names = ["h1".to_owned(), "me@h1".to_owned()];
+        assert_eq!(of(Of::Source(&names)), [("receive-share", 85.0), ("weight", 2.0)]);
+        assert_eq!(of(Of::All), [("receive-share", 85.0), ("weight", 1.0)]);
+        assert!(parse("h1=").is_err() && parse("2,h1=1").is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! where. Every quantity carries its unit.
 
 use longhaul_proto::units::{Bytes, LossRatio};
-use longhaul_transfer::progress::Notice;
+use longhaul_transfer::progress::{Notice, SourceRow};
 use longhaul_transfer::summary::{BoundBy, Summary};
 
 use crate::progress::duration;
@@ -16,9 +16,18 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::Resumed { bytes } => format!("{} are there already", Bytes::new(*bytes)),
         Notice::Reconnecting { reason } => format!("connection lost ({reason}); trying again"),
         Notice::Fallback { carrier, advice } => format!("the data go by {carrier} now; {advice}"),
+        Notice::Streams { count, found } => {
+            let ways = self::count(u64::from(*count), "connection");
+            match found {
+                true => format!("{ways}: the best of the numbers tried"),
+                false => format!("{ways} when the copy was over, before the best was found"),
+            }
+        }
         Notice::File { path } => path.display().to_string(),
         Notice::Skipped { path } => format!("{} is there and equal", path.display()),
         Notice::FileFailed { path, reason } => format!("{}: {reason}", path.display()),
+        Notice::SourceFailed { source, error } => format!("{source} is left out: {error}"),
+        Notice::OfSource { source, notice } => format!("{source}: {}", self::notice(notice)),
         Notice::Warning(text) => text.clone(),
     }
 }
@@ -56,6 +65,12 @@ pub(crate) fn lines(summary: &Summary, kind: Kind) -> Vec<String> {
     if summary.bound_by != BoundBy::Nothing {
         lines.push(format!("  bound    {}", bound(summary.bound_by)));
     }
+    lines.extend(summary.sources.iter().map(source));
+    if summary.failed_sources > 0 {
+        let all = summary.sources.len();
+        let what = "named above; what the others have is there";
+        lines.push(format!("  failed   {} of {all} sources, {what}", summary.failed_sources));
+    }
     if summary.failed_files > 0 {
         let failed = count(summary.failed_files, "file");
         lines.push(format!("  failed   {failed}, named above; mend and run the same again"));
@@ -73,6 +88,14 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     format!("longhaul: copied {files}, {bytes} in {time}, {verified}")
 }
 
+/// What one of several sources has brought.
+fn source(row: &SourceRow) -> String {
+    let bytes = Bytes::new(row.received_bytes);
+    let SourceRow { source, state, loss, resent, .. } = row;
+    let resent = count(*resent, "block");
+    format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}", state.name())
+}
+
 fn speed(summary: &Summary) -> String {
     let Summary { goodput, protocol, cipher, rate, rtt, payload_bytes, .. } = summary;
     format!(
@@ -84,11 +107,17 @@ fn speed(summary: &Summary) -> String {
 
 fn losses(summary: &Summary) -> String {
     let sent = summary.sender.sent;
-    // What the kernel dropped came over the path: it is no loss of the path.
-    let on_path = summary.path_lost.saturating_sub(summary.socket_lost);
+    // What the receiver dropped came over the path: it is no loss of the path.
+    let at_receiver = summary.socket_lost + summary.memory_lost;
+    let on_path = summary.path_lost.saturating_sub(at_receiver);
     let share = |lost: u64| format!("{} ({lost})", LossRatio::of(lost, sent));
+    let for_memory = match summary.memory_lost {
+        0 => String::new(),
+        lost => format!(", beyond what its memory had granted {}", share(lost)),
+    };
     format!(
-        "  lost     on the path {}, in the receiver's socket buffer {}, of {sent} datagrams",
+        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}, of {sent} \
+         datagrams",
         share(on_path),
         share(summary.socket_lost)
     )
@@ -145,6 +174,7 @@ pub(crate) mod tests {
     use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
     use longhaul_proto::time::Span;
     use longhaul_proto::units::Rate;
+    use longhaul_transfer::progress::SourceState;
 
     pub(crate) fn example() -> Summary {
         Summary {
@@ -160,6 +190,7 @@ pub(crate) mod tests {
             blocks: 208_334,
             path_lost: 2_150,
             socket_lost: 50,
+            memory_lost: 0,
             refused_datagrams: 0,
             sender: SenderAccounting {
                 sent: 210_500,
@@ -188,6 +219,8 @@ pub(crate) mod tests {
             verified: true,
             cpu: Span::from_millis(900),
             far_cpu: Some(Span::from_millis(800)),
+            sources: Vec::new(),
+            failed_sources: 0,
         }
     }
 
@@ -213,6 +246,41 @@ pub(crate) mod tests {
         let summary = Summary { verified: false, failed_files: 1, ..example() };
         let text = lines(&summary, Kind::Copy).join("\n");
         assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
+    }
+
+    #[test]
+    fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
+        let summary = Summary { memory_lost: 100, ..example() };
+        let text = lines(&summary, Kind::Copy).join("\n");
+        let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
+                    beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
+    fn the_number_of_connections_that_was_found_is_said() {
+        let said = |count, found| notice(&Notice::Streams { count, found });
+        assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
+        assert!(said(1, false).starts_with("1 connection when the copy was over"));
+    }
+
+    #[test]
+    fn each_of_several_sources_has_its_line_and_failures_are_counted() {
+        let row = SourceRow {
+            source: "h1:/a".into(),
+            state: SourceState::Done,
+            received_bytes: 5_000_000,
+            rate: Rate::ZERO,
+            share: 0.0,
+            loss: LossRatio::of(1, 100),
+            resent: 1,
+            rtt: Span::ZERO,
+        };
+        let failed = SourceRow { state: SourceState::Failed, ..row.clone() };
+        let summary = Summary { sources: vec![row, failed], failed_sources: 1, ..example() };
+        let text = lines(&summary, Kind::Copy).join("\n");
+        assert!(text.contains("h1:/a: done, 5.00 MB, loss 1.00 %, resent 1 block\n"), "{text}");
+        assert!(text.contains("failed   1 of 2 sources"), "{text}");
     }
 
     #[test]

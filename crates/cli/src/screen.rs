@@ -88,17 +88,28 @@ impl Screen {
 
     fn tell(&self, notice: &Notice) {
         let Show { verbose, quiet, kind, json, .. } = self.show;
-        match notice {
+        let inner = match notice {
+            Notice::OfSource { notice, .. } => &**notice,
+            notice => notice,
+        };
+        match inner {
             Notice::File { path } if kind == Kind::DryRun && !json => console::out(path.display()),
-            Notice::FileFailed { .. } => console::warn(report::notice(notice)),
+            Notice::FileFailed { .. } | Notice::SourceFailed { .. } => {
+                console::warn(report::notice(notice));
+            }
             _ if quiet => {}
             Notice::Connected { .. } | Notice::File { .. } | Notice::Skipped { .. } => {
                 if verbose {
                     console::note(report::notice(notice));
                 }
             }
-            Notice::Resumed { .. } => console::note(report::notice(notice)),
-            Notice::Reconnecting { .. } | Notice::Fallback { .. } | Notice::Warning(_) => {
+            Notice::Resumed { .. } | Notice::Streams { .. } => {
+                console::note(report::notice(notice));
+            }
+            Notice::Reconnecting { .. }
+            | Notice::Fallback { .. }
+            | Notice::OfSource { .. }
+            | Notice::Warning(_) => {
                 console::warn(report::notice(notice));
             }
         }

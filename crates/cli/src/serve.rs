@@ -49,7 +49,9 @@ pub(crate) struct ServeArgs {
     /// Allow data in the clear where the client asks for --cipher none
     #[arg(long)]
     allow_plain: bool,
-    /// How much incomplete data of all transfers may wait in memory
+    /// How much received data of all transfers may wait in memory, at most: blocks of incomplete
+    /// chunks, and chunks that wait for the disk. Each transfer that receives holds 32Mi of it at
+    /// least; one for which so much is not left waits up to 10 s, then its client tries again
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Print the line as JSON

@@ -20,6 +20,9 @@ pub struct Row {
     pub experiments: &'static [&'static str],
     /// Whether a block goes again only where the receiver is known to lack it.
     pub frugal: bool,
+    /// Whether one receiver is made for all flows that come to a host, and shares out what it can
+    /// take among them.
+    pub many: bool,
     /// Settings of its own.
     pub options: &'static [ProtocolOption],
     /// Makes the sending end of a flow.
@@ -64,6 +67,11 @@ pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
+/// The protocol for many senders into one receiver.
+pub fn of_many() -> &'static Row {
+    ROWS.iter().find(|row| row.many).expect("a test sees that there is one")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +89,6 @@ mod tests {
             }
         }
         assert!(find("no such protocol").is_none());
+        assert!(of_many().many);
     }
 }

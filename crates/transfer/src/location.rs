@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Class, Error};
@@ -60,6 +60,13 @@ impl Location {
             Some(colon) => ssh(text, &bytes[..colon], &bytes[colon + 1..]),
             None => Ok(Location::Local(PathBuf::from(text))),
         }
+    }
+
+    /// Its path, on whichever host.
+    pub fn path(&self) -> &Path {
+        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
+            self;
+        path
     }
 
     /// Whether it lies on this host.

@@ -59,6 +59,9 @@ pub enum Names {
 /// How many connections carry the data by TCP where nobody said how many.
 pub const TCP_STREAMS: u16 = 8;
 
+/// How many connections are open while the best number of them is found out.
+pub const MOST_TRIED: u16 = 16;
+
 /// What carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -69,6 +72,8 @@ pub enum Protocol {
         /// How many connections.
         streams: u16,
     },
+    /// Parallel TCP over as many connections as are found to be best, up to [`MOST_TRIED`].
+    TcpTried,
 }
 
 /// Who this end is and whom it trusts.
@@ -85,10 +90,13 @@ pub struct Trust {
 /// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// What to copy; several only into one folder. All local, or all remote.
+    /// What to copy; several only into one folder. All local, or all remote, and then on one host
+    /// or many.
     pub sources: Vec<Location>,
     /// Where to.
     pub destination: Location,
+    /// The sources all hold the same object, which is taken from all of them together.
+    pub replicas: bool,
     /// Who we are and whom we trust.
     pub trust: Trust,
     /// Take folders with all that is in them.
@@ -107,6 +115,8 @@ pub struct CopyOptions {
     pub protocol: Protocol,
     /// The protocol's own settings.
     pub settings: Settings,
+    /// The same for each of the sources, where they differ; else empty.
+    pub source_settings: Vec<Settings>,
     /// A fixed rate in bits a second of UDP payload.
     pub rate: Option<Rate>,
     /// An upper limit for the rate that is found (`--bwlimit`).

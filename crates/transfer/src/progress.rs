@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::time::Span;
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{LossRatio, Rate};
+
+use crate::error::Error;
 
 /// How far a copy is; told about ten times a second.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +32,70 @@ pub struct Progress {
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,
+    /// Smoothed round-trip time; of several sources the longest.
+    pub rtt: Span,
+    /// Of [`bytes`](Progress::bytes), those that were there before.
+    pub resumed_bytes: u64,
+    /// Where the copy has several sources, each of them.
+    pub sources: Vec<SourceRow>,
+}
+
+/// One of several sources of a copy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceRow {
+    /// As it was named.
+    pub source: String,
+    /// What it does.
+    pub state: SourceState,
+    /// Bytes of the object that this run has got from it.
+    pub received_bytes: u64,
+    /// The same over the last second.
+    pub rate: Rate,
+    /// Its part of all sources' rate, from 0 to 1.
+    pub share: f64,
+    /// Blocks found missing, of those that it sent for the first time.
+    pub loss: LossRatio,
+    /// Blocks that it sent again.
+    pub resent: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
+}
+
+/// What one of several sources does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceState {
+    /// It is being reached.
+    Connecting,
+    /// It reads what it has, to be compared with the others.
+    Surveying,
+    /// It sends.
+    Receiving,
+    /// It has brought what it was asked for, and waits in case that another one fails.
+    Waiting,
+    /// It gives no sign of life; others bring what it was to bring.
+    Silent,
+    /// It was lost, and is being reached again.
+    Retrying,
+    /// It has brought what it had to.
+    Done,
+    /// It takes no more part.
+    Failed,
+}
+
+impl SourceState {
+    /// The name in `--json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceState::Connecting => "connecting",
+            SourceState::Surveying => "surveying",
+            SourceState::Receiving => "receiving",
+            SourceState::Waiting => "waiting",
+            SourceState::Silent => "silent",
+            SourceState::Retrying => "retrying",
+            SourceState::Done => "done",
+            SourceState::Failed => "failed",
+        }
+    }
 }
 
 /// Something to tell once, as it happens.
@@ -63,6 +127,13 @@ pub enum Notice {
         /// What to open so that UDP passes.
         advice: String,
     },
+    /// Numbers of connections were tried.
+    Streams {
+        /// How many carry the data, or carried it when the copy was over.
+        count: u32,
+        /// That is the best of those tried; else the copy was over before it was found.
+        found: bool,
+    },
     /// A file was copied, or would be (dry run).
     File {
         /// Its path within the copy.
@@ -79,6 +150,20 @@ pub enum Notice {
         path: PathBuf,
         /// What went wrong, and on which side.
         reason: String,
+    },
+    /// One of several sources takes no more part; the others go on.
+    SourceFailed {
+        /// As it was named.
+        source: String,
+        /// Why.
+        error: Error,
+    },
+    /// What one of several sources has to tell.
+    OfSource {
+        /// As it was named.
+        source: String,
+        /// What it is.
+        notice: Box<Notice>,
     },
     /// Anything else that the user should read.
     Warning(String),

@@ -4,6 +4,8 @@ use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
+use crate::progress::SourceRow;
+
 /// What bounded a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundBy {
@@ -72,6 +74,10 @@ pub struct Summary {
     /// Datagrams that the receiver's kernel dropped for want of socket buffer; where transfers
     /// share the port, this one's part by what came for each.
     pub socket_lost: u64,
+    /// Genuine datagrams that the receiver dropped because the memory for incomplete data had no
+    /// room for their chunk: the sender sent more than it was granted. They came over the path, and
+    /// are no loss of it, though like all that was not kept they are in `path_lost`.
+    pub memory_lost: u64,
     /// Datagrams that the receiver refused: of nobody it knows, forged, malformed, or copies made
     /// on the way. What no transfer knows is told to every transfer of the port.
     pub refused_datagrams: u64,
@@ -100,4 +106,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; nothing of an end
     /// that sent, which tells no CPU time.
     pub far_cpu: Option<Span>,
+    /// Where the copy had several sources, each of them.
+    pub sources: Vec<SourceRow>,
+    /// How many of them failed for good, with what only they have.
+    pub failed_sources: u64,
 }

@@ -13,7 +13,7 @@ use longhaul_testbed::random::Random;
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{Cipher, CopyOptions, Names, Receive, Trust};
+use longhaul_transfer::options::{Cipher, CopyOptions, Names, Receive};
 use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
 use longhaul_transfer::summary::Summary;
 
@@ -21,7 +21,7 @@ use super::candidate::Candidate;
 use super::runs::{Counts, Cpu, Measured, Run};
 use super::{CompareArgs, Setting};
 use crate::progress::Meter;
-use crate::{config, console, report, signals, trust};
+use crate::{console, report, signals, trust};
 
 /// The object where nobody says how large.
 const SIZE: Bytes = Bytes::new(300_000_000);
@@ -111,11 +111,8 @@ fn options(
     Ok(CopyOptions {
         sources: vec![Location::Local(object.to_owned())],
         destination: host.clone(),
-        trust: Trust {
-            config_dir: config::folder()?,
-            server_id: args.server_id.clone(),
-            accept_new: args.accept_new,
-        },
+        replicas: false,
+        trust: args.reach.trust()?,
         recursive: false,
         preserve: false,
         checksum: false,
@@ -124,6 +121,7 @@ fn options(
         names: Names::None,
         protocol: candidate.protocol(),
         settings: Settings::default(),
+        source_settings: Vec::new(),
         rate: args.rate,
         rate_limit: None,
         cipher: Cipher::Auto,
@@ -134,10 +132,10 @@ fn options(
         // A run that was interrupted measures nothing.
         retry_for: Duration::ZERO,
         stall: STALL,
-        ssh_command: args.rsh.0.clone(),
-        remote_path: args.remote_path.clone(),
-        data_port: args.data_port,
-        ports: args.ports,
+        ssh_command: args.reach.ssh_command(),
+        remote_path: args.reach.remote_path.clone(),
+        data_port: args.reach.data_port,
+        ports: args.reach.ports,
     })
 }
 

@@ -7,15 +7,16 @@ use std::time::Duration;
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::Rate;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::{
-    Cipher, CopyOptions, Filter, Names, Protocol, Receive, TCP_STREAMS, Trust,
+    Cipher, CopyOptions, Filter, MOST_TRIED, Names, Protocol, Receive, TCP_STREAMS,
 };
 
-use super::{CpArgs, FilterWord};
-use crate::config::{self, Setting};
+use super::{CpArgs, FilterWord, Streams};
+use crate::config::Setting;
+use crate::protocol_settings::Of;
 
 /// Parallel TCP, which is no protocol of the registry.
 const TCP: &str = "tcp";
@@ -25,11 +26,21 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 /// Names for `--receive`, in the order of [`receive`].
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
-/// What any sender may send before it is granted more.
-const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 const CHUNK: u64 = 1 << 20;
+/// Connections at most.
+const MOST_STREAMS: u16 = 64;
 
-/// Names for `--protocol`; the first is the default.
+/// What `--help` says of `--protocol`.
+pub(super) fn protocol_help() -> String {
+    format!(
+        "What carries the data; each one's own settings stand at the end of --help [default: {}, \
+         from several hosts {}]",
+        registry::all()[0].name,
+        registry::of_many().name
+    )
+}
+
+/// Names for `--protocol`.
 pub(super) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
@@ -40,12 +51,8 @@ pub(super) fn options(
     filters: Vec<FilterWord>,
     defaults: &[Setting],
 ) -> Result<CopyOptions, Error> {
-    let is_default = |flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
     let (sources, destination) = ends(&args.locations)?;
-    if args.memory < LEAST_MEMORY {
-        let what = format!("--memory {} is too little", args.memory);
-        return Err(usage(what, "give it at least 32Mi"));
-    }
     if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
         let what = format!("--segment {segment} is no multiple of 1Mi");
         return Err(usage(what, "write for example 64Mi, or 0 for the whole object"));
@@ -55,18 +62,20 @@ pub(super) fn options(
             return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
         }
     }
-    if args.streams.is_some() && args.protocol != TCP && !is_default("streams") {
-        let what = format!("--streams does not go with --protocol {}", args.protocol);
+    let name = protocol_name(args, &sources);
+    if args.streams.is_some() && name != TCP && !is_default("streams") {
+        let what = format!("--streams does not go with --protocol {name}");
         return Err(usage(what, "add --protocol tcp"));
     }
+    if args.replicas && sources.len() < 2 {
+        let what = "--replicas wants two sources or more that hold the same";
+        return Err(usage(what, "name them all, and where to"));
+    }
+    let source_settings = source_settings(args, name, &sources, is_default)?;
     Ok(CopyOptions {
-        sources,
         destination,
-        trust: Trust {
-            config_dir: config::folder()?,
-            server_id: args.server_id.clone(),
-            accept_new: args.accept_new,
-        },
+        replicas: args.replicas,
+        trust: args.reach.trust()?,
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         checksum: args.checksum,
@@ -77,8 +86,10 @@ pub(super) fn options(
             1 => Names::Done,
             _ => Names::All,
         },
-        settings: settings(args, is_default)?,
-        protocol: protocol(args),
+        settings: settings(args, name, Of::All, is_default)?,
+        source_settings,
+        protocol: protocol(args, name),
+        sources,
         rate: args.rate,
         rate_limit: args.bwlimit,
         cipher: cipher(&args.cipher),
@@ -88,10 +99,10 @@ pub(super) fn options(
         datagram: args.datagram,
         retry_for: duration(args.retry_for),
         stall: duration(args.stall),
-        ssh_command: args.rsh.0.clone(),
-        remote_path: args.remote_path.clone(),
-        data_port: args.data_port,
-        ports: args.ports,
+        ssh_command: args.reach.ssh_command(),
+        remote_path: args.reach.remote_path.clone(),
+        data_port: args.reach.data_port,
+        ports: args.reach.ports,
     })
 }
 
@@ -99,27 +110,75 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(Class::Usage, what).advise(advice)
 }
 
-/// The sources and the destination, if they make one copy between two hosts.
+/// The sources and the destination, if they make a copy between this host and others.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         return Err(usage("a source without a destination", "name both"));
     };
-    let host = host(&sources[0]);
-    if let Some(other) = sources.iter().find(|source| self::host(source) != host) {
-        let what = format!("sources on two hosts: {} and {other}", sources[0]);
-        return Err(usage(what, "copy them one host at a time"));
-    }
-    match (host.is_some(), !destination.is_local()) {
-        (false, false) => Err(usage(
-            format!("{} and {destination} are both on this host", sources[0]),
+    let local = sources.iter().find(|source| source.is_local());
+    let remote = sources.iter().find(|source| !source.is_local());
+    match (local, remote, destination.is_local()) {
+        (Some(local), Some(remote), _) => Err(usage(
+            format!("{local} is on this host and {remote} on another"),
+            "copy what is here with cp",
+        )),
+        (Some(local), None, true) => Err(usage(
+            format!("{local} and {destination} are both on this host"),
             "use cp, or write localhost:path for a copy through ssh",
         )),
-        (true, true) => Err(usage(
-            format!("{} and {destination} are both on other hosts", sources[0]),
+        (None, Some(remote), false) => Err(usage(
+            format!("{remote} and {destination} are both on other hosts"),
             "run longhaul on one of the two",
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
     }
+}
+
+/// Whether the sources are on more than one host.
+fn are_many(args: &CpArgs, sources: &[Location]) -> bool {
+    args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
+}
+
+/// The name of the protocol: the user's choice, or the default for one host or for many.
+fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
+    match &args.protocol {
+        Some(name) => name,
+        None if are_many(args, sources) => registry::of_many().name,
+        None => registry::all()[0].name,
+    }
+}
+
+/// What a source may be called where a setting is for it alone: its host.
+fn names(source: &Location) -> Vec<String> {
+    match source {
+        Location::Local(_) => Vec::new(),
+        Location::Ssh { destination, .. } => {
+            let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
+            [destination.clone()].into_iter().chain(host).collect()
+        }
+        Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
+    }
+}
+
+/// The settings of each source, where some differ.
+fn source_settings(
+    args: &CpArgs,
+    protocol: &str,
+    sources: &[Location],
+    is_default: impl Fn(&str) -> bool,
+) -> Result<Vec<Settings>, Error> {
+    let known: Vec<Vec<String>> = sources.iter().map(names).collect();
+    let mut named = args.settings.sources().peekable();
+    if named.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    let is_known = |name: &str| known.iter().flatten().any(|known| known == name);
+    if let Some((flag, name)) = named.find(|(_, name)| !is_known(name)) {
+        let hosts: Vec<&str> = known.iter().filter_map(|n| n.first()).map(String::as_str).collect();
+        let what = format!("--{flag} names {name}, which is no host of a source");
+        return Err(usage(what, &format!("the hosts are {}", hosts.join(", "))));
+    }
+    known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
 /// What tells one host from another; nothing for this one.
@@ -153,20 +212,48 @@ fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
     Ok(globs.map(|glob| Filter::Exclude(glob.to_owned())).collect())
 }
 
-fn protocol(args: &CpArgs) -> Protocol {
-    match registry::find(&args.protocol) {
+fn protocol(args: &CpArgs, name: &str) -> Protocol {
+    match registry::find(name) {
         Some(row) => Protocol::Registry(row.name),
-        None => Protocol::Tcp { streams: args.streams.unwrap_or(TCP_STREAMS) },
+        None => match args.streams.unwrap_or(Streams::Count(TCP_STREAMS)) {
+            Streams::Count(streams) => Protocol::Tcp { streams },
+            Streams::Auto => Protocol::TcpTried,
+        },
     }
 }
 
-/// The protocol's settings. What a file sets for another protocol is no mistake.
-fn settings(args: &CpArgs, is_default: impl Fn(&str) -> bool) -> Result<Settings, Error> {
-    match (registry::find(&args.protocol), args.settings.first(&is_default)) {
-        (Some(row), _) => args.settings.of(row, is_default),
+/// What `--help` says of `--streams`.
+pub(super) fn streams_help() -> String {
+    format!(
+        "Connections of --protocol tcp [default: {TCP_STREAMS}]; auto tries 1, 2, 4, … up to \
+         {MOST_TRIED} for some seconds each while it sends, and keeps the best"
+    )
+}
+
+/// Reads `--streams`.
+///
+/// # Errors
+/// What is possible.
+pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
+    if text == "auto" {
+        return Ok(Streams::Auto);
+    }
+    let count = text.parse().ok().filter(|count| (1..=MOST_STREAMS).contains(count));
+    count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
+}
+
+/// The protocol's settings for a source. What a file sets for another protocol is no mistake.
+fn settings(
+    args: &CpArgs,
+    protocol: &str,
+    source: Of<'_>,
+    is_default: impl Fn(&str) -> bool,
+) -> Result<Settings, Error> {
+    match (registry::find(protocol), args.settings.first(&is_default)) {
+        (Some(row), _) => args.settings.of(row, source, is_default),
         (None, None) => Ok(Settings::default()),
         (None, Some(name)) => {
-            let what = format!("--{name} does not go with --protocol {}", args.protocol);
+            let what = format!("--{name} does not go with --protocol {protocol}");
             Err(usage(what, "leave it out"))
         }
     }
@@ -203,15 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_between_this_host_and_one_other() {
+    fn a_copy_is_between_this_host_and_others() {
         assert_eq!(check(&["a", "b", "host:c"]).unwrap().0.len(), 2);
         assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
         let refused = |locations: &[&str]| check(locations).unwrap_err().to_string();
         assert!(refused(&["a", "b"]).contains("both on this host"));
         assert!(refused(&["h:a", "g:b"]).contains("both on other hosts"));
-        assert!(refused(&["h:a", "g:a", "."]).contains("two hosts"));
-        assert!(refused(&["h:a", "b", "."]).contains("two hosts"));
-        assert!(refused(&["lh://h:1/a", "lh://h:2/a", "."]).contains("two hosts"));
+        assert!(refused(&["h:a", "b", "."]).contains("on this host and h:a on another"));
+        assert_eq!(check(&["h:a", "lh://g:1/a", "lh://g:2/a", "."]).unwrap().0.len(), 3);
     }
 
     #[test]
@@ -222,6 +308,17 @@ mod tests {
         let receives = RECEIVES.map(receive);
         assert_eq!(receives[0], Receive::Naive);
         assert!(receives[1..].iter().all(|choice| *choice != Receive::Naive));
+    }
+
+    #[test]
+    fn a_number_of_connections_is_given_or_found() {
+        assert_eq!(parse_streams("auto"), Ok(Streams::Auto));
+        for count in [1, 64] {
+            assert_eq!(parse_streams(&count.to_string()), Ok(Streams::Count(count)));
+        }
+        for wrong in ["0", "65", "-1", "many", ""] {
+            assert!(parse_streams(wrong).unwrap_err().contains("auto"), "{wrong}");
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_no_core_reaches_is_bad_and_one_that_any_reaches_is_ok() {
-        let want = |rate| Want { rate, rtt: Span::ZERO };
+        let want = |rate| Want { rate, rtt: Span::ZERO, is_asked: true };
         assert_eq!(look(want(Rate::from_bps(u64::MAX)))[1].grade, Grade::Bad);
         assert_eq!(look(want(Rate::from_bps(1_000)))[1].grade, Grade::Ok);
     }

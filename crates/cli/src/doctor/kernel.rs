@@ -15,6 +15,9 @@ use super::{Finding, Grade, Want};
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// What a sending socket asks for.
 const SEND_BUFFER: u64 = 4 << 20;
+/// The largest buffer of a connection that the kernel counts (its limit is a signed number of 32
+/// bits), and twice the largest window that TCP can tell (RFC 7323, section 2.3).
+const TCP_BUFFER: u64 = i32::MAX as u64;
 /// A reading of the clock that takes longer goes to a device.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
@@ -66,8 +69,12 @@ fn receive_buffer(want: Want, granted: u64) -> Finding {
     let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
     let most =
         most.map_or_else(String::new, |most| format!(" (net.core.rmem_max {})", Bytes::new(most)));
-    let (granted, bdp, enough) = (Bytes::new(granted), want.bdp(), Bytes::new(enough));
-    let what = format!("{granted} granted{most}; wanted {enough} of the {bdp} under way");
+    let (granted, enough) = (Bytes::new(granted), Bytes::new(enough));
+    // What comes meanwhile has to wait, not what is under way.
+    let stall = STALLS[0];
+    let what = format!(
+        "{granted} granted{most}; wanted {enough}, for what comes while a thread waits {stall}"
+    );
     let mend = format!("sudo sysctl -w net.core.rmem_max={RECEIVE_BUFFER}");
     Finding::new("udp-receive", grade, what, mend)
 }
@@ -83,17 +90,27 @@ fn send_buffer(most: &[u64]) -> Finding {
 
 /// A connection's window is at most half its buffer; only the way out goes by TCP.
 fn tcp(want: Want) -> Vec<Finding> {
-    let wanted = want.bdp().get().saturating_mul(2);
     let look = |name: &'static str, key: &str| {
-        let file = format!("/proc/sys/net/ipv4/{key}");
-        let limits = numbers(&file)?;
-        let [least, usual, most] = limits[..] else { return None };
-        let (shown, need) = (Bytes::new(most), Bytes::new(wanted));
-        let what = format!("net.ipv4.{key} up to {shown}; one connection needs {need}");
-        let mend = format!("sudo sysctl -w net.ipv4.{key}='{least} {usual} {wanted}'");
-        Some(Finding::new(name, Grade::unless(most >= wanted, Grade::Warn), what, mend))
+        let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;
+        tcp_buffer(want, name, key, &limits)
     };
     [look("tcp-receive", "tcp_rmem"), look("tcp-send", "tcp_wmem")].into_iter().flatten().collect()
+}
+
+/// Judges the limits of a buffer, which are the least, the usual and the most.
+fn tcp_buffer(want: Want, name: &'static str, key: &str, limits: &[u64]) -> Option<Finding> {
+    let [least, usual, most] = *limits else { return None };
+    let needed = want.bdp().get().saturating_mul(2);
+    let wanted = needed.min(TCP_BUFFER);
+    let shown = Bytes::new(most);
+    let (bdp, needed) = (want.bdp(), Bytes::new(needed));
+    let what = format!("net.ipv4.{key} up to {shown}; one connection needs {needed}, twice {bdp}");
+    let parallel = match wanted < needed.get() {
+        true => "   (one connection cannot have more: use several, --streams)",
+        false => "",
+    };
+    let mend = format!("sudo sysctl -w net.ipv4.{key}='{least} {usual} {wanted}'{parallel}");
+    Some(Finding::new(name, Grade::unless(most >= wanted, Grade::Warn), what, mend))
 }
 
 fn clock() -> Finding {
@@ -110,7 +127,10 @@ fn clock() -> Finding {
     let name = if name.is_empty() { "unknown".to_owned() } else { name };
     let what = format!("{name}, {} ns a reading", reading.as_nanos());
     let grade = Grade::unless(reading <= SLOW_CLOCK, Grade::Warn);
-    let mend = format!("echo tsc | sudo tee {folder}/current_clocksource   (there are: {others})");
+    let mend = match others.split_whitespace().any(|other| other == "tsc" && other != name) {
+        true => format!("echo tsc | sudo tee {folder}/current_clocksource"),
+        false => format!("none here, where there are only: {others}"),
+    };
     Finding::new("clock", grade, what, mend)
 }
 
@@ -132,9 +152,7 @@ pub(super) fn emulator() -> Vec<Finding> {
             let said = String::from_utf8_lossy(&output.stderr);
             let why = said.lines().next_back().unwrap_or("it says nothing");
             let why = why.strip_prefix("longhaul emulate: ").unwrap_or(why).to_owned();
-            let mend = "sudo modprobe tun; sudo sysctl -w user.max_user_namespaces=15000 \
-                        kernel.apparmor_restrict_unprivileged_userns=0";
-            Finding::new(name, Grade::Warn, why, mend)
+            Finding::new(name, Grade::Warn, why, make_emulator_work(&mend_namespaces()))
         }
         Err(error) => {
             let what = format!("longhaul itself cannot be started: {error}");
@@ -144,6 +162,32 @@ pub(super) fn emulator() -> Vec<Finding> {
     vec![finding]
 }
 
+/// What forbids namespaces or TUN devices here, as commands that allow them.
+#[cfg(target_os = "linux")]
+fn mend_namespaces() -> Vec<String> {
+    let mut commands = Vec::new();
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        commands.push("sudo modprobe tun".to_owned());
+    }
+    let apparmor = "kernel.apparmor_restrict_unprivileged_userns";
+    for (key, forbids, allows) in [("user.max_user_namespaces", 0, 15_000), (apparmor, 1, 0)] {
+        let file = format!("/proc/sys/{}", key.replace('.', "/"));
+        if numbers(&file).is_some_and(|value| value == [forbids]) {
+            commands.push(format!("sudo sysctl -w {key}={allows}"));
+        }
+    }
+    commands
+}
+
+/// The commands in a line; where nothing is known to forbid it, root still may.
+#[cfg(target_os = "linux")]
+fn make_emulator_work(commands: &[String]) -> String {
+    match commands {
+        [] => "run it as root, outside of containers that forbid namespaces".to_owned(),
+        commands => commands.join("; "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,15 +195,41 @@ mod tests {
 
     #[test]
     fn a_receive_buffer_is_judged_by_the_rate() {
-        let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt: Span::from_millis(100) };
+        let rtt = Span::from_millis(100);
+        let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
         // 212,992 bytes, halved by the kernel's own account, are what many systems allow.
         assert_eq!(receive_buffer(want(1), 106_496).grade, Grade::Ok);
         assert_eq!(receive_buffer(want(300), 106_496).grade, Grade::Warn);
         let bad = receive_buffer(want(1_000), 106_496);
         assert_eq!(bad.grade, Grade::Bad);
-        assert!(bad.what.contains("12.50 MB"), "{}", bad.what);
+        assert!(bad.what.contains("wanted 625.00 kB, for what comes"), "{}", bad.what);
         assert!(bad.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
         // More than the socket asks for is never wanted.
         assert_eq!(receive_buffer(want(100_000), 32 << 20).grade, Grade::Ok);
+    }
+
+    #[test]
+    fn a_connections_buffer_is_twice_the_product_and_no_more_than_can_be_set() {
+        let found = |gigabits: u64, limits: &[u64]| {
+            let (rate, rtt) = (Rate::from_mbps(gigabits * 1_000), Span::from_millis(100));
+            tcp_buffer(Want { rate, rtt, is_asked: true }, "tcp-send", "tcp_wmem", limits)
+        };
+        let stock = [4_096, 16_384, 4_194_304];
+        let one = found(1, &stock).unwrap();
+        assert_eq!(one.grade, Grade::Warn);
+        let command = "sudo sysctl -w net.ipv4.tcp_wmem='4096 16384 25000000'";
+        assert_eq!(one.mend.as_deref(), Some(command));
+        assert!(one.what.contains("25.00 MB, twice 12.50 MB"), "{}", one.what);
+        assert_eq!(found(1, &[4_096, 16_384, 25_000_000]).unwrap().grade, Grade::Ok);
+        let hundred = found(100, &stock).unwrap().mend.unwrap();
+        assert!(hundred.contains(" 2147483647'") && hundred.contains("--streams"), "{hundred}");
+        assert!(found(1, &stock[1..]).is_none());
+    }
+
+    #[test]
+    fn only_what_is_in_the_way_of_the_emulator_is_mended() {
+        assert!(make_emulator_work(&[]).contains("root"));
+        let both = ["sudo modprobe tun".to_owned(), "sudo sysctl -w a=1".to_owned()];
+        assert_eq!(make_emulator_work(&both), "sudo modprobe tun; sudo sysctl -w a=1");
     }
 }

@@ -18,6 +18,15 @@ struct Link {
     mtu: u32,
     /// Nothing where the device has none: bridges, tunnels, most virtual machines.
     speed: Option<Rate>,
+    /// A card, or what a virtual machine has for one.
+    hardware: bool,
+}
+
+impl Link {
+    /// Whether it carries `rate`, as far as can be told.
+    fn carries(&self, rate: Rate) -> bool {
+        self.speed.map_or(self.hardware, |speed| speed >= rate)
+    }
 }
 
 /// Looks at each interface but the loopback.
@@ -29,7 +38,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
         let what = "no interface but the loopback is up";
         return vec![Finding::new("links", Grade::Bad, what, "sudo ip link set DEVICE up")];
     }
-    links.iter().map(|link| judge(want, link)).collect()
+    links.iter().map(|link| judge(want, link, &links)).collect()
 }
 
 fn link(folder: &Path) -> Option<Link> {
@@ -38,24 +47,40 @@ fn link(folder: &Path) -> Option<Link> {
     let name = folder.file_name()?.to_string_lossy().into_owned();
     // Tunnels say "unknown" while they work.
     let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
-    if name == "lo" || !is_up {
+    // What is part of a bond or a bridge is judged with the whole.
+    if name == "lo" || !is_up || folder.join("master").exists() {
         return None;
     }
     let speed = read("speed").and_then(|text| text.parse::<u64>().ok());
     let speed = speed.filter(|megabits| *megabits > 0).map(Rate::from_mbps);
-    Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed })
+    let hardware = folder.join("device").exists();
+    Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed, hardware })
 }
 
-fn judge(want: Want, link: &Link) -> Finding {
-    let Link { name, mtu, speed } = link;
+/// Judges `link`, one of `all`. A slow one stands in the way only of a rate that was asked for, and
+/// only where there is no other.
+fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
+    let Link { name, mtu, speed, .. } = link;
     let slow = speed.is_some_and(|speed| speed < want.rate);
     let small = want.rate >= JUMBO && *mtu < 9000;
+    let other = all.iter().find(|other| other.carries(want.rate));
+    let grade = match slow {
+        true if want.is_asked && other.is_none() => Grade::Bad,
+        _ => Grade::unless(!slow && !small, Grade::Warn),
+    };
     let speed = speed.map_or("no speed told".to_owned(), |speed| speed.to_string());
     let what = format!("{name}: {speed}, MTU {mtu} B");
-    let grade = if slow { Grade::Bad } else { Grade::unless(!small, Grade::Warn) };
-    let mend = match slow {
-        true => format!("{name} is slower than {}: use another, or ask for less", want.rate),
-        false => format!("sudo ip link set {name} mtu 9000   (where all of the path takes it)"),
+    let mend = match (slow, other) {
+        (true, Some(other)) => format!(
+            "{name} is slower than {}: see that the way there leaves by {} (ip route get ADDRESS)",
+            want.rate, other.name
+        ),
+        (true, None) => {
+            format!("{name} is slower than {}: use another, or ask for less", want.rate)
+        }
+        (false, _) => {
+            format!("sudo ip link set {name} mtu 9000   (where all of the path takes it)")
+        }
     };
     Finding::new("link", grade, what, mend)
 }
@@ -65,21 +90,49 @@ mod tests {
     use super::*;
     use longhaul_proto::time::Span;
 
+    fn link_of(mtu: u32, speed: Option<u64>) -> Link {
+        let speed = speed.map(Rate::from_mbps);
+        Link { name: "eth0".into(), mtu, speed, hardware: true }
+    }
+
+    fn want(megabits: u64, is_asked: bool) -> Want {
+        Want { rate: Rate::from_mbps(megabits), rtt: Span::ZERO, is_asked }
+    }
+
     #[test]
     fn a_link_is_judged_by_its_speed_and_its_packets() {
-        let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt: Span::ZERO };
-        let link = |mtu, speed: Option<u64>| Link {
-            name: "eth0".into(),
-            mtu,
-            speed: speed.map(Rate::from_mbps),
-        };
-        assert_eq!(judge(want(1_000), &link(1500, Some(1_000))).grade, Grade::Ok);
-        assert_eq!(judge(want(1_000), &link(1500, None)).grade, Grade::Ok);
-        assert_eq!(judge(want(10_000), &link(1500, Some(25_000))).grade, Grade::Warn);
-        assert_eq!(judge(want(10_000), &link(9000, Some(25_000))).grade, Grade::Ok);
-        let slow = judge(want(10_000), &link(9000, Some(1_000)));
+        let grade = |want, link: Link| judge(want, &link, std::slice::from_ref(&link)).grade;
+        assert_eq!(grade(want(1_000, true), link_of(1500, Some(1_000))), Grade::Ok);
+        assert_eq!(grade(want(1_000, true), link_of(1500, None)), Grade::Ok);
+        assert_eq!(grade(want(10_000, true), link_of(1500, Some(25_000))), Grade::Warn);
+        assert_eq!(grade(want(10_000, true), link_of(9000, Some(25_000))), Grade::Ok);
+        let link = link_of(9000, Some(1_000));
+        let slow = judge(want(10_000, true), &link, std::slice::from_ref(&link));
         assert_eq!(slow.grade, Grade::Bad);
         assert!(slow.what.contains("eth0") && slow.what.contains("1.00 Gbit/s"), "{}", slow.what);
+    }
+
+    #[test]
+    fn a_slow_link_stands_in_the_way_only_of_a_rate_that_was_asked_for_and_has_no_other() {
+        let slow = link_of(1500, Some(100));
+        let alone = std::slice::from_ref(&slow);
+        assert_eq!(judge(want(1_000, false), &slow, alone).grade, Grade::Warn);
+        assert_eq!(judge(want(1_000, true), &slow, alone).grade, Grade::Bad);
+        assert_eq!(judge(want(100, true), &slow, alone).grade, Grade::Ok);
+        for (speed, hardware, grade) in [
+            (Some(10_000), false, Grade::Warn),
+            (None, true, Grade::Warn),
+            // A bridge that tells no speed may lead nowhere.
+            (None, false, Grade::Bad),
+            (Some(999), true, Grade::Bad),
+        ] {
+            let name = "eth1".into();
+            let both = [slow.clone(), Link { name, hardware, ..link_of(1500, speed) }];
+            let found = judge(want(1_000, true), &slow, &both);
+            assert_eq!(found.grade, grade, "{speed:?} {hardware}");
+            let named = found.mend.expect("it is slow").contains("eth1");
+            assert_eq!(named, grade == Grade::Warn, "{speed:?} {hardware}");
+        }
     }
 
     #[test]
@@ -91,8 +144,15 @@ mod tests {
         write("operstate", "up\n");
         write("mtu", "1500\n");
         write("speed", "-1\n");
-        let expected = Link { name: "eth7".into(), mtu: 1500, speed: None };
+        let expected = Link { name: "eth7".into(), mtu: 1500, speed: None, hardware: false };
         assert_eq!(link(&eth), Some(expected));
+        fs::create_dir(eth.join("device")).unwrap();
+        write("speed", "100\n");
+        let expected = Link { name: "eth7".into(), ..link_of(1500, Some(100)) };
+        assert_eq!(link(&eth), Some(expected));
+        write("master", "");
+        assert_eq!(link(&eth), None, "it is a part of a bond");
+        fs::remove_file(eth.join("master")).unwrap();
         write("operstate", "down\n");
         assert_eq!(link(&eth), None);
     }

@@ -2,8 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{LossRatio, Rate};
+use longhaul_testbed::link::{LinkSpec, Loss};
+
+use super::path::Wan;
 use super::{Relayed, WAYS, Way};
-use crate::rig::{assert_same, write};
+use crate::rig::{Pair, assert_same, bytes, write};
 
 #[test]
 fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
@@ -72,6 +77,23 @@ fn a_translator_that_gives_other_ports_half_way_disturbs_nothing() {
 }
 
 #[test]
+fn a_client_that_gets_another_address_half_way_is_followed_there() {
+    for way in WAYS {
+        let rig = Relayed::new(10_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=30M"]);
+        copy.progressed(1_000_000);
+        rig.relay.rules.address.store(2, Ordering::Relaxed);
+        rig.relay.rules.rebound.fetch_add(1, Ordering::Relaxed);
+        let ended = copy.end();
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+        assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
+#[test]
 fn a_tree_whose_list_is_long_goes_by_tcp_too() {
     let rig = Relayed::new(1);
     for n in 0..600 {
@@ -89,4 +111,30 @@ fn tcp_may_be_asked_for() {
     assert_eq!(ended.summary()["protocol"], "tcp", "{ended}");
     assert!(ended.events("fallback").is_empty(), "{ended}");
     rig.assert_copied(Way::Pull);
+}
+
+#[test]
+fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carries_the_copy() {
+    let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
+    let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
+    let Some(wan) = Wan::new(link.with_loss(loss), 1500, 24_000_000) else { return };
+    for way in WAYS {
+        let ended = wan.start(way, &["--protocol=tcp", "--streams=auto"]).end();
+        assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+        let told = ended.events("streams");
+        assert_eq!(told.len(), 1, "{way:?} {ended}");
+        assert!(told[0]["count"].as_u64() >= Some(2), "{way:?} {ended}");
+        wan.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_copy_that_is_over_before_the_best_number_is_found_tells_the_last() {
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(5_000_000, 3));
+    let ended = pair.cp(&[&"--protocol=tcp", &"--streams=auto", &"object", &pair.at("copy")]);
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    let told = ended.events("streams");
+    assert_eq!(told.len(), 1, "{ended}");
+    assert!(told[0]["count"].as_u64() >= Some(1), "{ended}");
 }

@@ -86,16 +86,39 @@ fn who_is_not_allowed_measures_nothing() {
 }
 
 #[test]
-fn where_datagrams_do_not_pass_a_probe_says_so_and_measures_tcp() {
+fn where_datagrams_do_not_pass_a_probe_says_what_to_open_and_measures_tcp() {
     let rig = Relayed::new(1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     let (relay, id) = (rig.relay.address(), &rig.pair.server.id);
-    let ended = probe(&rig.pair.client, &relay.to_string(), id, &["--time=100ms"]);
-    let summary = ended.summary();
+    let port = format!("open UDP {}", relay.port() + 1);
+    for (args, tcp) in [(&["--time=100ms"][..], true), (&["--udp", "--time=100ms"], false)] {
+        let ended = probe(&rig.pair.client, &relay.to_string(), id, args);
+        let summary = ended.is(3, &[]).last();
+        assert_eq!((&summary["event"], &summary["status"]), (&"summary".into(), &3.into()));
+        let missing = ended.events("missing");
+        assert!(missing[0]["advice"].as_str().is_some_and(|what| what.contains(&port)), "{ended}");
+        assert!(summary.get("udp_up_bps").is_none(), "{ended}");
+        assert_eq!(summary["tcp_up_bps"].as_u64() > Some(0), tcp, "{ended}");
+    }
+    let id = format!("--server-id={id}");
+    let server = format!("lh://{relay}");
+    rig.pair.client.run(["probe", "--udp", &id, &server]).is(3, &[&port, "no datagram came back"]);
+}
+
+#[test]
+fn where_tcp_is_refused_a_probe_shows_what_udp_measured_and_the_reason() {
+    let rig = Relayed::new(1);
+    rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
+    let (relay, id) = (rig.relay.address(), &rig.pair.server.id);
+    let args = ["--rate=5M", "--time=100ms"];
+    let ended = probe(&rig.pair.client, &relay.to_string(), id, &args);
+    let summary = ended.is(3, &[]).last();
+    assert_eq!(summary["event"], "summary", "{ended}");
+    assert!(number(&summary, "udp_up_bps") > 0.0 && number(&summary, "udp_down_bps") > 0.0);
+    assert!(summary.get("tcp_up_bps").is_none(), "{ended}");
     let missing = ended.events("missing");
-    let port = (relay.port() + 1).to_string();
-    assert!(missing[0]["what"].as_str().is_some_and(|what| what.contains(&port)), "{ended}");
-    assert!(summary.get("udp_up_bps").is_none() && number(&summary, "tcp_up_bps") > 0.0, "{ended}");
+    let tcp = format!("TCP {} of 127.0.0.1", relay.port());
+    assert!(missing[0]["what"].as_str().is_some_and(|what| what.contains(&tcp)), "{ended}");
 }
 
 #[test]

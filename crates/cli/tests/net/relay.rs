@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use longhaul_proto::wire::header::{Header, Kind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::rig::{DEADLINE, Server};
 
@@ -25,8 +26,12 @@ pub(super) struct Rules {
     pub(super) no_data: AtomicBool,
     /// No UDP passes to or from the control port.
     pub(super) no_control: AtomicBool,
+    /// Connections to the control port are closed at once.
+    pub(super) no_tcp: AtomicBool,
     /// Counts up when the relay takes other ports towards the server, as a translator does.
     pub(super) rebound: AtomicUsize,
+    /// The last number of the address, 127.0.0.x, that the relay's next ports are of.
+    pub(super) address: AtomicU8,
     /// Copies of what goes to the data port, while somebody listens.
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     gone: AtomicBool,
@@ -54,7 +59,9 @@ impl Relay {
             damaged: AtomicUsize::new(0),
             no_data: AtomicBool::new(false),
             no_control: AtomicBool::new(false),
+            no_tcp: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
+            address: AtomicU8::new(1),
             tap: Mutex::default(),
             gone: AtomicBool::new(false),
         });
@@ -167,7 +174,8 @@ fn relay_back(
     port: Port,
     rules: Arc<Rules>,
 ) -> Arc<UdpSocket> {
-    let far = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    let address = Ipv4Addr::new(127, 0, 0, rules.address.load(Ordering::Relaxed));
+    let far = Arc::new(UdpSocket::bind((address, 0)).expect("a free port"));
     far.connect(to).expect("loopback");
     far.set_read_timeout(Some(LOOK)).expect("a socket's option");
     let (answers, bound) = (far.clone(), rules.rebound.load(Ordering::Relaxed));
@@ -186,13 +194,15 @@ fn relay_back(
 
 fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
     near.set_nonblocking(true).expect("a socket's option");
+    let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
     thread::spawn(move || {
         while !rules.is_gone() {
-            let Ok((client, _)) = near.accept() else {
-                // The standard library's listener has no time-out.
-                thread::sleep(Duration::from_millis(10));
+            let mut ready = [PollFd::new(&near, PollFlags::IN)];
+            let _ = poll(&mut ready, Some(&look));
+            let Ok((client, _)) = near.accept() else { continue };
+            if rules.no_tcp.load(Ordering::Relaxed) {
                 continue;
-            };
+            }
             let Ok(server) = TcpStream::connect(to) else { continue };
             client.set_nonblocking(false).expect("a socket's option");
             for stream in [&client, &server] {

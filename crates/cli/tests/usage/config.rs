@@ -35,7 +35,7 @@ fn the_defaults_are_shown_with_their_lines() {
 #[test]
 fn flags_win_over_the_file() {
     let text = "[cp]\nmemory = \"32Mi\"\n";
-    let (run, _folder) = with(text, &["cp", "--memory=1Mi", "a", "h:b"]);
+    let (run, _folder) = with(text, &["cp", "--memory=1Mi", "h:a", "b"]);
     run.is_refused(&["--memory 1.05 MB"]);
 }
 

@@ -34,13 +34,17 @@ fn quantities_show_an_example() {
 
 #[test]
 fn what_fits_no_copy_says_why() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["h:a", "g:a", "."], "same name, a"),
+        (&["--replicas", "h:a", "."], "two sources or more"),
+        (&["--weight=k=2", "h:a", "g:b", "."], "the hosts are h, g"),
+        (&["--streams=4", "h:a", "g:b", "."], "--protocol gtp"),
         (&["a", "b"], "both on this host"),
         (&["h:a", "g:b"], "both on other hosts"),
-        (&["h:a", "g:a", "."], "two hosts"),
+        (&["h:a", "b", "."], "on this host"),
         (&["a"], "without a destination"),
         (&["http://h/a", "."], "does not speak http://"),
-        (&["--memory=31Mi", "a", "h:b"], "at least 32Mi"),
+        (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
     ];
@@ -67,12 +71,14 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
 
 #[test]
 fn what_cannot_be_probed_or_looked_at_is_refused() {
-    let cases: [(&[&str], &str); 9] = [
+    let many = format!("--rate={}", ["1M"; 31].join(","));
+    let cases: [(&[&str], &str); 10] = [
         (&["probe", "./folder"], "is no host"),
         (&["probe", "http://h"], "does not speak http://"),
         (&["probe", "lh://h", "--rate=10M,fast"], "950M"),
         (&["probe", "lh://h", "--rate=0"], "100 Gbit/s"),
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
+        (&["probe", "lh://h", "--time=10s", &many], "600.00 s"),
         (&["probe", "lh://h", "--datagram=100"], "512..=65000"),
         (&["doctor", "me@h:"], "lh://host[:port]"),
         (&["doctor", "--rate=0"], "--rate 0"),

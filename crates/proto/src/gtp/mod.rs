@@ -85,6 +85,7 @@ pub const ROW: Row = Row {
         "gtp-table5",
     ],
     frugal: true,
+    many: true,
     options: options::ALL,
     sender: |setup| Box::new(GtpSender::new(setup)),
     receiver: || Box::new(GtpReceiver::default()),

@@ -80,6 +80,7 @@ pub const ROW: Row = Row {
               is acknowledged.",
     experiments: &[],
     frugal: true,
+    many: false,
     options: &[BUFFER, BUFFERS, BURST],
     sender: |setup| Box::new(NetbltSender::new(setup)),
     receiver: || Box::new(NetbltReceiver::default()),

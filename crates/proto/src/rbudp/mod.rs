@@ -66,6 +66,7 @@ pub const ROW: Row = Row {
               rate it measures the path with packet trains.",
     experiments: &["quanta-fig5", "quanta-fig6", "quanta-fig7", "quanta-streaming"],
     frugal: true,
+    many: false,
     options: &[TAIL_COPIES],
     sender: |setup| Box::new(RbudpSender::new(setup)),
     receiver: || Box::new(RbudpReceiver::default()),

@@ -199,6 +199,7 @@ pub const ROW: Row = Row {
         "ornl-reorder",
     ],
     frugal: true,
+    many: false,
     options: &[SYNC_INTERVAL, BETA, DECREASE, LOSS_THRESHOLD, LOSS_SMOOTHING, WINDOW, INITIAL_RATE],
     sender: |setup| Box::new(SabulSender::new(setup)),
     receiver: || Box::new(SabulReceiver::default()),
@@ -216,6 +217,7 @@ pub const ORNL_ROW: Row = Row {
               several times. It starts with 10 µs between datagrams. For experiments, not for use.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
+    many: false,
     options: &[
         RELEASE_SYNC_INTERVAL,
         ACK_INTERVAL,

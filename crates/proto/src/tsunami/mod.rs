@@ -126,6 +126,7 @@ pub const ROW: Row = Row {
               little to others.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
+    many: false,
     options: &[REPORT_INTERVAL, REPORT_BLOCKS, ERROR_RATE, SLOW_DOWN, SPEED_UP, HISTORY, TABLE],
     sender: |setup| Box::new(TsunamiSender::new(setup)),
     receiver: || Box::new(TsunamiReceiver::default()),

@@ -19,7 +19,8 @@
 //! | receiving end | [`Outcome`] | everything stands under its final name |
 //!
 //! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
-//! follows, is answered by a [`ProbeCount`].
+//! follows, is answered by a [`ProbeCount`]. Or with a [`Survey`], which is answered by
+//! [`Surveyed`] messages, and after which a request may follow.
 //!
 //! An end that cannot go on says so in the goodbye of the session itself.
 
@@ -28,6 +29,7 @@ mod pieces;
 mod probe;
 mod ranges;
 mod request;
+mod survey;
 mod transfer;
 
 pub use checks::MAX_MANIFEST;
@@ -35,6 +37,7 @@ pub use pieces::Pieces;
 pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
+pub use survey::{Survey, Surveyed};
 pub use transfer::{
     Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Named, Needless, Offer, Outcome,
     Pass, PassEnd, Plan, Relay, Status,
@@ -45,7 +48,7 @@ pub use transfer::{
 pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
     #[prost(oneof = "Message")]
-    #[prost(tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
+    #[prost(tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     pub message: Option<Message>,
 }
 
@@ -91,6 +94,10 @@ pub enum Message {
     ProbeRun(ProbeRun),
     #[prost(message, tag = "19")]
     ProbeCount(ProbeCount),
+    #[prost(message, tag = "20")]
+    Survey(Survey),
+    #[prost(message, tag = "21")]
+    Surveyed(Surveyed),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -69,12 +69,19 @@ pub struct Request {
     /// How many streams carry the data where `protocol` is empty; zero: the control stream itself.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
+    /// Find out how many of `streams` are best, and let that many carry the data.
+    #[prost(bool, tag = "22")]
+    pub try_streams: bool,
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
     /// Tell which files have got their names, by [`super::Named`].
     #[prost(bool, tag = "20")]
     pub names: bool,
+    /// The client has the manifest from a [`super::Survey`], and takes the object from others as
+    /// well: it is laid out as there, and brought by leases ([`super::PassEnd`]).
+    #[prost(bool, tag = "21")]
+    pub surveyed: bool,
 }
 
 /// A setting of a protocol.

@@ -40,6 +40,9 @@ pub struct Pass {
     /// Registry name of the protocol; empty: the chunks come by stream.
     #[prost(string, tag = "6")]
     pub protocol: String,
+    /// The last lease that was taken, which this pass brings; zero for what was planned.
+    #[prost(uint32, tag = "7")]
+    pub lease: u32,
 }
 
 /// What need not be sent, and what must be compared first.
@@ -186,6 +189,18 @@ pub struct Status {
     /// How much of `disk_nanos` was CPU time, for hashing and moving bytes, and no waiting.
     #[prost(uint64, tag = "22")]
     pub disk_cpu_nanos: u64,
+    /// Genuine datagrams that found no memory for their chunk (receiving end).
+    #[prost(uint64, tag = "23")]
+    pub memory_lost: u64,
+    /// Connections that carry the chunks now, where they come by stream (sending end).
+    #[prost(uint32, tag = "24")]
+    pub streams: u32,
+    /// That number was found to be the best of those tried.
+    #[prost(bool, tag = "25")]
+    pub streams_found: bool,
+    /// Bytes of chunks that have come by stream (receiving end).
+    #[prost(uint64, tag = "26")]
+    pub streamed: u64,
 }
 
 /// Files that have got their names; told only where the request asks for it.
@@ -196,7 +211,7 @@ pub struct Named {
     pub entries: Option<Ranges>,
 }
 
-/// All chunks of the pass but these are written.
+/// All chunks of the pass but these are written. Or, with a lease, these are to come next.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {
     /// The pass.
@@ -205,6 +220,10 @@ pub struct PassEnd {
     /// Chunks whose digest was wrong; they must come again.
     #[prost(message, optional, tag = "2")]
     pub failed: Option<Ranges>,
+    /// Where several sources bring one object, the number of the lease that `failed` is, from 1:
+    /// the chunks that this one is to bring next, whatever its pass is, and no others.
+    #[prost(uint32, tag = "3")]
+    pub lease: u32,
 }
 
 /// The receiving end's last word: what stands under its final name.

@@ -13,13 +13,14 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
 
 use super::hooks::{ClientHooks, State, interrupted};
+use super::part::Part;
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
+use crate::datapath::clock;
 use crate::datapath::keys::{Suite, has_fast_aes};
-use crate::datapath::port::Port;
+use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
-use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
 use crate::driver::{random_flow, random_u64};
 use crate::end::receiving::ReceivingEnd;
@@ -28,9 +29,9 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Terms};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
-use crate::options::{CopyOptions, Filter, Names, Receive};
+use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
-use crate::session::{self, Identity, Session, Settings};
+use crate::session::{self, Carriers, Identity, Session, Settings};
 
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
@@ -43,6 +44,16 @@ pub(super) enum Way<'a> {
     Streams(u16),
 }
 
+impl Way<'_> {
+    /// The carriers of a session for it.
+    pub(super) fn carriers(self) -> Carriers {
+        match self {
+            Way::Streams(1..) => Carriers::Tcp,
+            Way::Streams(0) | Way::Datagrams(_) => Carriers::Both,
+        }
+    }
+}
+
 /// A copy's tries, one after the other.
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
@@ -50,7 +61,7 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
-    memory: Budget,
+    part: Part,
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
@@ -72,7 +83,7 @@ impl<'a> Attempt<'a> {
         route: &'a Route,
         observer: Arc<dyn Observer>,
         cancel: Cancel,
-        started: Time,
+        part: Part,
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
         Ok(Attempt {
@@ -88,8 +99,8 @@ impl<'a> Attempt<'a> {
                 names: options.names,
                 state: RefCell::new(State::new()),
             },
-            started,
-            memory: Budget::new(options.memory)?,
+            started: clock::now(),
+            part,
             refused: Cell::new(false),
             again: false,
             carrier: Cell::new("quic"),
@@ -121,17 +132,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn reach(&self) -> Reach<'_> {
-        let options = self.options;
-        Reach {
-            host: self.route.host(),
-            identity: &self.identity,
-            trust: &options.trust,
-            observer: &*self.hooks.observer,
-            data_port: options.data_port,
-            ssh_command: &options.ssh_command,
-            remote_path: &options.remote_path,
-            ports: options.ports,
-        }
+        reach(self.options, self.route, &self.identity, &*self.hooks.observer)
     }
 
     /// A copy that is taken up again has time: its datagrams may have become too large.
@@ -151,9 +152,16 @@ impl<'a> Attempt<'a> {
         let source = self.source()?;
         let cancel = self.hooks.cancel.clone();
         let (reach, settings) = (self.reach(), self.settings(way));
-        let reached = tokio::select! {
-            reached = reach.open(&settings, self.look(way)) => reached?,
-            () = cancel.wished() => return Err(End::Fatal(interrupted())),
+        let ready = self.part.reached.take();
+        let reached = match ready {
+            Some(reached) => reached,
+            None => {
+                let ports = self.part.shared.ports.as_ref();
+                tokio::select! {
+                    reached = reach.open_on(ports, &settings, self.look(way)) => reached?,
+                    () = cancel.wished() => return Err(End::Fatal(interrupted())),
+                }
+            }
         };
         let session = &reached.session;
         self.carrier.set(session.carrier);
@@ -184,11 +192,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn settings(&self, way: Way<'_>) -> Settings {
-        let carriers = match way {
-            Way::Streams(1..) => session::Carriers::Tcp,
-            Way::Streams(0) | Way::Datagrams(_) => session::Carriers::Both,
-        };
-        Settings { carriers, ..Settings::default() }
+        Settings { carriers: way.carriers(), ..Settings::default() }
     }
 
     async fn transfer(
@@ -209,7 +213,7 @@ impl<'a> Attempt<'a> {
         wire.outbox().tell(Message::Request(request));
         let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
-        let (suite, protocol) = (terms.suite, terms.protocol);
+        let (suite, protocol, tries) = (terms.suite, terms.protocol, terms.try_streams);
         let result = match source {
             Some(source) => {
                 let path = protocol.map(|_| Path::from(contact));
@@ -227,11 +231,12 @@ impl<'a> Attempt<'a> {
                     hooks,
                     decides,
                     dry_run,
+                    surveyed: false,
                 }
                 .run(source)
                 .await
             }
-            None => self.receive(&mut wire, terms, &data, contact, streams).await,
+            None => self.receive(&mut wire, terms, &data.handle(), contact, streams).await,
         };
         match &result {
             Ok(_) | Err(End::NoDatagrams) => wire.leave().await,
@@ -243,6 +248,9 @@ impl<'a> Attempt<'a> {
         }
         let outcome = result?;
         self.hooks.found(outcome.resumed_bytes);
+        if tries {
+            self.hooks.tried_streams();
+        }
         Ok(Finished {
             outcome,
             protocol: protocol.map_or("tcp", |row| row.name).to_owned(),
@@ -256,7 +264,7 @@ impl<'a> Attempt<'a> {
         &self,
         wire: &mut Wire,
         terms: Terms,
-        data: &Port,
+        data: &PortHandle,
         contact: SocketAddr,
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
@@ -264,29 +272,28 @@ impl<'a> Attempt<'a> {
             return Err(End::Fatal(Error::new(Class::Usage, "nowhere to copy to")));
         };
         let options = self.options;
-        let target = match options.receive {
-            Receive::Fake => Target::Nowhere,
-            _ => Target::Place {
+        let part = &self.part;
+        let claims = part.shared.claims.as_ref();
+        let target = match (&part.joint, options.receive) {
+            (Some(link), _) => Target::Joint(link.clone()),
+            (None, Receive::Fake) => Target::Nowhere,
+            (None, _) => Target::Place {
                 place: Place::Ambient(destination.clone()),
-                options: SinkOptions {
-                    preserve: options.preserve,
-                    set_id: false,
-                    checksum: options.checksum,
-                    dry_run: options.dry_run,
-                    names: options.names >= Names::Done,
-                },
+                options: sink_options(options),
+                claim: claims.map(|claims| claims.of_source(part.number)),
             },
         };
         let end = ReceivingEnd {
             wire,
             terms,
-            port: data.handle(),
+            port: data.clone(),
             contact: Some(contact),
             board: self.hooks.board.clone(),
             streams,
             hooks: &self.hooks,
-            memory: Arc::new(self.memory.enter()?),
+            memory: Arc::new(part.shared.memory.enter().await?),
             receive: options.receive,
+            core: self.part.shared.core.clone(),
             target,
             decides: true,
         };
@@ -322,6 +329,7 @@ impl<'a> Attempt<'a> {
             protocol,
             settings: options.settings.clone(),
             streams,
+            try_streams: streams > 0 && options.protocol == Protocol::TcpTried,
             rate: options.rate,
             rate_limit: options.rate_limit,
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
@@ -358,8 +366,10 @@ impl<'a> Attempt<'a> {
             datagram: u32::from(terms.datagram),
             rtt_nanos: terms.rtt.as_nanos(),
             streams: terms.streams,
+            try_streams: terms.try_streams,
             names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
+            surveyed: self.part.joint.is_some(),
         }
     }
 
@@ -387,7 +397,38 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn pattern(filter: &Filter) -> Pattern {
+/// How the other host of `route` is reached.
+pub(super) fn reach<'a>(
+    options: &'a CopyOptions,
+    route: &'a Route,
+    identity: &'a Identity,
+    observer: &'a dyn Observer,
+) -> Reach<'a> {
+    Reach {
+        host: route.host(),
+        identity,
+        trust: &options.trust,
+        observer,
+        data_port: options.data_port,
+        ssh_command: &options.ssh_command,
+        remote_path: &options.remote_path,
+        ports: options.ports,
+    }
+}
+
+/// How the destination of a pull is written.
+pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
+    SinkOptions {
+        preserve: options.preserve,
+        set_id: false,
+        checksum: options.checksum,
+        distrust: options.replicas,
+        dry_run: options.dry_run,
+        names: options.names >= Names::Done,
+    }
+}
+
+pub(super) fn pattern(filter: &Filter) -> Pattern {
     match filter {
         Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
         Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },

@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) single: bool,
     /// The plan of this attempt has come.
     planned: bool,
+    /// How many connections are best has been told.
+    streams_told: bool,
     /// What earlier attempts counted.
     pub(super) earlier: Status,
 }
@@ -81,6 +83,7 @@ impl State {
             attempts: 0,
             single: false,
             planned: false,
+            streams_told: false,
             earlier: Status::default(),
         }
     }
@@ -100,12 +103,17 @@ impl ClientHooks {
         state.earlier = before;
         state.last_progress = Instant::now();
         state.planned = false;
+        state.streams_told = false;
         state.failed.clear();
         state.attempts += 1;
         let (bytes, files) = self.board.totals();
         let first = self.board.first_datagram();
         self.board = Arc::default();
         self.board.set_totals(bytes, files);
+        if !self.sends {
+            // What sources bring together is counted on from there; a plain writer counts anew.
+            self.board.update(|status| status.written = state.earlier.written);
+        }
         if let Some(nanos) = first {
             self.board.note_first_datagram(nanos);
         }
@@ -129,6 +137,7 @@ impl ClientHooks {
             blocks_lost: now.blocks_lost + sum.blocks_lost,
             socket_lost: now.socket_lost + sum.socket_lost,
             refused: now.refused + sum.refused,
+            memory_lost: now.memory_lost + sum.memory_lost,
             highest: now.highest + sum.highest,
             ..now
         }
@@ -166,6 +175,8 @@ impl ClientHooks {
             retransmitted: status.retransmitted,
             blocks_lost: status.blocks_lost,
             rtt: Span::from_nanos(status.rtt_nanos),
+            resumed_bytes: state.resumed.unwrap_or(0),
+            sources: Vec::new(),
         }
     }
 }
@@ -176,6 +187,20 @@ impl ClientHooks {
     pub(super) fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
+        }
+    }
+
+    /// The end of an attempt that tried numbers of connections: it may have been over before the
+    /// best was found.
+    pub(super) fn tried_streams(&self) {
+        let status = self.status();
+        self.tell_streams(&mut self.state.borrow_mut(), &status);
+    }
+
+    fn tell_streams(&self, state: &mut State, status: &Status) {
+        if !std::mem::replace(&mut state.streams_told, true) {
+            let (count, found) = (status.streams, status.streams_found);
+            self.observer.notice(Notice::Streams { count, found });
         }
     }
 }
@@ -206,6 +231,9 @@ impl Hooks for ClientHooks {
                 error.advise("the same command goes on where this one stopped"),
             ));
         }
+        if status.streams_found {
+            self.tell_streams(&mut state, &status);
+        }
         let progress = self.progress(&mut state, &status);
         self.observer.progress(&progress);
         Ok(())
@@ -213,7 +241,7 @@ impl Hooks for ClientHooks {
 
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
         if self.names == Names::All {
-            for path in paths(manifest, skipped) {
+            for path in named_paths(manifest, skipped) {
                 self.observer.notice(Notice::Skipped { path });
             }
         }
@@ -230,7 +258,7 @@ impl Hooks for ClientHooks {
     }
 
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]) {
-        for path in paths(manifest, entries) {
+        for path in named_paths(manifest, entries) {
             self.observer.notice(Notice::File { path });
         }
     }
@@ -268,19 +296,23 @@ fn joined(from: Status, to: &Status) -> Status {
         blocks_lost: to.blocks_lost,
         socket_lost: to.socket_lost,
         refused: to.refused,
+        memory_lost: to.memory_lost,
         highest: to.highest,
         ..from
     }
 }
 
 /// The paths of entries of a manifest; numbers beyond it name nothing.
-fn paths(manifest: &Manifest, entries: &[Range<u64>]) -> impl Iterator<Item = PathBuf> {
+pub(super) fn named_paths(
+    manifest: &Manifest,
+    entries: &[Range<u64>],
+) -> impl Iterator<Item = PathBuf> {
     let all = manifest.entries();
     let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
     numbers.filter_map(|number| all.get(number as usize)).map(|entry| shown(&entry.path))
 }
 
-fn shown(path: &[u8]) -> PathBuf {
+pub(super) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
 

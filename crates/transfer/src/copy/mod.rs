@@ -3,10 +3,13 @@
 //!
 //! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
 //! one session's try; `hooks` is what the user sees and wishes meanwhile; `summing` makes the
-//! summary.
+//! summary. `many` is a copy from several sources, each a copy like that by itself; `part` is what
+//! they share.
 
 mod attempt;
 mod hooks;
+mod many;
+mod part;
 pub(crate) mod reach;
 pub(crate) mod route;
 mod summing;
@@ -14,14 +17,17 @@ mod summing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::datapath::clock;
+use longhaul_proto::units::Bytes;
+
+use crate::driver::budget::Budget;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Protocol, Receive, TCP_STREAMS};
+use crate::options::{CopyOptions, MOST_TRIED, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reactor;
 use crate::summary::Summary;
 use attempt::{Attempt, Way};
+use part::Part;
 use route::Route;
 
 /// The first pause before a lost connection is taken up again; doubles up to the longest.
@@ -31,14 +37,39 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Copies; blocks until the end.
 ///
 /// # Errors
-/// [`Error`] says why the copy ended.
+/// [`Error`] says why the copy ended. Of several sources, those that failed are in the summary,
+/// unless all did.
 pub fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
     cancel: Cancel,
 ) -> Result<Summary, Error> {
-    let route = Route::of(&options)?;
-    reactor::block_on("the copy", run(&options, &route, observer, cancel))
+    let routes = Route::all(&options)?;
+    reactor::block_on("the copy", async {
+        match &routes[..] {
+            [route] => {
+                // Who only sends needs no memory for what is received.
+                let least = match route {
+                    Route::Push { .. } => Budget::least_of(1),
+                    Route::Pull { .. } => Bytes::ZERO,
+                };
+                let part = Part::alone(Budget::new(options.memory.max(least))?);
+                run(&options, route, observer, cancel, part).await
+            }
+            _ => many::run(&options, &routes, &observer, &cancel).await,
+        }
+    })
+}
+
+/// What carries the data of the first try.
+fn first_way(options: &CopyOptions) -> Way<'_> {
+    match &options.protocol {
+        // A plan is all that is wanted: the control stream carries that.
+        _ if options.dry_run => Way::Streams(0),
+        Protocol::Registry(name) => Way::Datagrams(name),
+        Protocol::Tcp { streams } => Way::Streams(*streams),
+        Protocol::TcpTried => Way::Streams(MOST_TRIED),
+    }
 }
 
 async fn run(
@@ -46,15 +77,10 @@ async fn run(
     route: &Route,
     observer: Arc<dyn Observer>,
     cancel: Cancel,
+    part: Part,
 ) -> Result<Summary, Error> {
-    let started = clock::now();
-    let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), started)?;
-    let mut way = match &options.protocol {
-        // A plan is all that is wanted: the control stream carries that.
-        _ if options.dry_run => Way::Streams(0),
-        Protocol::Registry(name) => Way::Datagrams(name),
-        Protocol::Tcp { streams } => Way::Streams(*streams),
-    };
+    let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), part)?;
+    let mut way = first_way(options);
     if options.receive == Receive::Fake {
         let what = "a measurement: --receive fake accounts for datagrams and writes nothing";
         observer.notice(Notice::Warning(what.to_owned()));

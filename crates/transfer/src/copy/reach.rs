@@ -1,6 +1,8 @@
 //! The way to another host: a session, a port for the data, and how large its datagrams may be.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul_proto::time::Span;
@@ -55,19 +57,59 @@ pub(crate) struct Reach<'a> {
 pub(crate) struct Reached {
     pub(crate) session: Session,
     /// This side's port for data.
-    pub(crate) data: Port,
+    pub(crate) data: Rc<Port>,
     /// The other side's.
     pub(crate) contact: SocketAddr,
     /// The UDP payload that is known to pass.
     pub(crate) datagram: Option<u16>,
 }
 
+/// This side's ports for data, of sessions that share them: one for each family of addresses.
+#[derive(Default)]
+pub(crate) struct DataPorts {
+    v4: OnceCell<Rc<Port>>,
+    v6: OnceCell<Rc<Port>>,
+}
+
+/// What a session's data come in by: a port of its own, or one that is shared.
+#[derive(Clone, Copy)]
+struct Doors<'a>(Option<&'a DataPorts>);
+
+impl Doors<'_> {
+    /// A port of the family of `address`; a new one is of the system's choice.
+    fn open(self, address: IpAddr) -> Result<Rc<Port>, Error> {
+        let Some(shared) = self.0 else { return Ok(Rc::new(open_port(address)?)) };
+        let cell = if address.to_canonical().is_ipv4() { &shared.v4 } else { &shared.v6 };
+        match cell.get() {
+            Some(port) if !port.is_closed() => Ok(port.clone()),
+            Some(_) => Ok(Rc::new(open_port(address)?)),
+            None => {
+                let port = Rc::new(open_port(address)?);
+                Ok(cell.get_or_init(|| port).clone())
+            }
+        }
+    }
+}
+
 impl Reach<'_> {
     /// Opens a session; beside it, searches for the datagram size that the data path takes.
     pub(crate) async fn open(&self, settings: &Settings, look: Look) -> Result<Reached, Error> {
+        self.open_on(None, settings, look).await
+    }
+
+    /// The same with ports that other sessions use too.
+    pub(crate) async fn open_on(
+        &self,
+        ports: Option<&DataPorts>,
+        settings: &Settings,
+        look: Look,
+    ) -> Result<Reached, Error> {
+        let doors = Doors(ports);
         match self.host {
-            Host::Daemon { host, port } => self.open_directly(host, *port, settings, look).await,
-            Host::Ssh { destination } => self.open_by_ssh(destination, settings, look).await,
+            Host::Daemon { host, port } => {
+                self.open_directly(host, *port, doors, settings, look).await
+            }
+            Host::Ssh { destination } => self.open_by_ssh(destination, doors, settings, look).await,
         }
     }
 
@@ -80,23 +122,26 @@ impl Reach<'_> {
         &self,
         host: &str,
         port: u16,
+        doors: Doors<'_>,
         settings: &Settings,
         look: Look,
     ) -> Result<Reached, Error> {
         let data_port = self.data_port(port);
         let first = tokio::net::lookup_host((host, port)).await;
         let first = first.ok().and_then(|mut all| all.next());
-        let begun = first.and_then(|first| begin(SocketAddr::new(first.ip(), data_port), look));
+        let data = first.map(|first| SocketAddr::new(first.ip(), data_port));
+        let begun = data.and_then(|data| begin(data, doors, look));
         let (identity, trust) = (self.identity, self.trust);
         let session =
             session::connect(host, port, identity, trust, self.observer, settings).await?;
         let contact = SocketAddr::new(session.remote.ip(), data_port);
-        finish(session, contact, begun, look).await
+        finish(session, contact, begun, doors, look).await
     }
 
     async fn open_by_ssh(
         &self,
         destination: &str,
+        doors: Doors<'_>,
         settings: &Settings,
         look: Look,
     ) -> Result<Reached, Error> {
@@ -108,25 +153,25 @@ impl Reach<'_> {
             arguments: &[],
         };
         let mut begun = None;
-        let offered = |contact| begun = begin(contact, look);
+        let offered = |contact| begun = begin(contact, doors, look);
         let session = connect_ssh(&target, self.identity, settings, offered).await?;
         let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
         let contact = SocketAddr::new(session.remote.ip(), data_port);
-        finish(session, contact, begun, look).await
+        finish(session, contact, begun, doors, look).await
     }
 }
 
 /// A port for data, and what is being searched on the way from it, beside the handshake.
 struct Begun {
     contact: SocketAddr,
-    data: Port,
+    data: Rc<Port>,
     search: Option<oneshot::Receiver<Option<u16>>>,
 }
 
 /// Opens a port towards `contact` and begins to search. What fails here is tried again when the
 /// session stands, and told then.
-fn begin(contact: SocketAddr, look: Look) -> Option<Begun> {
-    let data = open_port(contact.ip()).ok()?;
+fn begin(contact: SocketAddr, doors: Doors<'_>, look: Look) -> Option<Begun> {
+    let data = doors.open(contact.ip()).ok()?;
     let search = match look {
         Look::No => None,
         Look::Beside | Look::Whole => Some(search(&data, contact).ok()?),
@@ -139,13 +184,14 @@ async fn finish(
     session: Session,
     contact: SocketAddr,
     begun: Option<Begun>,
+    doors: Doors<'_>,
     look: Look,
 ) -> Result<Reached, Error> {
     let same = |begun: &Begun| begun.contact.ip().to_canonical() == contact.ip();
     let (data, searching) = match begun.filter(same) {
         Some(begun) => (begun.data, begun.search),
         None => {
-            let data = open_port(contact.ip())?;
+            let data = doors.open(contact.ip())?;
             let is_late = look == Look::Whole && session.carrier != "ssh";
             let searching = if is_late { Some(search(&data, contact)?) } else { None };
             (data, searching)

@@ -1,5 +1,6 @@
 //! Which way an object goes, and between whom.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Class, Error};
@@ -37,7 +38,7 @@ pub(crate) enum Route {
     },
     /// From there to here.
     Pull {
-        /// The other host.
+        /// The other host, or one of several.
         host: Host,
         /// Paths over there.
         sources: Vec<PathBuf>,
@@ -47,31 +48,52 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The way of a copy.
+    /// The ways of a copy: one, or one for each host that has sources; of replicas, one for each.
     ///
     /// # Errors
-    /// [`Class::Usage`] unless exactly one end is on another host.
-    pub(crate) fn of(options: &CopyOptions) -> Result<Route, Error> {
+    /// [`Class::Usage`] unless exactly one end is on other hosts.
+    pub(crate) fn all(options: &CopyOptions) -> Result<Vec<Route>, Error> {
         let usage = |what: &str| Error::new(Class::Usage, what);
         let split: Vec<_> = options.sources.iter().map(split).collect();
-        let Some((first, _)) = split.first() else {
+        if split.is_empty() {
             return Err(usage("there is nothing to copy from"));
-        };
-        if split.iter().any(|(host, _)| host != first) {
-            return Err(
-                usage("the sources are on different hosts").advise("copy from one host at a time")
-            );
         }
-        let host = first.clone();
-        let sources = split.iter().map(|(_, path)| path.clone()).collect();
-        match (host, self::split(&options.destination)) {
-            (None, (Some(host), destination)) => Ok(Route::Push { sources, host, destination }),
-            (Some(host), (None, destination)) => Ok(Route::Pull { host, sources, destination }),
-            (None, (None, _)) => {
+        if options.replicas && split.len() < 2 {
+            return Err(usage("one source has no replicas").advise("name two sources or more"));
+        }
+        let (to, destination) = self::split(&options.destination);
+        let mut hosts: Vec<(Host, Vec<PathBuf>)> = Vec::new();
+        let mut local = Vec::new();
+        for (host, path) in split {
+            let Some(host) = host else {
+                local.push(path);
+                continue;
+            };
+            match hosts.iter_mut().find(|(known, _)| *known == host && !options.replicas) {
+                Some((_, paths)) => paths.push(path),
+                None => hosts.push((host, vec![path])),
+            }
+        }
+        match (local.is_empty(), hosts.is_empty(), to) {
+            (false, false, _) => Err(usage("some sources are on this host and some on others")
+                .advise("copy what is here with cp")),
+            (_, true, None) => {
                 Err(usage("both ends are on this host").advise("cp does that as well"))
             }
-            (Some(_), (Some(_), _)) => {
+            (_, false, Some(_)) => {
                 Err(usage("both ends are on other hosts").advise("run longhaul on one of them"))
+            }
+            (_, true, Some(_)) if options.replicas => {
+                Err(usage("replicas are taken from other hosts").advise("leave --replicas out"))
+            }
+            (_, true, Some(host)) => Ok(vec![Route::Push { sources: local, host, destination }]),
+            (_, false, None) => {
+                let pull = |(host, sources)| Route::Pull {
+                    host,
+                    sources,
+                    destination: destination.clone(),
+                };
+                Ok(hosts.into_iter().map(pull).collect())
             }
         }
     }
@@ -80,6 +102,15 @@ impl Route {
     pub(crate) fn host(&self) -> &Host {
         match self {
             Route::Push { host, .. } | Route::Pull { host, .. } => host,
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Ssh { destination } => f.write_str(destination),
+            Host::Daemon { host, port } => write!(f, "{host}:{port}"),
         }
     }
 }

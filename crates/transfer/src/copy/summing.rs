@@ -59,6 +59,7 @@ pub(super) fn summary(
         blocks: status.first,
         path_lost,
         socket_lost: status.socket_lost,
+        memory_lost: status.memory_lost,
         refused_datagrams: status.refused,
         sender: SenderAccounting {
             sent: status.sent,
@@ -87,6 +88,8 @@ pub(super) fn summary(
         verified: !fake && !options.dry_run && failed_files == 0,
         cpu: cpu_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
+        sources: Vec::new(),
+        failed_sources: 0,
     })
 }
 
@@ -145,7 +148,7 @@ fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
     if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
 }
 
-fn hex(digest: &[u8]) -> Option<String> {
+pub(super) fn hex(digest: &[u8]) -> Option<String> {
     (!digest.is_empty()).then(|| data_encoding::HEXLOWER.encode(digest))
 }
 
@@ -155,7 +158,7 @@ fn receiving_cpu(to: &Status) -> Span {
 }
 
 /// User and system time of this process.
-fn cpu_time() -> Span {
+pub(super) fn cpu_time() -> Span {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

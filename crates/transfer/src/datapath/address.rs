@@ -9,10 +9,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use longhaul_proto::time::{Span, Time};
 
+use super::seal::SEALED_OVERHEAD;
 use super::socket::Path;
 
 /// A random number that only who receives at an address can echo.
 pub type Challenge = [u8; 16];
+
+/// Bytes of the datagram that carries a challenge.
+pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
 
 /// How often a challenge is said again, and how long an address may take in all.
 const REPEAT: Span = Span::from_millis(250);

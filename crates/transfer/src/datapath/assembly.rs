@@ -40,8 +40,6 @@ pub struct WholeChunk {
 pub struct Assembly {
     layout: Layout,
     pool: ChunkPool,
-    /// How many chunks may be open.
-    most: usize,
     /// A bit for each chunk of which nothing is needed any more.
     done: Vec<u64>,
     /// Blocks skipped in chunks that are not done, as runs within the chunk.
@@ -87,7 +85,6 @@ impl Assembly {
         Assembly {
             layout,
             pool,
-            most: usize::MAX,
             done: vec![0; words],
             skipped: HashMap::new(),
             open: Vec::new(),
@@ -97,12 +94,6 @@ impl Assembly {
             whole: VecDeque::new(),
             spare: Vec::new(),
         }
-    }
-
-    /// At most `chunks` are open at a time from now on: so one object leaves room in the pool to
-    /// others.
-    pub fn set_limit(&mut self, chunks: usize) {
-        self.most = chunks;
     }
 
     /// How the object is cut.
@@ -281,9 +272,6 @@ impl Assembly {
         if let Some(&at) = self.index.get(&chunk) {
             self.last = at;
             return Some(at);
-        }
-        if self.open.len() >= self.most {
-            return None;
         }
         let buffer = self.pool.take()?;
         let (_, blocks) = self.layout.blocks_of_chunk(chunk);
@@ -497,19 +485,6 @@ mod tests {
         assert!(assembly.mark(8 * per_chunk).is_some());
         assert!(assembly.lend(0, 4, &mut places).is_some());
         assert_eq!(assembly.open_chunks(), 2);
-    }
-
-    #[test]
-    fn one_object_opens_no_more_chunks_than_its_limit() {
-        let mut assembly = assembly(5000, 5);
-        assembly.set_limit(1);
-        let per_chunk = CHUNK.div_ceil(BLOCK.into());
-        put(&mut assembly, 0);
-        assert_eq!(put(&mut assembly, per_chunk), Placed::NoRoom);
-        for number in 1..per_chunk {
-            put(&mut assembly, number);
-        }
-        assert!(matches!(put(&mut assembly, per_chunk), Placed::Filled(_)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Buffers of one chunk each, within a budget.
+//! Buffers of one chunk each, within a budget that may change.
 //!
-//! The buffer given back last is handed out first: its memory is still in the cache, and pages
-//! that were never needed are never touched.
+//! What is lent and what is kept for the next are within it together. The buffer given back last
+//! is handed out first: its memory is still in the cache, and pages that were never needed are
+//! never touched.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +15,11 @@ pub struct ChunkPool(Arc<Pool>);
 
 struct Pool {
     chunk: usize,
-    most: usize,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    most: usize,
     free: Vec<Box<[u8]>>,
     lent: usize,
 }
@@ -35,17 +35,17 @@ impl ChunkPool {
     /// while the other is written. Memory is taken as it is needed.
     pub fn new(chunk: Bytes, budget: Bytes) -> ChunkPool {
         let most = (budget.get() / chunk.get().max(1)).max(2);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         ChunkPool(Arc::new(Pool {
             chunk: usize::try_from(chunk.get()).unwrap_or(usize::MAX),
-            most: usize::try_from(most).unwrap_or(usize::MAX),
-            state: Mutex::default(),
+            state: Mutex::new(State { most, free: Vec::new(), lent: 0 }),
         }))
     }
 
     /// A buffer, unless the budget is used up.
     pub fn take(&self) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
-        if state.lent >= self.0.most {
+        if state.lent >= state.most {
             return None;
         }
         state.lent += 1;
@@ -62,17 +62,20 @@ impl ChunkPool {
 
     /// How many buffers there may be.
     pub fn capacity(&self) -> usize {
-        self.0.most
+        self.0.state().most
+    }
+
+    /// There may be so many buffers from now on. Those that are out beyond it are not lent again.
+    pub fn set_capacity(&self, most: usize) {
+        let mut state = self.0.state();
+        state.most = most;
+        let kept = most.saturating_sub(state.lent);
+        state.free.truncate(kept);
     }
 
     /// How many buffers are out.
     pub fn lent(&self) -> usize {
         self.0.state().lent
-    }
-
-    /// Returns the memory of buffers that are not out to the system.
-    pub fn trim(&self) {
-        self.0.state().free = Vec::new();
     }
 }
 
@@ -102,7 +105,9 @@ impl Drop for ChunkBuffer {
         let bytes = std::mem::take(&mut self.bytes);
         let mut state = self.pool.state();
         state.lent -= 1;
-        state.free.push(bytes);
+        if state.lent + state.free.len() < state.most {
+            state.free.push(bytes);
+        }
     }
 }
 
@@ -118,6 +123,21 @@ mod tests {
         drop(lent);
         assert_eq!(pool.lent(), 0);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_pool_that_shrinks_keeps_no_more_than_its_budget() {
+        let pool = ChunkPool::new(Bytes::new(10), Bytes::new(50));
+        let mut lent: Vec<ChunkBuffer> = std::iter::from_fn(|| pool.take()).collect();
+        drop(lent.split_off(3));
+        pool.set_capacity(4);
+        assert_eq!(pool.0.state().free.len(), 1);
+        pool.set_capacity(2);
+        assert!(pool.take().is_none());
+        drop(lent);
+        assert_eq!((pool.lent(), pool.0.state().free.len()), (0, 2));
+        pool.set_capacity(3);
+        assert_eq!(std::iter::from_fn(|| pool.take()).collect::<Vec<_>>().len(), 3);
     }
 
     #[test]

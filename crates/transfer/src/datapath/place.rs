@@ -17,7 +17,7 @@ use super::port::Datagram;
 /// What became of data datagrams that opened but were not used as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
-    /// No buffer was left: they count as never come.
+    /// Genuine ones for which no buffer was left: they count as never come.
     pub no_room: u64,
     /// Blocks that the object does not have, or of another length: the other end is broken.
     pub unfit: u64,
@@ -83,8 +83,9 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // Not opened, so that the network's own copy of it could still be taken.
+            // Opened all the same: what a stranger sends is no want of memory.
             Placed::NoRoom => {
+                opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;
                 Ok(None)
             }
@@ -200,14 +201,18 @@ mod tests {
         for block in [0, 10] {
             place(&mut placer, &seal(&mut sealer, block, 100)).unwrap();
         }
-        let third = seal(&mut sealer, 20, 100);
-        assert_eq!(place(&mut placer, &third), Ok(None));
+        let mut forged = seal(&mut sealer, 20, 100);
+        forged[50] ^= 1;
+        assert_eq!(place(&mut placer, &forged), Err(OpenError::Forged));
+        assert_eq!(placer.counts().no_room, 0);
+        assert_eq!(place(&mut placer, &seal(&mut sealer, 20, 100)), Ok(None));
         assert_eq!(placer.counts().no_room, 1);
         for block in 1..10 {
             place(&mut placer, &seal(&mut sealer, block, 100)).unwrap();
         }
         drop(placer.assembly().pop_whole());
-        assert_eq!(place(&mut placer, &third), Ok(Some(20)));
+        assert_eq!(place(&mut placer, &seal(&mut sealer, 20, 100)), Ok(Some(20)));
+        assert_eq!(placer.counts().no_room, 1);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Board {
     theirs: Mutex<Status>,
     /// When a sealed datagram last came from the other end; 0 before the first.
     heard: AtomicU64,
+    /// When anything last came from the other end, by any way.
+    spoke: AtomicU64,
     /// Bytes and files of the object, once the manifest is known.
     total_bytes: AtomicU64,
     total_files: AtomicU64,
@@ -60,6 +62,17 @@ impl Board {
     /// A sealed datagram came from the other end.
     pub(crate) fn note_heard(&self, now: Time) {
         self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// The other end has said something on the control stream.
+    pub(crate) fn note_spoke(&self, now: Time) {
+        self.spoke.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When the other end last gave a sign of life, on whichever way; zero before the first.
+    pub(crate) fn lived(&self) -> Time {
+        let nanos = self.heard.load(Ordering::Relaxed).max(self.spoke.load(Ordering::Relaxed));
+        Time::from_nanos(nanos)
     }
 
     /// When a sealed datagram last came from the other end, if ever.

@@ -5,49 +5,59 @@
 //! granted, so a transfer that has more than its part keeps it until it has drained, and until
 //! then the others have less.
 //!
-//! Before anything can be granted, a sender may send [`EARLY_GRANT`]: every transfer holds that
-//! much, and a memory that is smaller is refused.
+//! Before anything can be granted, a sender may send [`EARLY_GRANT`]: every transfer holds
+//! [`LEAST`] for that, and a memory that is smaller is refused. Who comes when less is left waits
+//! for it, before all who would grow; a quarter is left for them beforehand. So the parts together
+//! are never more than the memory, and a transfer never has more buffers than its part: what is
+//! sent beyond a grant finds none, whatever the other end believes.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use longhaul_proto::units::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::datapath::chunks::ChunkPool;
 use crate::end::EARLY_GRANT;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 
-/// Transfers that may receive at once, however small the memory is.
-const LEAST_TRANSFERS: u64 = 8;
-/// A grant may begin and end within a chunk: so many more are open.
-const PARTLY: u64 = 2;
+/// A grant may begin and end within a chunk: so many more are open. Of a transfer by streams, the
+/// control stream's own chunks: the one that is put together, and the one that waits for room.
+const PARTLY: u32 = 2;
+/// Chunks that go with the first grant.
+const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
+/// Chunks that every transfer holds.
+const LEAST: u32 = EARLY + PARTLY;
+/// How long a transfer waits for memory before it is told to come again.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A memory that transfers share. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Budget(Arc<Inner>);
 
 struct Inner {
-    total: u64,
-    most: usize,
-    pool: ChunkPool,
-    /// Room for chunks that come by streams, which wait for it.
-    streamed: Arc<Semaphore>,
-    parts: Mutex<Parts>,
+    /// All of it, in chunks.
+    total: u32,
+    /// Chunks that no transfer holds; who waits for some is served in turn.
+    free: Arc<Semaphore>,
+    /// Transfers that have a part or wait for one.
+    count: AtomicU32,
+    patience: Duration,
 }
 
-#[derive(Default)]
-struct Parts {
-    next: u64,
-    /// What each transfer may hold now.
-    held: BTreeMap<u64, u64>,
-}
+/// A place among the transfers that share the memory; given back when dropped.
+struct Place(Arc<Inner>);
 
 /// A transfer's part; given back when dropped.
 pub(crate) struct Part {
-    budget: Arc<Inner>,
-    number: u64,
+    place: Place,
+    /// As many chunks as `pool` may have.
+    held: Mutex<OwnedSemaphorePermit>,
+    pool: ChunkPool,
+    streamed: Arc<Semaphore>,
 }
 
 impl Budget {
@@ -56,115 +66,155 @@ impl Budget {
     /// # Errors
     /// [`Class::Usage`] where that is less than what any transfer holds.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
-        if memory < EARLY_GRANT {
-            let what = format!("{memory} of memory for incomplete data is too little");
-            let least = EARLY_GRANT.get() >> 20;
-            return Err(Error::new(Class::Usage, what)
-                .advise(format!("give it at least {least}Mi with --memory")));
-        }
-        let total = memory.get();
-        let most = (total / EARLY_GRANT.get()).max(LEAST_TRANSFERS);
-        // While an earlier transfer still holds more than its part, later ones hold their least.
-        let ceiling = total.saturating_add(most.saturating_mul(EARLY_GRANT.get() + PARTLY * CHUNK));
-        Ok(Budget(Arc::new(Inner {
-            total,
-            most: usize::try_from(most).unwrap_or(usize::MAX),
-            pool: ChunkPool::new(Bytes::new(CHUNK), Bytes::new(ceiling)),
-            streamed: Arc::new(Semaphore::new((total / CHUNK).min(1 << 30) as usize)),
-            parts: Mutex::default(),
-        })))
+        Budget::patient(memory, PATIENCE)
     }
 
-    /// A part for one more transfer.
+    /// What so many transfers hold together at least: less, and some have to wait for others.
+    pub(crate) const fn least_of(transfers: u64) -> Bytes {
+        Bytes::new(transfers.saturating_mul(LEAST as u64 * CHUNK))
+    }
+
+    fn patient(memory: Bytes, patience: Duration) -> Result<Budget, Error> {
+        let least = Budget::least_of(1);
+        if memory < least {
+            let what = format!("--memory {memory} is too little");
+            return Err(Error::new(Class::Usage, what)
+                .advise(format!("give it at least {}Mi", least.get() >> 20)));
+        }
+        let total = u32::try_from(memory.get() / CHUNK).unwrap_or(u32::MAX).min(1 << 28);
+        let free = Arc::new(Semaphore::new(total as usize));
+        Ok(Budget(Arc::new(Inner { total, free, count: AtomicU32::new(0), patience })))
+    }
+
+    /// A part for one more transfer, as soon as there is memory for it.
     ///
     /// # Errors
-    /// [`Class::Unfinished`], which a client takes up again, where so many are under way that the
-    /// memory is less than what they hold.
-    pub(crate) fn enter(&self) -> Result<Part, Error> {
-        let mut parts = self.0.parts();
-        if parts.held.len() >= self.0.most {
-            let what = format!("{} copies are under way into here", parts.held.len());
+    /// [`Class::Unfinished`], which a client takes up again, where others hold all of the memory
+    /// for too long.
+    pub(crate) async fn enter(&self) -> Result<Part, Error> {
+        let place = Place::new(&self.0);
+        let held = timeout(self.0.patience, self.0.free.clone().acquire_many_owned(LEAST)).await;
+        let Ok(Ok(held)) = held else {
+            let others = self.0.count().saturating_sub(1);
+            let what = format!("{others} copies under way into here hold all of --memory");
             return Err(Error::new(Class::Unfinished, what)
                 .advise("raise --memory there, or wait for one to end"));
-        }
-        parts.next += 1;
-        let number = parts.next;
-        parts.held.insert(number, EARLY_GRANT.get());
-        Ok(Part { budget: self.0.clone(), number })
+        };
+        Ok(Part {
+            place,
+            held: Mutex::new(held),
+            pool: ChunkPool::new(Bytes::new(CHUNK), Budget::least_of(1)),
+            streamed: Arc::new(Semaphore::new(EARLY as usize)),
+        })
+    }
+}
+
+impl Inner {
+    fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Chunks that are left to who comes next.
+    fn reserve(&self) -> u32 {
+        if self.total < 2 * LEAST { 0 } else { (self.total / 4).max(LEAST) }
+    }
+}
+
+impl Place {
+    fn new(inner: &Arc<Inner>) -> Place {
+        inner.count.fetch_add(1, Ordering::Relaxed);
+        Place(inner.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Part {
     /// Where buffers are taken from.
     pub(crate) fn pool(&self) -> ChunkPool {
-        self.budget.pool.clone()
+        self.pool.clone()
     }
 
-    /// Room for chunks that come by streams.
+    /// Room for chunks that come by streams, in place of datagrams, and wait for it.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
-        self.budget.streamed.clone()
+        self.streamed.clone()
     }
 
     /// This transfer has been granted `held` bytes more than it has drained: how many that may be
     /// now, which is never less.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
-        let mut parts = self.budget.parts();
-        let count = parts.held.len().max(1) as u64;
-        let others = parts.held.iter().filter(|(number, _)| **number != self.number);
-        let free = self.budget.total.saturating_sub(others.map(|(_, held)| held).sum());
-        let fair = (self.budget.total / count).min(free);
-        let room = fair.max(EARLY_GRANT.get()).max(held.get());
-        parts.held.insert(self.number, room);
-        Bytes::new(room)
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let mut parts = self.budget.parts();
-        parts.held.remove(&self.number);
-        if parts.held.is_empty() {
-            self.budget.pool.trim();
+        let shared = &self.place.0;
+        let mut permit = self.held();
+        let has = permit.num_permits();
+        let fair = (shared.total - shared.reserve()) / shared.count().max(1);
+        let wanted = chunks_of(held).max(fair.max(LEAST) as usize);
+        if wanted < has {
+            drop(permit.split(has - wanted));
+        } else {
+            let spare = shared.free.available_permits().saturating_sub(shared.reserve() as usize);
+            let more = (wanted - has).min(spare);
+            // Somebody else may have been quicker; then the next time.
+            if let Ok(more) = shared.free.clone().try_acquire_many_owned(more as u32) {
+                permit.merge(more);
+            }
         }
+        self.pool.set_capacity(permit.num_permits());
+        Bytes::new((permit.num_permits() as u64 - u64::from(PARTLY)) * CHUNK)
     }
-}
 
-impl Inner {
-    fn parts(&self) -> MutexGuard<'_, Parts> {
+    fn held(&self) -> MutexGuard<'_, OwnedSemaphorePermit> {
         // Nothing panics while the lock is held.
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The most chunks that a flow with `held` bytes granted and not drained can have open.
-pub(crate) fn chunks_of(held: Bytes) -> usize {
-    usize::try_from(held.get() / CHUNK + PARTLY).unwrap_or(usize::MAX)
+/// The most chunks that a flow with `held` bytes granted and not drained can have.
+fn chunks_of(held: Bytes) -> usize {
+    usize::try_from(held.get().div_ceil(CHUNK) + u64::from(PARTLY)).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     fn mebi(bytes: Bytes) -> u64 {
         bytes.get() >> 20
     }
 
+    /// A part, if there is one at once.
+    fn enter(budget: &Budget) -> Option<Part> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let mut entering = pin!(budget.enter());
+        match entering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(entered) => entered.ok(),
+            Poll::Pending => None,
+        }
+    }
+
     #[test]
-    fn one_transfer_has_all_and_two_have_half() {
+    fn one_transfer_has_all_but_what_is_left_for_the_next_and_two_share_that() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let first = budget.enter().unwrap();
-        assert_eq!(mebi(first.room(Bytes::ZERO)), 512);
-        let second = budget.enter().unwrap();
-        // What has been granted stays granted; the other has its least meanwhile.
-        assert_eq!(mebi(first.room(Bytes::mebi(512))), 512);
-        assert_eq!(mebi(second.room(Bytes::ZERO)), 32);
+        let first = enter(&budget).unwrap();
+        assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
+        let second = enter(&budget).unwrap();
+        // What has been granted stays granted; the other has what was left meanwhile.
+        assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
+        assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
-        assert_eq!(mebi(second.room(Bytes::mebi(32))), 212);
-        assert_eq!(mebi(first.room(Bytes::mebi(100))), 256);
-        assert_eq!(mebi(second.room(Bytes::mebi(212))), 256);
+        // What comes free is first left for the next again.
+        assert_eq!(mebi(second.room(Bytes::mebi(30))), 80);
+        assert_eq!(mebi(first.room(Bytes::mebi(100))), 190);
+        assert_eq!(mebi(second.room(Bytes::mebi(80))), 190);
         drop(first);
-        assert_eq!(mebi(second.room(Bytes::mebi(256))), 512);
+        assert_eq!(mebi(second.room(Bytes::mebi(190))), 382);
     }
 
     #[test]
@@ -172,20 +222,40 @@ mod tests {
         let error = Budget::new(Bytes::mebi(31)).err().unwrap();
         assert_eq!(error.class, Class::Usage);
         assert!(error.advice.is_some_and(|advice| advice.contains("at least 32Mi")));
+        assert!(Budget::new(Bytes::mebi(32)).is_ok());
     }
 
     #[test]
-    fn more_transfers_than_memory_are_told_to_come_again() {
-        let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let parts: Vec<Part> = (0..16).map(|_| budget.enter().unwrap()).collect();
-        assert_eq!(budget.enter().err().unwrap().class, Class::Unfinished);
-        drop(parts);
-        assert!(budget.enter().is_ok());
+    fn who_finds_no_memory_waits_for_it_and_has_it_before_others_grow() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let budget = Budget::patient(Bytes::mebi(70), Duration::from_secs(60)).unwrap();
+            let (first, second) = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
+            let mut entering = pin!(budget.enter());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(entering.as_mut().poll(&mut context).is_pending(), "there is no memory");
+            drop(first);
+            // What it had went to who waits, at once.
+            assert_eq!(mebi(second.room(Bytes::mebi(30))), 30);
+            assert!(entering.as_mut().poll(&mut context).is_ready());
+        });
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_to_come_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let budget = Budget::patient(Bytes::mebi(70), Duration::from_millis(10)).unwrap();
+            let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
+            let refused = budget.enter().await.err().expect("nobody ends");
+            assert_eq!(refused.class, Class::Unfinished);
+            assert!(refused.what.starts_with("2 copies"), "{refused}");
+        });
     }
 
     proptest! {
         #[test]
-        fn whatever_is_granted_can_be_lent(
+        fn whatever_is_granted_can_be_lent_and_never_more_than_there_is(
             memory in 32u64..600,
             steps in prop::collection::vec((0usize..20, 0u64..600, 0u8..4), 1..200),
         ) {
@@ -194,7 +264,7 @@ mod tests {
             let mut parts: Vec<(Part, Bytes)> = Vec::new();
             for (which, drained, what) in steps {
                 match what {
-                    0 => parts.extend(budget.enter().ok().map(|part| (part, EARLY_GRANT))),
+                    0 => parts.extend(enter(&budget).map(|part| (part, EARLY_GRANT))),
                     1 if !parts.is_empty() => drop(parts.remove(which % parts.len())),
                     _ if !parts.is_empty() => {
                         let at = which % parts.len();
@@ -206,8 +276,11 @@ mod tests {
                     }
                     _ => {}
                 }
-                let chunks: usize = parts.iter().map(|(_, held)| chunks_of(*held)).sum();
-                prop_assert!(chunks <= budget.0.pool.capacity(), "{} chunks", chunks);
+                for (part, held) in &parts {
+                    prop_assert!(chunks_of(*held) <= part.pool.capacity());
+                }
+                let most: usize = parts.iter().map(|(part, _)| part.pool.capacity()).sum();
+                prop_assert!(most as u64 <= memory, "{} chunks", most);
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What comes back to a sending flow: sealed control messages, handed on to its thread.
+//!
+//! They also show where the receiver is. One that turns up at another address, because its network
+//! or a translator on the way gave it one, is followed there once it has proven that it is there.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -12,6 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::board::Board;
 use super::send::Command;
 use crate::control::{Frame, Message};
+use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
 use crate::datapath::open::Opener;
 use crate::datapath::port::{Datagrams, FlowSink};
 use crate::datapath::socket::Path;
@@ -21,50 +24,52 @@ pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<Command>,
     inlet: UnboundedSender<Message>,
-    /// The address that the session has proven; datagrams from elsewhere say nothing.
-    peer: IpAddr,
-    path: Option<Path>,
+    /// Where the receiver is, and where it may be.
+    address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
 }
 
 impl Feedback {
-    /// Hands core messages to `commands`, all others to `inlet`.
+    /// Hands core messages to `commands`, all others to `inlet`; `address` says whether data may
+    /// go to where they come from.
     pub(crate) fn new(
         reports: Opener,
         commands: Sender<Command>,
         inlet: UnboundedSender<Message>,
-        peer: IpAddr,
+        address: AddressRule,
         board: Arc<Board>,
     ) -> Feedback {
         let scratch = vec![0; 1 << 16].into_boxed_slice();
-        Feedback { reports, commands, inlet, peer, path: None, board, scratch }
+        Feedback { reports, commands, inlet, address, board, scratch }
     }
-}
 
-impl FlowSink for Feedback {
-    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
-        for datagram in datagrams {
-            let from = datagram.path.remote.ip().to_canonical();
-            if !matches!(datagram.header.kind, Kind::Control | Kind::Challenge) || from != self.peer
-            {
-                continue;
+    /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
+    fn note_path(&mut self, now: Time, path: Path, len: usize) {
+        let advice =
+            self.address.on_genuine(now, path, len, CHALLENGE_COST, super::random_challenge);
+        let _ = match advice {
+            Advice::Nothing => return,
+            Advice::Adopted => self.commands.send(Command::Peer(path)),
+            Advice::Send(challenge) => self.commands.send(Command::Ask(path, challenge)),
+        };
+    }
+
+    /// What a genuine datagram of `kind` says, whose content is the first `len` bytes in hand.
+    fn take(&mut self, kind: Kind, path: Path, len: usize) {
+        let content = &self.scratch[..len];
+        match kind {
+            Kind::Challenge => {
+                let _ = self.commands.send(Command::Challenge(path, content.to_vec()));
             }
-            let opened =
-                self.reports.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
-            let Ok(len) = opened else { continue };
-            self.board.note_heard(now);
-            if self.path != Some(datagram.path) {
-                self.path = Some(datagram.path);
-                let _ = self.commands.send(Command::Peer(datagram.path));
+            Kind::ChallengeAnswer => {
+                if let Ok(echo) = content.try_into()
+                    && self.address.on_echo(path, &echo)
+                {
+                    let _ = self.commands.send(Command::Peer(path));
+                }
             }
-            if datagram.header.kind == Kind::Challenge {
-                let challenge = self.scratch[..len].to_vec();
-                let _ = self.commands.send(Command::Challenge(datagram.path, challenge));
-                continue;
-            }
-            let Ok(frame) = Frame::decode(&self.scratch[..len]) else { continue };
-            match frame.message {
+            _ => match Frame::decode(content).ok().and_then(|frame| frame.message) {
                 Some(Message::Relay(relay)) => {
                     let _ = self.commands.send(Command::Relay(relay));
                 }
@@ -72,7 +77,24 @@ impl FlowSink for Feedback {
                     let _ = self.inlet.send(message);
                 }
                 None => {}
+            },
+        }
+    }
+}
+
+impl FlowSink for Feedback {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            let kind = datagram.header.kind;
+            if !matches!(kind, Kind::Control | Kind::Challenge | Kind::ChallengeAnswer) {
+                continue;
             }
+            let opened =
+                self.reports.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
+            let Ok(len) = opened else { continue };
+            self.board.note_heard(now);
+            self.take(kind, datagram.path, len);
+            self.note_path(now, datagram.path, datagram.bytes.len());
         }
     }
 
@@ -89,8 +111,8 @@ impl FlowSink for Feedback {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::sync::mpsc::channel;
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
     use longhaul_proto::endpoint::FlowId;
@@ -98,32 +120,85 @@ mod tests {
     use super::*;
     use crate::datapath::keys::{FlowKeys, Suite};
     use crate::datapath::port::Port;
+    use crate::datapath::seal::Sealer;
     use crate::datapath::socket::Socket;
+
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    /// Another address of the same host.
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+    /// A sending flow's ear on a port, and what it tells its thread.
+    struct Rig {
+        port: Port,
+        told: Receiver<Command>,
+        /// The receiver's seal, and a stranger's.
+        seals: [Sealer; 2],
+    }
+
+    impl Rig {
+        fn new(address: AddressRule) -> Rig {
+            let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+            let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
+            let (commands, told) = channel();
+            let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
+            let reports = keys(1).sending_end().reports;
+            let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());
+            port.register(FlowId(4), Box::new(feedback)).unwrap();
+            Rig { port, told, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }
+        }
+
+        fn send(&mut self, from: &Socket, seal: usize, kind: Kind, content: &[u8]) {
+            let mut sealed = vec![0; 100];
+            let len = self.seals[seal].seal(kind, 0, content, &mut sealed).unwrap();
+            let to = SocketAddr::new(HOME, self.port.socket().local_addr().port());
+            from.send(to.into(), &sealed[..len]).unwrap();
+        }
+
+        fn told(&self) -> Command {
+            self.told.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
+        }
+
+        /// Where data go next; the challenge may have been said again meanwhile.
+        fn moved(&self) -> SocketAddr {
+            loop {
+                match self.told() {
+                    Command::Ask(..) => {}
+                    Command::Peer(path) => return path.remote,
+                    _ => panic!("neither asked nor moved"),
+                }
+            }
+        }
+    }
+
+    fn socket(ip: IpAddr) -> Socket {
+        Socket::bind((ip, 0).into()).unwrap()
+    }
 
     #[test]
     fn a_genuine_challenge_reaches_the_thread_that_answers_it() {
-        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
-        let (port, receiver) = (Port::bind(loopback).unwrap(), Socket::bind(loopback).unwrap());
-        let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
-        let (commands, told) = channel();
-        let (inlet, _messages) = tokio::sync::mpsc::unbounded_channel();
-        let reports = keys(1).sending_end().reports;
-        let board = Arc::new(Board::default());
-        let feedback =
-            Feedback::new(reports, commands, inlet, Ipv4Addr::LOCALHOST.into(), board.clone());
-        port.register(FlowId(4), Box::new(feedback)).unwrap();
-        // The first is forged.
-        for (secret, challenge) in [(2, [8; 16]), (1, [9; 16])] {
-            let mut sealed = vec![0; 100];
-            let mut sealer = keys(secret).receiving_end().reports;
-            let len = sealer.seal(Kind::Challenge, 0, &challenge, &mut sealed).unwrap();
-            receiver.send(port.socket().local_addr().into(), &sealed[..len]).unwrap();
-        }
-        let mut told = std::iter::from_fn(|| told.recv_timeout(Duration::from_secs(10)).ok());
-        let challenge = told.find_map(|command| match command {
-            Command::Challenge(path, challenge) => Some((path.remote, challenge)),
-            _ => None,
-        });
-        assert_eq!(challenge, Some((receiver.local_addr(), vec![9; 16])));
+        let receiver = socket(HOME);
+        let mut rig = Rig::new(AddressRule::contacted(receiver.local_addr()));
+        rig.send(&receiver, 1, Kind::Challenge, &[8; 16]);
+        rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
+        let Command::Challenge(path, challenge) = rig.told() else { panic!("no challenge") };
+        assert_eq!((path.remote, challenge), (receiver.local_addr(), vec![9; 16]));
+    }
+
+    #[test]
+    fn a_receiver_that_moves_is_followed_once_it_has_echoed_and_a_stranger_never() {
+        let (before, after, stranger) = (socket(HOME), socket(ELSEWHERE), socket(ELSEWHERE));
+        let mut rig = Rig::new(AddressRule::waiting(HOME));
+        rig.send(&before, 0, Kind::Control, &[]);
+        assert_eq!(rig.moved(), before.local_addr());
+        rig.send(&stranger, 1, Kind::Control, &[]);
+        rig.send(&after, 0, Kind::Control, &[]);
+        let Command::Ask(path, challenge) = rig.told() else { panic!("it must prove itself") };
+        assert_eq!(path.remote, after.local_addr());
+        // What is no echo, or comes from elsewhere, moves nothing.
+        rig.send(&after, 0, Kind::ChallengeAnswer, &[0; 16]);
+        rig.send(&stranger, 1, Kind::ChallengeAnswer, &challenge);
+        rig.send(&before, 0, Kind::ChallengeAnswer, &challenge);
+        rig.send(&after, 0, Kind::ChallengeAnswer, &challenge);
+        assert_eq!(rig.moved(), after.local_addr());
     }
 }

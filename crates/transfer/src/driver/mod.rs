@@ -5,6 +5,7 @@
 //! | one a sending flow | [`send`] | the sending core, the source ([`payloads`]) |
 //! | the port's receive thread | [`receive`], [`feedback`] | receiving cores, chunks being filled |
 //! | one a receiving transfer | [`writer`] | the destination |
+//! | one for many sources of an object | [`joint`], [`leases`] | the destination, and who brings what |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
 //! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers
@@ -12,7 +13,11 @@
 
 pub(crate) mod board;
 pub(crate) mod budget;
+pub(crate) mod claims;
 pub(crate) mod feedback;
+pub(crate) mod jobs;
+pub(crate) mod joint;
+mod leases;
 pub(crate) mod outbox;
 pub(crate) mod payloads;
 pub(crate) mod planned;
@@ -20,8 +25,11 @@ pub(crate) mod receive;
 mod refusals;
 mod relay;
 pub(crate) mod send;
+pub(crate) mod shared_core;
 pub(crate) mod skip;
 pub(crate) mod stream;
+mod trial;
+mod withheld;
 pub(crate) mod writer;
 
 /// CPU time of the calling thread.
@@ -35,6 +43,13 @@ pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
     u64::from_ne_bytes(bytes)
+}
+
+/// A challenge that nobody can guess.
+pub(crate) fn random_challenge() -> crate::datapath::address::Challenge {
+    let mut challenge = [0; 16];
+    aws_lc_rs::rand::fill(&mut challenge).expect("the system has randomness");
+    challenge
 }
 
 /// A random flow id.

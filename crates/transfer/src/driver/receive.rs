@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
@@ -17,13 +17,14 @@ use prost::Message as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
-use super::budget::{Part, chunks_of};
+use super::budget::Part;
+use super::jobs::Jobs;
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
 use super::writer::Job;
 use crate::control::{Frame, Message, Relay, Status};
-use crate::datapath::address::{AddressRule, Advice};
+use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
 use crate::datapath::assembly::Assembly;
 use crate::datapath::chunks::ChunkBuffer;
 use crate::datapath::clock;
@@ -121,7 +122,7 @@ pub(crate) struct ReceivePass {
     pub(crate) manifest_chunks: u64,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: UnboundedSender<Message>,
-    pub(crate) writer: Sender<Job>,
+    pub(crate) writer: Jobs,
     pub(crate) drained: Arc<Drained>,
     pub(crate) board: Arc<Board>,
     pub(crate) earlier: Status,
@@ -151,7 +152,7 @@ pub(crate) struct Receiving {
     drained: Arc<Drained>,
     outbox: Outbox,
     inlet: UnboundedSender<Message>,
-    writer: Sender<Job>,
+    writer: Jobs,
     board: Arc<Board>,
     earlier: Status,
     letters: Receiver<Letter>,
@@ -175,8 +176,7 @@ impl Receiving {
             None => AddressRule::waiting(pass.peer),
         };
         let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
-        let mut assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
-        assembly.set_limit(chunks_of(pass.setup.grant));
+        let assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
         let fake = pass.receive == Receive::Fake;
         // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
         // object is has to be known all the same.
@@ -243,7 +243,7 @@ impl Receiving {
     fn refuse(&mut self, error: OpenError) -> bool {
         if error == OpenError::Ended && !self.closed {
             self.closed = true;
-            let _ = self.writer.send(Job::Forged);
+            self.writer.send(Job::Forged);
         }
         false
     }
@@ -273,7 +273,7 @@ impl Receiving {
                     }
                 }
                 Some(Message::Digests(digests)) => {
-                    let _ = self.writer.send(Job::Digests(digests));
+                    self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
                     let _ = self.inlet.send(message);
@@ -289,13 +289,8 @@ impl Receiving {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
         }
-        let cost = crate::datapath::seal::SEALED_OVERHEAD + 16;
-        let advice = self.address.on_genuine(now, path, len, cost, || {
-            let mut challenge = [0; 16];
-            challenge[..8].copy_from_slice(&super::random_u64().to_ne_bytes());
-            challenge[8..].copy_from_slice(&super::random_u64().to_ne_bytes());
-            challenge
-        });
+        let advice =
+            self.address.on_genuine(now, path, len, CHALLENGE_COST, super::random_challenge);
         match advice {
             Advice::Nothing => {}
             Advice::Adopted => self.shadow.set_path(path),
@@ -317,7 +312,7 @@ impl Receiving {
     /// After input: hands on what is whole, grants, lets the core speak.
     fn settle(&mut self, now: Time) {
         while let Some(whole) = self.placer.assembly().pop_whole() {
-            let _ = self.writer.send(Job::Chunk(Arrived {
+            self.writer.send(Job::Chunk(Arrived {
                 chunk: whole.chunk,
                 buffer: whole.buffer,
                 len: whole.len,
@@ -349,7 +344,6 @@ impl Receiving {
         let grant = drained + room;
         if grant > self.granted {
             self.granted = grant;
-            self.placer.assembly().set_limit(chunks_of(room));
             self.core.set_grant(now, self.flow, grant, None);
         }
     }
@@ -362,7 +356,7 @@ impl Receiving {
             if event == Event::Finished && !self.finish_told {
                 self.finish_told = true;
                 self.publish(now);
-                let _ = self.writer.send(Job::AllArrived);
+                self.writer.send(Job::AllArrived);
             }
         }
     }
@@ -373,6 +367,7 @@ impl Receiving {
         let drops = self.refusals.dropped(port, self.came);
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
+        let no_room = self.placer.counts().no_room;
         let cpu = super::thread_time();
         let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
         self.core.set_socket_lost(now, self.flow, drops);
@@ -390,6 +385,7 @@ impl Receiving {
             status.highest = sum.highest + counts.highest;
             status.socket_lost = sum.socket_lost + drops;
             status.refused = sum.refused + refused;
+            status.memory_lost = sum.memory_lost + no_room;
             status.busy_nanos = sum.busy_nanos + busy;
         });
     }
@@ -471,6 +467,6 @@ impl FlowSink for Receiving {
     }
 
     fn on_port_closed(&mut self, why: &str) {
-        let _ = self.writer.send(Job::PortClosed(why.to_owned()));
+        self.writer.send(Job::PortClosed(why.to_owned()));
     }
 }

@@ -22,6 +22,7 @@ use super::payloads::Payloads;
 use super::relay::Relays;
 use super::skip::blocks_of;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
+use crate::datapath::address::Challenge;
 use crate::datapath::batch::{Batch, MAX_DATAGRAMS};
 use crate::datapath::clock;
 use crate::datapath::mtu::HoleWatch;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Relay(Relay),
     /// Sealed datagrams come from there: that is where the flow goes.
     Peer(Path),
+    /// A receiver says that it is there now: it must echo this first.
+    Ask(Path, Challenge),
     /// The receiver wants this back by datagram there, to be sure of the sender's address.
     Challenge(Path, Vec<u8>),
     /// The receiver has these blocks.
@@ -229,6 +232,9 @@ impl Sending {
                 self.shadow.set_path(path);
                 // The first block may have to wait for a disk; the other end waits for a sign.
                 self.shadow.send_empty();
+            }
+            Command::Ask(path, challenge) => {
+                self.shadow.send_to(path, Kind::Challenge, &challenge);
             }
             Command::Challenge(path, challenge) => {
                 self.shadow.send_to(path, Kind::ChallengeAnswer, &challenge);

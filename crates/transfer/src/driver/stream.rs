@@ -12,15 +12,18 @@ use super::outbox::Outbox;
 use super::payloads::Payloads;
 use super::send::Noticed;
 use super::skip::{tidy, without};
+use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::datapath::clock;
 use crate::error::{Class, Error};
+use crate::objects::CHUNK;
 use crate::session::Session;
+use longhaul_proto::time::Span;
 
-/// Bytes of one piece: a quarter of a frame's limit.
-const PIECE: usize = 256 << 10;
-/// Pieces that wait for a stream.
-const WAITING: usize = 4;
+/// Bytes of one piece: small, so that the other end can tell soon what has come.
+const PIECE: usize = 64 << 10;
+/// Pieces that wait for a stream: a chunk's.
+const WAITING: usize = CHUNK as usize / PIECE;
 
 enum Command {
     Skip(Vec<Range<u64>>),
@@ -79,6 +82,8 @@ pub(crate) struct Outgo {
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
     pub(crate) notices: mpsc::UnboundedSender<Noticed>,
+    /// How many of the sessions are best is found out by trying; the path's round-trip time.
+    pub(crate) trial: Option<Span>,
 }
 
 /// Starts the sender's thread.
@@ -90,10 +95,12 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     }
     let (commands, inbox) = std::sync::mpsc::channel();
     let (ended, done) = oneshot::channel();
+    let trial = outgo.trial.map(|rtt| Trial::new(ways.len(), rtt));
     let mut sending = Streaming {
         payloads: outgo.payloads,
         wanted: outgo.wanted,
         ways,
+        trial,
         turn: 0,
         inbox,
         outbox: outgo.outbox,
@@ -132,6 +139,8 @@ struct Streaming {
     payloads: Payloads,
     wanted: Vec<Range<u64>>,
     ways: Vec<mpsc::Sender<ChunkPiece>>,
+    /// While the best number of ways is looked for.
+    trial: Option<Trial>,
     turn: usize,
     inbox: Receiver<Command>,
     outbox: Outbox,
@@ -142,6 +151,7 @@ struct Streaming {
 impl Streaming {
     fn run(&mut self, mut planned: bool) -> Result<(), Error> {
         self.payloads.rewind();
+        self.tell_ways();
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         // The plan needs the manifest, so that does not wait for the plan.
         let manifest = 0..self.payloads.manifest_chunks();
@@ -198,11 +208,13 @@ impl Streaming {
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
+        self.look();
         let content = self.payloads.content();
-        let free = (0..self.ways.len())
-            .map(|step| (self.turn + step) % self.ways.len())
+        let ways = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
+        let free = (0..ways)
+            .map(|step| (self.turn + step) % ways)
             .find(|nth| self.ways[*nth].capacity() == WAITING);
-        self.turn = free.unwrap_or(self.turn + 1) % self.ways.len();
+        self.turn = free.unwrap_or(self.turn + 1) % ways;
         let pieces = content.len().div_ceil(PIECE).max(1);
         for nth in 0..pieces {
             let start = nth * PIECE;
@@ -220,6 +232,32 @@ impl Streaming {
             }
         }
         Ok(())
+    }
+}
+
+impl Streaming {
+    /// Looks how the present number of ways does; once the best is found, the others are closed.
+    fn look(&mut self) {
+        let Some(trial) = &mut self.trial else { return };
+        let before = trial.count();
+        trial.look(clock::now(), self.board.theirs().streamed);
+        let found = trial.is_found();
+        if found {
+            self.ways.truncate(trial.count());
+        }
+        if found || trial.count() != before {
+            self.tell_ways();
+        }
+        if found {
+            self.trial = None;
+        }
+    }
+
+    /// How many ways carry the chunks, for who wants to know.
+    fn tell_ways(&self) {
+        let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count) as u32;
+        let found = self.trial.as_ref().is_some_and(Trial::is_found);
+        self.board.update(|status| (status.streams, status.streams_found) = (count, found));
     }
 }
 

@@ -7,15 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::board::Board;
+use super::claims::Claim;
+use super::jobs::{Jobs, Told};
+use super::joint::{Join, JointLink};
 use super::planned;
 use super::receive::Arrived;
 use super::stream::Streamed;
+use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan, Ranges};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
@@ -35,7 +39,11 @@ pub(crate) enum Target {
         place: Place,
         /// How it is written.
         options: SinkOptions,
+        /// What is not to be another source's too.
+        claim: Option<Claim>,
     },
+    /// To files that several sources of the same object bring together.
+    Joint(JointLink),
     /// Nowhere: a measurement that writes nothing.
     Nowhere,
 }
@@ -53,13 +61,20 @@ pub(crate) enum Job {
     /// Which chunks are the same at the source.
     Compared(Compared),
     /// A pass begins.
-    BeginPass(u32),
+    BeginPass {
+        /// Its number.
+        number: u32,
+        /// The lease that it brings.
+        lease: u32,
+    },
     /// The core has seen every block.
     AllArrived,
     /// The flow was forged at until its cipher no longer protects.
     Forged,
     /// The port has closed under the flow.
     PortClosed(String),
+    /// One of several sources takes part.
+    Join(Box<Join>),
     /// The transfer is over, finished or not.
     Stop,
 }
@@ -95,15 +110,30 @@ pub(crate) enum Happened {
     Failed(Error),
 }
 
-/// Starts the thread; it ends after [`Job::Stop`], with the destination closed.
+/// Starts the thread; it ends after [`Job::Stop`], with the destination closed. Where several
+/// sources share one, takes part in that.
 pub(crate) fn spawn(
     offer: Offer,
     target: Target,
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
-) -> Result<(Sender<Job>, oneshot::Receiver<()>), Error> {
-    let (jobs, inbox) = std::sync::mpsc::channel();
+) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
+    spawn_patient(offer, target, board, happened, withheld::PATIENCE)
+}
+
+/// The same with so much `patience` for digests that do not come.
+pub(crate) fn spawn_patient(
+    offer: Offer,
+    target: Target,
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+    patience: Duration,
+) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
     let (ended, done) = oneshot::channel();
+    if let Target::Joint(link) = target {
+        return Ok((link.join(offer, board, happened), done));
+    }
+    let (jobs, inbox) = Jobs::new();
     let writer = Writer {
         offer,
         target: Some(target),
@@ -113,6 +143,7 @@ pub(crate) fn spawn(
         manifest: BTreeMap::new(),
         digests: BTreeMap::new(),
         waiting: BTreeMap::new(),
+        withheld: Withheld::new(patience),
         early_failures: Vec::new(),
         all_arrived: false,
         ended: false,
@@ -132,14 +163,23 @@ pub(crate) fn spawn(
     Ok((jobs, done))
 }
 
+pub(super) fn forged() -> Error {
+    let what = "so many forged datagrams came that the cipher no longer protects";
+    Error::new(Class::Unfinished, what).advise("run the same command again")
+}
+
+pub(super) fn port_closed(why: &str) -> Error {
+    Error::new(Class::Unfinished, format!("the data port closed: {why}"))
+}
+
 /// A chunk's content, whichever way it came.
-enum Content {
+pub(super) enum Content {
     Datagrams(Arrived),
     Stream(Streamed),
 }
 
 impl Content {
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Content::Datagrams(arrived) => &arrived.buffer[..arrived.len],
             Content::Stream(streamed) => &streamed.content,
@@ -147,9 +187,12 @@ impl Content {
     }
 
     /// Gives the room of `content` bytes back to what granted it.
-    fn release(self, content: usize) {
+    pub(super) fn release(self, content: usize) {
         if let Content::Datagrams(arrived) = self {
-            arrived.drained.add(arrived.granted(content));
+            let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+            // Its buffer first: what is granted for it must find that.
+            drop(arrived);
+            drained.add(granted);
         }
     }
 }
@@ -165,6 +208,7 @@ struct Writer {
     digests: BTreeMap<u64, Digest>,
     /// Chunks that wait for their digest, or for the manifest.
     waiting: BTreeMap<u64, Content>,
+    withheld: Withheld,
     /// Files that went wrong at the source before the destination was open.
     early_failures: Vec<EntryFailed>,
     all_arrived: bool,
@@ -192,15 +236,15 @@ struct Opened {
 }
 
 impl Writer {
-    fn run(mut self, inbox: &Receiver<Job>) {
+    fn run(mut self, inbox: &Receiver<Told>) {
         if self.offer.manifest_len == 0 {
             let encoded = std::mem::take(&mut self.offer.manifest);
             self.attempt(|writer| writer.open(&encoded));
         }
         loop {
             match inbox.recv_timeout(TICK) {
-                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(job) => self.attempt(|writer| writer.take(job)),
+                Ok((_, Job::Stop)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok((_, job)) => self.attempt(|writer| writer.take(job)),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.attempt(Writer::settle);
@@ -229,7 +273,7 @@ impl Writer {
                 Ok(())
             }
             Job::Compared(compared) => self.take_compared(&compared),
-            Job::BeginPass(number) => {
+            Job::BeginPass { number, .. } => {
                 self.pass = number;
                 self.all_arrived = false;
                 self.waiting.clear();
@@ -243,14 +287,9 @@ impl Writer {
                 self.all_arrived = true;
                 Ok(())
             }
-            Job::Forged => {
-                let what = "so many forged datagrams came that the cipher no longer protects";
-                Err(Error::new(Class::Unfinished, what).advise("run the same command again"))
-            }
-            Job::PortClosed(why) => {
-                Err(Error::new(Class::Unfinished, format!("the data port closed: {why}")))
-            }
-            Job::Stop => Ok(()),
+            Job::Forged => Err(forged()),
+            Job::PortClosed(why) => Err(port_closed(&why)),
+            Job::Join(_) | Job::Stop => Ok(()),
         }
     }
 
@@ -296,6 +335,9 @@ impl Writer {
                     self.digests.insert(chunk, digest);
                 }
                 self.waiting.insert(chunk, content);
+                if self.opened.is_some() {
+                    self.withheld.begin(chunk);
+                }
                 Ok(())
             }
         }
@@ -349,12 +391,15 @@ impl Writer {
             Some(Target::Place { options, .. }) if options.dry_run
         );
         let (sink, plan) = match self.target.take() {
-            Some(Target::Place { place, options }) => {
+            Some(Target::Place { place, options, claim }) => {
+                claim.map_or(Ok(()), |claim| claim.take(&manifest))?;
                 let prefix = self.offer.manifest_len;
                 let (sink, plan) = Sink::open(&place, &manifest, prefix, &options)?;
                 (Some(sink), plan)
             }
-            Some(Target::Nowhere) | None => (None, crate::objects::Plan::default()),
+            Some(Target::Joint(_) | Target::Nowhere) | None => {
+                (None, crate::objects::Plan::default())
+            }
         };
         let asked = plan.compare.iter();
         let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
@@ -468,6 +513,7 @@ impl Writer {
 
     /// After each job: syncs that are due, failures to tell, and whether the pass is over.
     fn settle(&mut self) -> Result<(), Error> {
+        self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         let Some(opened) = &mut self.opened else { return Ok(()) };
         let Some(sink) = &mut opened.sink else {
             if self.all_arrived {
@@ -505,7 +551,7 @@ impl Writer {
             if !opened.failed.is_empty() {
                 let failed = planned::runs(std::mem::take(&mut opened.failed).into_iter());
                 let failed = Some(Ranges::encode(failed));
-                let end = PassEnd { number: self.pass, failed };
+                let end = PassEnd { number: self.pass, failed, lease: 0 };
                 let _ = self.happened.send(Happened::PassEnd(end));
             }
             return Ok(());

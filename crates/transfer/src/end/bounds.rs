@@ -1,4 +1,7 @@
-//! How large what the other end announces may be: looked at before anything is allocated for it.
+//! How large what the other end announces may be, and by which way it may come: looked at before
+//! anything is allocated for it.
+
+use longhaul_proto::registry::Row;
 
 use crate::control::Pass;
 use crate::error::{Class, Error};
@@ -11,12 +14,20 @@ const SMALLEST: u32 = 64;
 /// What a UDP datagram over IPv4 carries at most.
 const LARGEST: u32 = 65_507;
 
-/// Whether an object of `object_len` bytes may be sent as `pass` says.
+/// Whether an object of `object_len` bytes, for which `agreed` was agreed on (nothing: streams),
+/// may be sent by datagrams as `pass` says.
 ///
 /// # Errors
 /// [`Class::Unreachable`] with the size that is out of bounds, and the bounds.
-pub(super) fn pass(pass: &Pass, object_len: u64) -> Result<(), Error> {
+pub(super) fn pass(
+    pass: &Pass,
+    agreed: Option<&'static Row>,
+    object_len: u64,
+) -> Result<(), Error> {
     let Pass { segment, block, .. } = pass;
+    if agreed.is_none() {
+        return refuse("datagrams, where streams were agreed on".into());
+    }
     if !(SMALLEST..=LARGEST).contains(block) {
         return refuse(format!("blocks of {block} bytes; {SMALLEST} to {LARGEST} are possible"));
     }
@@ -34,6 +45,17 @@ pub(super) fn pass(pass: &Pass, object_len: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether chunks may come by stream, where `agreed` was agreed on: memory is held for one way.
+///
+/// # Errors
+/// [`Class::Unreachable`]: they come by datagrams.
+pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
+    match agreed {
+        None => Ok(()),
+        Some(row) => refuse(format!("chunks by stream, where {} was agreed on", row.name)),
+    }
+}
+
 fn refuse(what: String) -> Result<(), Error> {
     let error = Error::new(Class::Unreachable, format!("the other side announces {what}"));
     Err(error.advise("choose another --segment or --datagram, or copy in several parts"))
@@ -42,9 +64,15 @@ fn refuse(what: String) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::registry;
 
     fn sizes(segment: u64, block: u32) -> Pass {
         Pass { segment, block, ..Pass::default() }
+    }
+
+    /// Where datagrams were agreed on.
+    fn judged(sizes: &Pass, object_len: u64) -> Result<(), Error> {
+        pass(sizes, registry::all().first(), object_len)
     }
 
     fn refused(result: Result<(), Error>, numbers: [&str; 2]) {
@@ -56,19 +84,27 @@ mod tests {
     #[test]
     fn blocks_are_neither_tiny_nor_longer_than_a_datagram() {
         for block in [64, 1440, 65_507] {
-            assert_eq!(pass(&sizes(CHUNK, block), 1 << 30), Ok(()));
+            assert_eq!(judged(&sizes(CHUNK, block), 1 << 30), Ok(()));
         }
         for block in [0, 63, 65_508, u32::MAX] {
-            refused(pass(&sizes(CHUNK, block), 1), ["64 to 65507", &block.to_string()]);
+            refused(judged(&sizes(CHUNK, block), 1), ["64 to 65507", &block.to_string()]);
         }
     }
 
     #[test]
+    fn chunks_come_the_way_that_was_agreed_on_and_no_other() {
+        let (row, sizes) = (registry::all().first(), sizes(CHUNK, 1440));
+        assert_eq!((pass(&sizes, row, 1), piece(None)), (Ok(()), Ok(())));
+        refused(pass(&sizes, None, 1), ["datagrams", "streams"]);
+        refused(piece(row), ["by stream", row.expect("there is one").name]);
+    }
+
+    #[test]
     fn a_segment_is_the_object_or_whole_chunks() {
-        assert_eq!(pass(&sizes(0, 1440), 1 << 30), Ok(()));
-        assert_eq!(pass(&sizes(16 * CHUNK, 1440), 1 << 30), Ok(()));
+        assert_eq!(judged(&sizes(0, 1440), 1 << 30), Ok(()));
+        assert_eq!(judged(&sizes(16 * CHUNK, 1440), 1 << 30), Ok(()));
         for segment in [1, CHUNK - 1, CHUNK + 1, u64::MAX] {
-            refused(pass(&sizes(segment, 1440), 1), ["1048576", &segment.to_string()]);
+            refused(judged(&sizes(segment, 1440), 1), ["1048576", &segment.to_string()]);
         }
     }
 
@@ -76,11 +112,11 @@ mod tests {
     fn a_segments_tally_fits_memory() {
         // 16,384 blocks a chunk.
         let most = 65_536 * CHUNK;
-        assert_eq!(pass(&sizes(most, 64), u64::MAX), Ok(()));
-        assert_eq!(pass(&sizes(0, 64), most), Ok(()));
-        assert_eq!(pass(&sizes(u64::MAX - CHUNK + 1, 64), most), Ok(()));
+        assert_eq!(judged(&sizes(most, 64), u64::MAX), Ok(()));
+        assert_eq!(judged(&sizes(0, 64), most), Ok(()));
+        assert_eq!(judged(&sizes(u64::MAX - CHUNK + 1, 64), most), Ok(()));
         for segment in [0, most + CHUNK] {
-            refused(pass(&sizes(segment, 64), most + 1), ["1073758208", "1073741824"]);
+            refused(judged(&sizes(segment, 64), most + 1), ["1073758208", "1073741824"]);
         }
     }
 }

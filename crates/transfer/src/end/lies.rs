@@ -1,7 +1,6 @@
 //! The other end says what cannot be: it is refused, or changes nothing.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -20,6 +19,7 @@ use super::sending::{decode, offer};
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, Offer, Ranges};
 use crate::driver::board::Board;
+use crate::driver::jobs::Jobs;
 use crate::driver::payloads::Payloads;
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Happened, Job, Target};
@@ -72,7 +72,7 @@ fn a_plan_of_chunks_that_are_not_there_is_refused() {
 }
 
 /// A source of one file of two chunks and a bit.
-fn source(folder: &TempDir) -> Source {
+pub(super) fn source(folder: &TempDir) -> Source {
     let file = folder.path().join("source");
     let content: Vec<u8> = (0..2 * CHUNK + 77).map(|n| (n * 31 % 251) as u8).collect();
     std::fs::write(&file, content).unwrap();
@@ -98,7 +98,7 @@ fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
 
 /// A writer that awaits the file of [`source`], which it is offered.
 struct Writing {
-    jobs: Sender<Job>,
+    jobs: Jobs,
     happened: UnboundedReceiver<Happened>,
     payloads: Payloads,
     folder: TempDir,
@@ -111,21 +111,27 @@ impl Writing {
 
     /// One that finds `prepare`'s work at the destination.
     fn over(prepare: impl FnOnce(&std::path::Path)) -> Writing {
+        Writing::patient(prepare, Duration::from_secs(600))
+    }
+
+    /// The same with so much patience for digests.
+    fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         let folder = tempfile::tempdir().unwrap();
         let mut source = source(&folder);
         prepare(folder.path());
         let place = Place::Ambient(folder.path().join("copy"));
         // What is there is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
-        let target = Target::Place { place, options };
+        let target = Target::Place { place, options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
-        let (jobs, _) = writer::spawn(offer(&mut source), target, board, end).unwrap();
+        let offer = offer(&mut source);
+        let (jobs, _) = writer::spawn_patient(offer, target, board, end, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }
 
     fn tell(&self, job: Job) {
-        self.jobs.send(job).unwrap();
+        self.jobs.send(job);
     }
 
     /// Sends all chunks as an honest end does.
@@ -221,11 +227,28 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
         _ => None,
     });
     assert_eq!(failed.into_iter().flatten().collect::<Vec<_>>(), [0]);
-    writing.tell(Job::BeginPass(1));
+    writing.tell(Job::BeginPass { number: 1, lease: 0 });
     writing.send(0);
     assert_eq!(writing.end(), Ok(1));
     let read = |name| std::fs::read(writing.folder.path().join(name)).unwrap();
     assert!(read("copy") == read("source"));
+}
+
+#[test]
+fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stands() {
+    let mut writing = Writing::patient(|_| {}, Duration::from_millis(300));
+    for chunk in [2, 0] {
+        writing.payloads.read_whole(chunk).unwrap();
+        let content = writing.payloads.content().to_vec();
+        writing.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
+    }
+    let error = writing.next(|happened| match happened {
+        Happened::Failed(error) => Some(error),
+        _ => None,
+    });
+    assert_eq!(error.class, Class::Verification);
+    assert!(error.what.starts_with("2 chunks") && error.what.contains("chunk 2 first"), "{error}");
+    assert!(!writing.folder.path().join("copy").exists());
 }
 
 #[test]

@@ -6,11 +6,15 @@
 
 mod bounds;
 #[cfg(test)]
+mod greed;
+#[cfg(test)]
 mod lies;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod silence;
 mod terms;
+#[cfg(test)]
+mod turns;
 pub(crate) mod wire;
 
 use std::ops::Range;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
@@ -19,13 +18,15 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use crate::control::{
-    EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
+    ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
 };
 use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
 use crate::driver::board::Board;
 use crate::driver::budget::Part;
+use crate::driver::jobs::Jobs;
 use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
+use crate::driver::shared_core::SharedCore;
 use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Happened, Job, Target};
@@ -55,6 +56,8 @@ pub(crate) struct ReceivingEnd<'a> {
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<Part>,
     pub(crate) receive: Receive,
+    /// The core of all flows that come to this host, where the copy has several.
+    pub(crate) core: Option<SharedCore>,
     /// Where the object goes.
     pub(crate) target: Target,
 }
@@ -69,7 +72,7 @@ struct Flow {
 
 struct Running<'a, 'b> {
     end: &'b mut ReceivingEnd<'a>,
-    jobs: Sender<Job>,
+    jobs: Jobs,
     happened: mpsc::UnboundedReceiver<Happened>,
     /// Whole chunks from further streams.
     pieces: mpsc::Receiver<Result<Streamed, Error>>,
@@ -127,7 +130,7 @@ impl ReceivingEnd<'_> {
         };
         let result = running.serve().await;
         running.close_flow();
-        let _ = running.jobs.send(Job::Stop);
+        running.jobs.send(Job::Stop);
         // The destination is closed, and what it holds is resumable, before anything else.
         let _ = done.await;
         result
@@ -153,6 +156,11 @@ async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
     }
 }
 
+/// A piece of a chunk has come.
+fn count_piece(board: &Board, piece: &ChunkPiece) {
+    board.update(|status| status.streamed += piece.bytes.len() as u64);
+}
+
 fn lost_writer() -> Error {
     Error::new(Class::Unfinished, "the writing thread ended before its time")
 }
@@ -170,7 +178,9 @@ impl Running<'_, '_> {
                         return Ok(outcome);
                     }
                 }
-                Some(session) = self.end.streams.recv() => self.read_stream(session),
+                Some(session) = self.end.streams.recv(), if self.end.terms.protocol.is_none() => {
+                    self.read_stream(session);
+                }
                 Some(chunk) = self.pieces.recv() => {
                     self.take_chunk(chunk?);
                 }
@@ -190,6 +200,7 @@ impl Running<'_, '_> {
 
     fn take(&mut self, message: Message) -> Result<(), End> {
         self.end.hooks.heard();
+        self.end.board.note_spoke(clock::now());
         self.silence.control_spoke();
         match message {
             Message::Relay(relay) => {
@@ -206,6 +217,8 @@ impl Running<'_, '_> {
             }
             Message::Status(status) => self.end.board.set_theirs(status),
             Message::ChunkPiece(piece) => {
+                bounds::piece(self.end.terms.protocol)?;
+                count_piece(&self.end.board, &piece);
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
                     let room = self.room.clone();
@@ -218,8 +231,7 @@ impl Running<'_, '_> {
     }
 
     fn job(&self, job: Job) {
-        // A writer that has ended has said why.
-        let _ = self.jobs.send(job);
+        self.jobs.send(job);
     }
 
     /// Takes the chunk that waited for room: there is some.
@@ -246,7 +258,7 @@ impl Running<'_, '_> {
         }
         self.close_flow();
         self.number = pass.number;
-        self.job(Job::BeginPass(pass.number));
+        self.job(Job::BeginPass { number: pass.number, lease: pass.lease });
         if pass.protocol.is_empty() {
             return Ok(());
         }
@@ -257,18 +269,19 @@ impl Running<'_, '_> {
             let error = Error::new(Class::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
-        bounds::pass(pass, self.object_len)?;
+        bounds::pass(pass, end.terms.protocol, self.object_len)?;
         let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
         let id = FlowId(pass.flow);
         let keys = end.terms.keys(id).receiving_end();
         let drained = Arc::new(Drained::default());
         let (mailbox, letters) = end.port.mailbox(id);
+        let shared = end.core.as_ref().and_then(|core| core.of_flow(row, id, &end.port));
         let rtt = longhaul_proto::time::Span::from_nanos(pass.rtt_nanos);
         let setup = Setup { rtt: rtt.max(end.terms.rtt), ..end.terms.setup(id, layout) };
         let flow = ReceivePass {
             flow: id,
             setup,
-            core: (row.receiver)(),
+            core: shared.unwrap_or_else(row.receiver),
             data: keys.data,
             control: keys.control,
             reports: keys.reports,
@@ -347,7 +360,11 @@ impl Running<'_, '_> {
                 {
                     self.have = Some(without(std::slice::from_ref(&(0..chunks)), &failed));
                 }
-                self.tell_both_ways(Message::PassEnd(end));
+                match end.lease {
+                    0 => self.tell_both_ways(Message::PassEnd(end)),
+                    // What was planned and found needless before must not come after it.
+                    _ => self.end.wire.outbox().tell(Message::PassEnd(end)),
+                }
             }
             Happened::EntryFailed { path, reason } => {
                 self.end.hooks.entry_failed(&path, &reason, false);
@@ -396,10 +413,13 @@ impl Running<'_, '_> {
     /// Reads chunks from a further stream; one at a time waits for the writer.
     fn read_stream(&self, session: Session) {
         let (sink, room) = (self.pieces_end.clone(), self.room.clone());
+        let board = self.end.board.clone();
         let chunks = self.object_len.div_ceil(CHUNK);
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
+            // From a chunk's first piece on.
+            let mut place = None;
             loop {
                 let piece = match reader.read::<Frame>().await {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
@@ -407,12 +427,20 @@ impl Running<'_, '_> {
                     // Its end is the other side's wish; a stream that breaks is missed by it.
                     Ok(None) | Err(_) => return,
                 };
+                count_piece(&board, &piece);
+                let room = match place.take() {
+                    Some(room) => room,
+                    None => match room.clone().acquire_owned().await {
+                        Ok(room) => room,
+                        Err(_) => return,
+                    },
+                };
                 let chunk = match pieces.take(piece) {
-                    Ok(None) => continue,
-                    Ok(Some((chunk, content))) => {
-                        let Ok(room) = room.clone().acquire_owned().await else { return };
-                        Ok(Streamed { chunk, content, room })
+                    Ok(None) => {
+                        place = Some(room);
+                        continue;
                     }
+                    Ok(Some((chunk, content))) => Ok(Streamed { chunk, content, room }),
                     Err(error) => Err(error),
                 };
                 if sink.send(chunk).await.is_err() {

@@ -13,6 +13,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
+use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
 use crate::driver::board::Board;
@@ -54,6 +55,8 @@ pub(crate) struct SendingEnd<'a> {
     pub(crate) decides: bool,
     /// Only the manifest is moved: the other end plans, and nothing else happens.
     pub(crate) dry_run: bool,
+    /// The other end knows the manifest, and takes the object by leases.
+    pub(crate) surveyed: bool,
 }
 
 /// The running pass.
@@ -72,6 +75,8 @@ struct Running<'a, 'b> {
     plan: PlanSoFar,
     /// The present pass.
     number: u32,
+    /// The lease that the present pass brings.
+    lease: u32,
     /// Passes that brought chunks again whose digests were wrong.
     repeats: u32,
     datagram: u16,
@@ -85,6 +90,13 @@ struct PlanSoFar {
     have: Vec<Range<u64>>,
     skipped: Vec<Range<u64>>,
     complete: bool,
+}
+
+/// The offer of what `source` has to an end that has surveyed it.
+fn offer_surveyed(source: &Source) -> Offer {
+    let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
+    let object_len = source.object().len();
+    Offer { manifest: Vec::new(), manifest_len: 0, manifest_digest, object_len }
 }
 
 /// The offer of what `source` has.
@@ -104,7 +116,8 @@ pub(super) fn offer(source: &mut Source) -> Offer {
 impl SendingEnd<'_> {
     /// Offers the object and sends it until all of it stands at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
-        self.wire.outbox().tell(Message::Offer(offer(&mut source)));
+        let offer = if self.surveyed { offer_surveyed(&source) } else { offer(&mut source) };
+        self.wire.outbox().tell(Message::Offer(offer));
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, true);
         }
@@ -121,6 +134,7 @@ impl SendingEnd<'_> {
             notices_end,
             plan: PlanSoFar::default(),
             number: 0,
+            lease: 0,
             repeats: 0,
             datagram,
             missing: None,
@@ -173,6 +187,16 @@ impl Running<'_, '_> {
                 self.plan.have = tidy(std::mem::take(&mut self.plan.have));
             }
             Message::Status(status) => self.end.board.set_theirs(status),
+            Message::PassEnd(end) if end.lease > 0 => {
+                if end.lease > self.lease {
+                    let chunks = self.virtual_object.chunks();
+                    let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
+                    self.lease = end.lease;
+                    // What was planned before says nothing any more.
+                    self.plan.have.clear();
+                    self.go_on_with(chunks).await?;
+                }
+            }
             Message::PassEnd(end) if end.number == self.number => {
                 let chunks = self.virtual_object.chunks();
                 let failed = decode(end.failed.as_ref(), chunks, "failed chunks")?;
@@ -302,10 +326,15 @@ impl Running<'_, '_> {
             let error = Error::new(Class::Verification, what);
             return Err(End::Fatal(error.advise("suspect memory or disk of one of the hosts")));
         }
+        self.repeats += 1;
+        self.go_on_with(failed).await
+    }
+
+    /// A further pass brings these chunks, and nothing else.
+    async fn go_on_with(&mut self, chunks: Vec<Range<u64>>) -> Result<(), End> {
         let payloads = self.stop().await.ok_or_else(lost_thread)?;
         self.number += 1;
-        self.repeats += 1;
-        self.missing = Some(failed);
+        self.missing = Some(chunks);
         self.begin_pass(payloads).await
     }
 
@@ -322,6 +351,7 @@ impl Running<'_, '_> {
             segment: terms.segment.get(),
             rtt_nanos: terms.rtt.as_nanos(),
             protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
+            lease: self.lease,
         }));
         self.carried = Some(match terms.protocol {
             Some(row) => {
@@ -391,8 +421,12 @@ impl Running<'_, '_> {
             notices: self.notices_end.clone(),
         };
         let (commands, done) = send::spawn(pass, payloads)?;
-        let (peer, board) = (end.terms.peer, end.board.clone());
-        let feedback = Feedback::new(keys.reports, commands.clone(), end.wire.inlet(), peer, board);
+        let address = match end.path {
+            Some(path) => AddressRule::contacted(path.remote),
+            None => AddressRule::waiting(end.terms.peer),
+        };
+        let (inlet, board) = (end.wire.inlet(), end.board.clone());
+        let feedback = Feedback::new(keys.reports, commands.clone(), inlet, address, board);
         end.port.register(flow, Box::new(feedback))?;
         Ok(Carried::Flow { flow, commands, done })
     }
@@ -425,6 +459,7 @@ impl Running<'_, '_> {
             outbox,
             board,
             notices,
+            trial: end.terms.try_streams.then_some(end.terms.rtt),
         })
     }
 

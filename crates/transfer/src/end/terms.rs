@@ -16,7 +16,8 @@ use crate::objects::CHUNK;
 use crate::session::Exporter;
 
 /// What may be sent before the receiving end has planned: both know it, and it will hold as much.
-pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(32);
+/// With the two chunks that may be open beside them these are 32 MiB.
+pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.
@@ -39,6 +40,8 @@ pub(crate) struct Terms {
     pub(crate) settings: Settings,
     /// Streams beside the control stream that carry chunks.
     pub(crate) streams: u32,
+    /// How many of them are best is found out by trying.
+    pub(crate) try_streams: bool,
     /// The fixed rate.
     pub(crate) rate: Option<Rate>,
     /// The limit of a found rate.

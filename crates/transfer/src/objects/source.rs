@@ -125,6 +125,25 @@ impl Source {
         self.encoded = encoded;
     }
 
+    /// Takes holes for zeros: so the chunks of the same files are the same at every source of them.
+    /// To be called before anything is read.
+    ///
+    /// # Errors
+    /// None for what [`Source::open`] has found; as [`Manifest::new`].
+    pub fn fill_holes(&mut self) -> Result<(), Error> {
+        let filled = self.manifest.entries().iter().cloned().map(|mut entry| {
+            if let super::Kind::File { sparse, holes, .. } = &mut entry.kind {
+                (*sparse, *holes) = (false, Box::default());
+            }
+            entry
+        });
+        let manifest = Manifest::new(self.manifest.shape(), filled.collect())
+            .map_err(|error| Error::new(Class::LocalFile, error.to_string()))?;
+        self.manifest = Arc::new(manifest);
+        self.object = VirtualObject::new(&self.manifest, 0);
+        Ok(())
+    }
+
     /// How the files lie in what is sent.
     pub fn object(&self) -> &VirtualObject {
         &self.object

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::FlowId;
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use tokio::time::timeout;
 
@@ -12,7 +12,8 @@ use super::blast::Blast;
 use super::count::Counter;
 use super::echo::{Asking, QUESTIONS};
 use super::{
-    FAREWELL, Found, Measured, PathFound, ProbeOptions, Trips, Way, flow_keys, next_count, stream,
+    FAREWELL, Found, LONGEST, Measured, PathFound, ProbeOptions, Trips, Way, flow_keys, next_count,
+    stream,
 };
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::copy::reach::{Look, Reach, Reached, usual_datagram};
@@ -28,6 +29,8 @@ use crate::progress::{Cancel, Observer};
 use crate::reactor;
 use crate::session::{self, Carriers, Identity, Session, Settings};
 
+/// What a measurement takes at most beside its time of sending: an answer that comes late.
+const BESIDE: Span = Span::from_secs(10);
 /// The ladder of rates where none are named, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends where the loss is above this,
@@ -35,16 +38,19 @@ const FULL: f64 = 0.05;
 /// or where less than so many times as much came as at the best rate before.
 const MORE: f64 = 1.1;
 
-/// Measures what `options` ask for and tells it by `tell` as it comes; blocks until the end.
+/// Measures what `options` ask for and tells it by `tell` as it comes, and what could not be
+/// measured; blocks until the end.
 ///
 /// # Errors
-/// The server cannot be reached or does not allow it; the connection is lost; `cancel` is wished.
+/// So much is asked for that it takes longer than [`LONGEST`]; the server cannot be reached or does
+/// not allow it; `cancel` is wished.
 pub fn probe(
     options: &ProbeOptions,
     observer: Arc<dyn Observer>,
     tell: &mut dyn FnMut(Found),
     cancel: Cancel,
 ) -> Result<(), Error> {
+    check(options)?;
     let work = async {
         tokio::select! {
             ended = run(options, &*observer, tell) => ended,
@@ -52,6 +58,19 @@ pub fn probe(
         }
     };
     reactor::block_on("the probe", work)
+}
+
+/// Looks whether the measurements that are named can be done within [`LONGEST`].
+fn check(options: &ProbeOptions) -> Result<(), Error> {
+    let ways = u64::from(options.udp) + u64::from(options.app);
+    let runs = 2 * ways * options.rates.len() as u64;
+    let takes = Span::from_nanos(options.span.as_nanos().saturating_mul(runs));
+    if takes <= LONGEST {
+        return Ok(());
+    }
+    let what =
+        format!("{runs} measurements of {} take {takes}; a probe may take {LONGEST}", options.span);
+    Err(Error::new(Class::Usage, what).advise("name fewer rates, or a shorter --time"))
 }
 
 async fn run(
@@ -82,11 +101,11 @@ async fn run(
         return Err(Error::new(Class::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
-    let measured = probing.measure(observer, &identity, tell).await;
+    probing.measure(observer, &identity, tell).await?;
     let Probing { reached, .. } = probing;
     // All that was wanted has come.
     let _ = timeout(FAREWELL, reached.session.close(None)).await;
-    measured
+    Ok(())
 }
 
 struct Probing<'a> {
@@ -97,19 +116,20 @@ struct Probing<'a> {
     echo: FlowId,
     datagram: u16,
     rtt: Duration,
+    begun: Time,
 }
 
 impl Probing<'_> {
     async fn begin(options: &ProbeOptions, mut reached: Reached) -> Result<Probing<'_>, Error> {
         let suite = Suite::choose(Cipher::Auto, has_fast_aes());
         let ip = reached.session.remote.ip();
-        let rtt = reached.session.rtt.unwrap_or_default();
+        let (rtt, begun) = (reached.session.rtt.unwrap_or_default(), clock::now());
         let number = random_u64();
         let found = options.datagram.or(reached.datagram);
         let echo = random_flow();
         greet(&mut reached.session, number, echo, suite).await?;
         let datagram = found.unwrap_or_else(|| usual_datagram(ip));
-        Ok(Probing { options, reached, suite, number, echo, datagram, rtt })
+        Ok(Probing { options, reached, suite, number, echo, datagram, rtt, begun })
     }
 
     async fn measure(
@@ -121,21 +141,35 @@ impl Probing<'_> {
         let options = self.options;
         let trips = self.ask().await?;
         tell(Found::Path(self.path(trips)));
-        let wanted = [(options.udp, Way::Udp), (options.app, Way::App)];
-        let wanted = wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, way)| way);
-        let (address, port) = (self.reached.contact.ip(), self.reached.contact.port());
-        if trips.answered == 0 && (options.udp || options.app) {
-            tell(Found::Missing(format!(
-                "no datagram came back from UDP {port} of {address}: open it on the way"
-            )));
-        } else {
-            for way in wanted {
-                self.climb(way, true, tell).await?;
-                self.climb(way, false, tell).await?;
-            }
+        // What fails is one way, not the other.
+        if let Err(error) = self.measure_datagrams(trips, tell).await {
+            tell(Found::Missing(error));
         }
-        if options.tcp {
-            self.measure_tcp(observer, identity, tell).await?;
+        if options.tcp
+            && let Err(error) = self.measure_tcp(observer, identity, tell).await
+        {
+            let address = self.reached.session.remote;
+            let what = format!("TCP {} of {}: {}", address.port(), address.ip(), error.what);
+            tell(Found::Missing(Error { what, ..error }));
+        }
+        Ok(())
+    }
+
+    async fn measure_datagrams(
+        &mut self,
+        trips: Trips,
+        tell: &mut dyn FnMut(Found),
+    ) -> Result<(), Error> {
+        let wanted = [(self.options.udp, Way::Udp), (self.options.app, Way::App)];
+        for way in wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, way)| way) {
+            if trips.answered == 0 {
+                let (address, port) = (self.reached.contact.ip(), self.reached.contact.port());
+                let what = format!("no datagram came back from UDP {port} of {address}");
+                return Err(Error::new(Class::Unreachable, what)
+                    .advise(format!("open UDP {port} on the way and over there")));
+            }
+            self.climb(way, true, tell).await?;
+            self.climb(way, false, tell).await?;
         }
         Ok(())
     }
@@ -178,6 +212,11 @@ impl Probing<'_> {
         let named = !self.options.rates.is_empty();
         let mut best = Rate::ZERO;
         for rate in if named { self.options.rates.clone() } else { ladder } {
+            if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
+                let what = format!("a probe may take {LONGEST}: not all was measured");
+                return Err(Error::new(Class::Unfinished, what)
+                    .advise("name fewer rates, or a shorter --time"));
+            }
             let run = ProbeRun {
                 flow: random_flow().0,
                 up,
@@ -268,14 +307,8 @@ impl Probing<'_> {
         let trust = Trust { server_id: Some(first.peer.to_string()), ..self.options.trust.clone() };
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
         let (host, port) = (first.remote.ip().to_string(), first.remote.port());
-        let opened = session::connect(&host, port, identity, &trust, observer, &settings).await;
-        let mut session = match opened {
-            Ok(session) => session,
-            Err(error) => {
-                tell(Found::Missing(format!("TCP {port} of {host}: {}", error.what)));
-                return Ok(());
-            }
-        };
+        let mut session =
+            session::connect(&host, port, identity, &trust, observer, &settings).await?;
         greet(&mut session, random_u64(), random_flow(), self.suite).await?;
         let span = clock::duration(self.options.span);
         for up in [true, false] {
@@ -340,6 +373,32 @@ impl Trips {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_a_probe_may_take_is_refused_with_the_sum() {
+        let asked = |rates: usize, seconds, app| {
+            check(&ProbeOptions {
+                location: "lh://h".parse().unwrap(),
+                trust: Trust { config_dir: "/".into(), server_id: None, accept_new: false },
+                udp: true,
+                app,
+                tcp: true,
+                rates: vec![Rate::from_mbps(1); rates],
+                span: Span::from_secs(seconds),
+                datagram: None,
+                ssh_command: Vec::new(),
+                remote_path: String::new(),
+                data_port: None,
+                ports: None,
+            })
+        };
+        assert_eq!(asked(30, 10, false), Ok(()));
+        assert_eq!(asked(300, 1, false), Ok(()));
+        let refused = asked(30, 10, true).unwrap_err();
+        assert_eq!(refused.class, Class::Usage);
+        assert!(refused.what.contains("120 measurements of 10.00 s"), "{refused}");
+        assert!(refused.what.contains("1200.00 s") && refused.what.contains("600.00 s"));
+    }
 
     #[test]
     fn round_trips_have_a_mean_a_spread_and_losses() {

@@ -35,6 +35,8 @@ pub use reach::{Ports, look_at_ports};
 
 /// How long the other end may take beside the measurement itself.
 const GRACE: Duration = Duration::from_secs(10);
+/// The longest that one session of a probe may take: a server ends it then.
+pub const LONGEST: Span = Span::from_secs(600);
 /// How long a goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -157,8 +159,8 @@ pub enum Found {
     Path(PathFound),
     /// One measurement.
     Measured(Measured),
-    /// Something that could not be measured, and what to do about it.
-    Missing(String),
+    /// Something that was asked for and could not be measured, or not all of it.
+    Missing(Error),
 }
 
 /// The keys of a flow of a probe.

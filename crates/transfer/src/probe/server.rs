@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::blast::Blast;
 use super::count::Counter;
 use super::echo::Echo;
-use super::{FAREWELL, flow_keys, stream};
+use super::{FAREWELL, LONGEST, flow_keys, stream};
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::datapath::clock;
 use crate::datapath::keys::Suite;
@@ -25,8 +25,6 @@ use crate::session::{Exporter, RttWatch, Session};
 const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
-/// The longest that one probe may take in all.
-const LONGEST: Duration = Duration::from_secs(600);
 
 /// How many may probe at a time.
 pub(crate) struct Seats(Arc<Semaphore>);
@@ -63,8 +61,9 @@ pub(crate) async fn answer(
         session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
         serving.run(&mut session).await
     };
-    let ended = timeout(LONGEST, served).await.unwrap_or_else(|_| {
-        let what = format!("a probe may take {} s", LONGEST.as_secs());
+    let longest = clock::duration(LONGEST);
+    let ended = timeout(longest, served).await.unwrap_or_else(|_| {
+        let what = format!("a probe may take {} s", longest.as_secs());
         Err(Error::new(Class::Unreachable, what))
     });
     // Who is gone needs no goodbye.

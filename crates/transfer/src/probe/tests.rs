@@ -12,11 +12,15 @@ use longhaul_proto::wire::header::Kind;
 use super::blast::Blast;
 use super::count::Counter;
 use super::echo::{Asking, Echo, QUESTIONS};
+use super::server::{self, Seats};
+use crate::control::{Frame, Message, Probe, ProbeRun};
 use crate::datapath::clock;
 use crate::datapath::keys::{FlowKeys, Suite};
 use crate::datapath::port::Port;
 use crate::datapath::seal::SEALED_OVERHEAD;
 use crate::datapath::socket::Path;
+use crate::session::Carriers;
+use crate::session::tests::pair;
 
 const FLOW: FlowId = FlowId(9);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -135,4 +139,39 @@ fn neither_forged_questions_nor_those_from_another_address_are_answered() {
         assert!(stranger.recv(&mut [0; 100]).is_err(), "a stranger was answered");
     }
     assert_eq!(path.get().map(|path| path.remote), client.local_addr().ok());
+}
+
+#[test]
+fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
+    // The probe's own flow, and that of one of its measurements.
+    for (echo, measured) in [(FLOW, None), (FlowId(10), Some(FLOW))] {
+        let (from, to) = (port(HOME), port(HOME));
+        run(async {
+            let opener = keys(1).receiving_end().data;
+            let counter = Counter::start(&to, FLOW, opener, false).await.expect("a free flow");
+            let (mut near, far) = pair(Carriers::Quic, HOME).await;
+            let probe = Probe { probe: 5, flow: echo.0, cipher: "aes-128-gcm".into() };
+            let seats = Seats::default();
+            let asking = async {
+                if let Some(flow) = measured {
+                    near.read::<Frame>().await.expect("the server is ready");
+                    let run = ProbeRun { flow: flow.0, up: true, ..run_of(1_000) };
+                    near.write(&Frame::from(Message::ProbeRun(run))).await.expect("it is open");
+                }
+                near.read::<Frame>().await.expect_err("it is refused")
+            };
+            let answering = server::answer(&to, &seats, far, &probe, Ok(()));
+            let (error, ()) = tokio::join!(asking, answering);
+            assert!(error.what.contains("the flow id is in use"), "{error}");
+            let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;
+            let sent = blasted.expect("it ends").sent;
+            let count = counter.finish(sent, Span::from_millis(100), Duration::ZERO).await;
+            assert_eq!((count.sent, count.received), (sent, sent));
+        });
+    }
+}
+
+/// A measurement of so many microseconds.
+fn run_of(micros: u64) -> ProbeRun {
+    ProbeRun { rate_bps: 1_000_000, micros, datagram: 1_000, ..ProbeRun::default() }
 }

@@ -2,18 +2,20 @@
 //!
 //! `door` says what an id may reach; `register` knows the transfers under way, so that a copy
 //! that is taken up again finds its destination free, and further streams find their transfer;
-//! `transfer` answers one request; `over_ssh` is the server of one copy that ssh started.
+//! `transfer` answers one request, `survey` the question before it where there are several
+//! sources; `over_ssh` is the server of one copy that ssh started.
 
 mod door;
 mod over_ssh;
 mod register;
+mod survey;
 mod transfer;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::control::{Frame, Message};
+use crate::control::{Frame, Message, Survey};
 use crate::datapath::port::{Port, PortHandle};
 use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
@@ -153,6 +155,7 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
             None
         }
         Some(Message::Request(request)) => Some(transfer::answer(server, session, request).await),
+        Some(Message::Survey(survey)) => surveyed(server, session, &survey).await,
         _ => {
             let error = Error::new(Class::Unreachable, "the first message was no request")
                 .advise("use the same release of longhaul on both sides");
@@ -160,4 +163,21 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
             None
         }
     }
+}
+
+/// Answers a survey, and the request that may follow it as soon as the client has heard all others.
+async fn surveyed(
+    server: &Rc<Server>,
+    mut session: Session,
+    survey: &Survey,
+) -> Option<Result<(), Error>> {
+    if let Err(error) = survey::answer(server, &mut session, survey).await {
+        let _ = session.close(Some(&error)).await;
+        return Some(Err(error));
+    }
+    let frame = session.read::<Frame>().await.ok()??;
+    let Some(Message::Request(request)) = frame.message else { return None };
+    // Its hold may be over: the others may have taken long.
+    server.port.expect(session.remote.ip());
+    Some(transfer::answer(server, session, request).await)
 }

@@ -109,12 +109,13 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 preserve: request.preserve,
                 set_id: false,
                 checksum: request.checksum,
+                distrust: false,
                 dry_run: request.dry_run,
                 names: request.names,
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,
-                _ => Target::Place { place, options },
+                _ => Target::Place { place, options, claim: None },
             };
             Work::Receive { target, receive }
         }
@@ -164,6 +165,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         protocol,
         settings,
         streams: request.streams,
+        try_streams: request.try_streams,
         rate: rate(request.rate_bps),
         rate_limit: rate(request.rate_limit_bps),
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
@@ -195,7 +197,7 @@ fn receive(name: &str) -> Result<Receive, Error> {
     }
 }
 
-fn filter(pattern: &crate::control::Pattern) -> Filter {
+pub(super) fn filter(pattern: &crate::control::Pattern) -> Filter {
     match pattern.include {
         true => Filter::Include(pattern.glob.clone()),
         false => Filter::Exclude(pattern.glob.clone()),
@@ -226,7 +228,7 @@ async fn run(
     let hooks = &hooks;
     match work {
         Work::Receive { target, receive } => {
-            let memory = Arc::new(server.memory.enter()?);
+            let memory = Arc::new(server.memory.enter().await?);
             let end = ReceivingEnd {
                 wire,
                 terms,
@@ -237,21 +239,39 @@ async fn run(
                 hooks,
                 memory,
                 receive,
+                core: None,
                 target,
                 decides: false,
             };
             end.run().await.map(drop)
         }
         Work::Send { places, options } => {
-            let opened = tokio::task::spawn_blocking(move || Source::open(&places, &options));
+            let surveyed = request.surveyed;
+            let opened = tokio::task::spawn_blocking(move || {
+                let mut source = Source::open(&places, &options)?;
+                if surveyed {
+                    source.fill_holes()?;
+                }
+                Ok::<_, Error>(source)
+            });
             let source = opened.await.map_err(|_| {
                 End::Fatal(Error::new(Class::Unfinished, "the walk over the source ended early"))
             })??;
             let (path, decides, dry_run) = (None, false, request.dry_run);
-            SendingEnd { wire, terms, port, path, flow, board, streams, hooks, decides, dry_run }
-                .run(source)
-                .await
-                .map(drop)
+            let end = SendingEnd {
+                wire,
+                terms,
+                port,
+                path,
+                flow,
+                board,
+                streams,
+                hooks,
+                decides,
+                dry_run,
+                surveyed,
+            };
+            end.run(source).await.map(drop)
         }
     }
 }

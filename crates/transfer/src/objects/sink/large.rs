@@ -92,8 +92,13 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes up what an earlier run left, if it left something.
-    pub(super) fn resume(number: u32, ground: &mut Ground) -> io::Result<Option<Remains>> {
+    /// Takes up what an earlier run left, if it left something; with `distrust` nothing of it
+    /// counts before it is compared.
+    pub(super) fn resume(
+        number: u32,
+        ground: &mut Ground,
+        distrust: bool,
+    ) -> io::Result<Option<Remains>> {
         let manifest = ground.manifest.clone();
         let mut large = Large::new(number, &manifest.entries()[number as usize]);
         let (folder, name) = ground.at(number)?;
@@ -104,7 +109,8 @@ impl Large {
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
         let journal = read_journal(ground, number, size)?;
-        let valid = journal.as_ref().is_some_and(|journal| journal.header == large.header);
+        let is_its = |journal: &Journal| journal.header == large.header;
+        let valid = !distrust && journal.as_ref().is_some_and(is_its);
         // Before the file is touched: an old journal must never speak of new content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         file.set_len(size)?;

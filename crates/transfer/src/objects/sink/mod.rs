@@ -52,6 +52,8 @@ pub struct SinkOptions {
     pub set_id: bool,
     /// Compare files that are there already by content, not by size and time.
     pub checksum: bool,
+    /// Compare what an earlier run left also where its journal is sound.
+    pub distrust: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
     /// Keep account of which files have got their names, for [`Sink::take_named`].

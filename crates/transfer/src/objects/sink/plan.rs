@@ -244,7 +244,9 @@ impl Sink {
     }
 
     fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
-        let Some(remains) = Large::resume(number, &mut self.ground)? else { return Ok(()) };
+        let distrust = self.options.distrust;
+        let resumed = Large::resume(number, &mut self.ground, distrust)?;
+        let Some(remains) = resumed else { return Ok(()) };
         let all = entry.size().unwrap_or(0) - in_holes(entry);
         walk.need.bytes += all.saturating_sub(remains.allocated);
         walk.resumed += remains.large.bytes();

@@ -3,6 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tokio::net::unix::pipe;
+
 use super::*;
 use crate::session::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
@@ -38,7 +41,9 @@ fn far_side_of_a_copy_over_ssh() {
 }
 
 struct Host {
-    folder: TempDir,
+    _folder: TempDir,
+    /// Where a far side says that it has ended.
+    ended: pipe::Receiver,
     ssh: Vec<String>,
     remote_path: PathBuf,
 }
@@ -53,6 +58,11 @@ impl Host {
     /// `before`.
     fn new(reached: Option<IpAddr>, before: &str) -> Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
+        let fifo = folder.path().join("ended");
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).expect("the folder is ours");
+        // Open for writing too: a far side that ends is no end of the pipe.
+        let ended = pipe::OpenOptions::new().read_write(true).open_receiver(&fifo);
+        let ended = ended.expect("it was just made");
         let ssh = folder.path().join("fake-ssh");
         let connection = reached.map_or(String::new(), |ip| format!("{ip} 1 {ip} 22"));
         script(
@@ -70,11 +80,11 @@ impl Host {
                 "{before}\n[ \"$1 $2\" = 'serve --ssh' ] || exit 9\n\
                  LONGHAUL_TEST_ENDED='{}' {FAR_SIDE}=\"${{4:-any}}\" exec '{}' --exact {name} \
                  --nocapture",
-                folder.path().join("ended").display(),
+                fifo.display(),
                 test.display()
             ),
         );
-        Host { ssh: vec![ssh.display().to_string()], remote_path, folder }
+        Host { ssh: vec![ssh.display().to_string()], remote_path, ended, _folder: folder }
     }
 
     async fn connect(&self, ports: Option<(u16, u16)>) -> Result<Session, Error> {
@@ -91,8 +101,12 @@ impl Host {
 
     /// Waits until the far side has ended by itself.
     async fn ended(&self) {
-        while !self.folder.path().join("ended").exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        loop {
+            self.ended.readable().await.expect("the pipe is open");
+            // Readiness may be spurious.
+            if self.ended.try_read(&mut [0; 16]).is_ok() {
+                return;
+            }
         }
     }
 }

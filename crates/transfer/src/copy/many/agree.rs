@@ -1,0 +1,176 @@
+//! Whether sources hold one object: which of them are the majority, and how the others differ.
+
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::place::show;
+use crate::objects::{CHUNK, Entry, Kind, Manifest, Shape};
+
+use super::survey::Found;
+
+/// Which sources agree, and why the others do not.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Agreement {
+    /// Sources with the same object, by number.
+    pub(super) same: Vec<usize>,
+    /// The others, and how each differs.
+    pub(super) others: Vec<(usize, String)>,
+}
+
+/// Judges what each of the sources has, named as people know them.
+///
+/// # Errors
+/// [`Class::RemoteFile`] where no more than half of them have the same.
+pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
+    let ids: Vec<Digest> = found.iter().map(|(_, _, found)| identity(found)).collect();
+    let votes = |id: &Digest| ids.iter().filter(|other| *other == id).count();
+    let Some(most) = ids.iter().max_by_key(|id| votes(id)) else {
+        return Err(Error::new(Class::Unreachable, "no source could be looked at"));
+    };
+    let Some((_, _, first)) = found.iter().zip(&ids).find(|(_, id)| *id == most).map(|(f, _)| f)
+    else {
+        return Err(Error::new(Class::Unreachable, "no source could be looked at"));
+    };
+    if 2 * votes(most) <= found.len() {
+        return Err(no_majority(found, &ids));
+    }
+    let (mut same, mut others) = (Vec::new(), Vec::new());
+    for ((number, _, found), id) in found.iter().zip(&ids) {
+        match id == most {
+            true => same.push(*number),
+            false => others.push((*number, difference(first, found))),
+        }
+    }
+    Ok(Agreement { same, others })
+}
+
+fn no_majority(found: &[(usize, String, Found)], ids: &[Digest]) -> Error {
+    let (_, first_name, first) = &found[0];
+    let other = found.iter().zip(ids).find(|(_, id)| **id != ids[0]);
+    let how = other.map(|((_, name, found), _)| {
+        format!("; {first_name} and {name}: the second {}", difference(first, found))
+    });
+    let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
+    let advice = "see which is right, and name only sources that hold the same";
+    Error::new(Class::RemoteFile, what).advise(advice)
+}
+
+/// What two sources of one object share: names, sizes and content. Times and permissions are each
+/// one's own, and so is the name of what was named.
+fn identity(found: &Found) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    for entry in found.manifest.entries() {
+        let path = inner(&found.manifest, entry);
+        hasher.update(&(path.len() as u64).to_le_bytes()).update(path);
+        match &entry.kind {
+            Kind::File { size, .. } => hasher.update(b"f").update(&size.to_le_bytes()),
+            Kind::Folder => hasher.update(b"d"),
+            Kind::Link { target } => {
+                hasher.update(b"l").update(&(target.len() as u64).to_le_bytes()).update(target)
+            }
+        };
+    }
+    hasher.update(b"v");
+    for value in &found.values {
+        hasher.update(value);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// An entry's path without the name of what was named.
+fn inner<'a>(manifest: &Manifest, entry: &'a Entry) -> &'a [u8] {
+    match manifest.shape() {
+        Shape::File => &[],
+        Shape::Named => {
+            let top = entry.path.iter().position(|byte| *byte == b'/');
+            top.map_or(&[], |slash| &entry.path[slash..])
+        }
+        Shape::Contents | Shape::Several => &entry.path,
+    }
+}
+
+/// How `other` differs from `first`, as what it does.
+fn difference(first: &Found, other: &Found) -> String {
+    let (a, b) = (first.manifest.entries(), other.manifest.entries());
+    let differs = |(one, two): (&Entry, &Entry)| {
+        let same_name = inner(&first.manifest, one) == inner(&other.manifest, two);
+        !same_name || one.size() != two.size()
+    };
+    if let Some(at) = a.iter().zip(b).position(differs) {
+        return match (a[at].size(), b[at].size()) {
+            (Some(one), Some(two))
+                if inner(&first.manifest, &a[at]) == inner(&other.manifest, &b[at]) =>
+            {
+                format!("has {two} bytes and not {one} in {}", show(&b[at].path))
+            }
+            _ => format!("has {} in place of {}", show(&b[at].path), show(&a[at].path)),
+        };
+    }
+    if a.len() != b.len() {
+        return format!("has {} entries and not {}", b.len(), a.len());
+    }
+    let chunks = first.values.iter().zip(&other.values);
+    let wrong: Vec<usize> =
+        chunks.enumerate().filter(|(_, (a, b))| a != b).map(|(chunk, _)| chunk).collect();
+    match wrong.first() {
+        Some(chunk) => format!(
+            "differs in {} of {} MiB, first in the one from byte {} on",
+            wrong.len(),
+            first.values.len(),
+            *chunk as u64 * CHUNK
+        ),
+        None => "differs in its links or kinds of files".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::manifest::FileTime;
+    use std::sync::Arc;
+
+    fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
+        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let modified = FileTime { seconds, nanos: 0 };
+        let entry = Entry { path: name.as_bytes().into(), kind, mode: 0o644, modified };
+        let manifest = Arc::new(Manifest::new(Shape::File, vec![entry]).unwrap());
+        let chunks = size.div_ceil(CHUNK) as usize;
+        Found { manifest, digest: [seconds as u8; 32], values: vec![[value; 32]; chunks] }
+    }
+
+    fn judge(all: Vec<Found>) -> Result<Agreement, Error> {
+        let named = all.into_iter().enumerate().map(|(n, found)| (n, format!("h{n}:/x"), found));
+        agree(&named.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn names_and_times_may_differ_and_content_may_not() {
+        let all = vec![found("x", 9, 1, 5), found("y", 9, 1, 6), found("x", 9, 2, 5)];
+        let agreement = judge(all).unwrap();
+        assert_eq!(agreement.same, [0, 1]);
+        let [(2, how)] = &agreement.others[..] else { panic!("{agreement:?}") };
+        assert!(how.contains("differs in 1 of 1 MiB"), "{how}");
+    }
+
+    #[test]
+    fn two_that_differ_have_no_majority_and_both_are_named() {
+        for other in [found("x", 9, 2, 5), found("x", 10, 1, 5)] {
+            let error = judge(vec![found("x", 9, 1, 5), other]).unwrap_err();
+            assert_eq!(error.class, Class::RemoteFile);
+            assert!(error.what.contains("h0:/x") && error.what.contains("h1:/x"), "{error}");
+        }
+        let half = vec![
+            found("x", 9, 1, 5),
+            found("x", 9, 1, 5),
+            found("x", 9, 2, 5),
+            found("x", 9, 2, 5),
+        ];
+        assert!(judge(half).is_err());
+    }
+
+    #[test]
+    fn another_size_is_told_with_both() {
+        let all = vec![found("x", 9, 1, 5), found("x", 9, 1, 5), found("x", 10, 1, 5)];
+        let (_, how) = judge(all).unwrap().others.remove(0);
+        assert_eq!(how, "has 10 bytes and not 9 in x");
+    }
+}

@@ -1,0 +1,161 @@
+//! A copy from several hosts at once, under one receiver's schedule.
+//!
+//! Each source is a copy of its own, with its own session and its own tries; what they share is
+//! in [`Shared`]: one port for data, one memory, one receiving core. `parts` are sources that each
+//! have something else; `replicas` are sources that all have the same, which `survey` finds out
+//! and `agree` judges. `rows` is what the user sees of each, `summing` makes one summary.
+
+mod agree;
+mod parts;
+mod replicas;
+mod rows;
+mod summing;
+mod survey;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use longhaul_proto::registry;
+use longhaul_proto::settings::Settings;
+use tokio::task::JoinSet;
+
+use super::part::{Part, Shared};
+use super::reach::DataPorts;
+use super::route::{Host, Route};
+use crate::driver::budget::Budget;
+use crate::driver::claims::Claims;
+use crate::driver::shared_core::SharedCore;
+use crate::error::{Class, Error};
+use crate::options::{CopyOptions, Protocol};
+use crate::progress::{Cancel, Observer};
+use crate::summary::Summary;
+use rows::Rows;
+
+/// Copies from all of `routes`.
+pub(super) async fn run(
+    options: &CopyOptions,
+    routes: &[Route],
+    observer: &Arc<dyn Observer>,
+    cancel: &Cancel,
+) -> Result<Summary, Error> {
+    let sources = Sources::new(options, routes, observer, cancel)?;
+    match options.replicas {
+        true => replicas::run(options, &sources).await,
+        false => parts::run(options, &sources).await,
+    }
+}
+
+/// The sources of a copy, and what they share.
+struct Sources<'a> {
+    routes: &'a [Route],
+    /// The options of each.
+    options: Vec<CopyOptions>,
+    shared: Rc<Shared>,
+    rows: Arc<Rows>,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+}
+
+/// How a source's own copy ended.
+type Ended = (usize, Result<Summary, Error>);
+
+impl<'a> Sources<'a> {
+    fn new(
+        options: &CopyOptions,
+        routes: &'a [Route],
+        observer: &Arc<dyn Observer>,
+        cancel: &Cancel,
+    ) -> Result<Sources<'a>, Error> {
+        let names: Vec<String> = routes.iter().map(|route| name(options, route)).collect();
+        let of_each = routes.iter().enumerate();
+        let of_each = of_each.map(|(number, route)| options_of(options, route, number)).collect();
+        // Each holds what may be sent before anything is granted.
+        let least = Budget::least_of(routes.len() as u64);
+        let row = match &options.protocol {
+            Protocol::Registry(name) => registry::find(name).filter(|row| row.many),
+            Protocol::Tcp { .. } | Protocol::TcpTried => None,
+        };
+        let shared = Shared {
+            memory: Budget::new(options.memory.max(least))?,
+            ports: Some(DataPorts::default()),
+            core: row.map(SharedCore::new),
+            claims: (!options.replicas).then(|| Claims::new(names.clone())),
+        };
+        Ok(Sources {
+            routes,
+            options: of_each,
+            shared: Rc::new(shared),
+            rows: Arc::new(Rows::new(names)),
+            observer: observer.clone(),
+            cancel: cancel.clone(),
+        })
+    }
+
+    /// What the copy of source `number` tells.
+    fn observer_of(&self, number: usize) -> Arc<dyn Observer> {
+        rows::observer(&self.rows, number, &self.observer)
+    }
+
+    fn part(&self, number: usize) -> Part {
+        let (joint, reached) = (None, None.into());
+        Part { shared: self.shared.clone(), number, joint, reached }
+    }
+
+    /// Starts the copy of a source.
+    fn start(&self, tasks: &mut JoinSet<Ended>, part: Part) {
+        let number = part.number;
+        let (options, route) = (self.options[number].clone(), self.routes[number].clone());
+        let (observer, cancel) = (self.observer_of(number), self.cancel.clone());
+        tasks.spawn_local(async move {
+            (number, super::run(&options, &route, observer, cancel, part).await)
+        });
+    }
+}
+
+/// The paths of a route over there.
+fn paths(route: &Route) -> &[std::path::PathBuf] {
+    match route {
+        Route::Push { sources, .. } | Route::Pull { sources, .. } => sources,
+    }
+}
+
+/// What the user called the sources of a route.
+fn name(options: &CopyOptions, route: &Route) -> String {
+    let [path, more @ ..] = paths(route) else { return route.host().to_string() };
+    let location = options.sources.iter().find(|location| {
+        Host::of(location).as_ref() == Some(route.host()) && location.path() == path
+    });
+    let first = location.map_or_else(|| route.host().to_string(), ToString::to_string);
+    match more.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// The options of a route's own copy.
+fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOptions {
+    let first = match options.replicas {
+        true => Some(number),
+        false => {
+            let hosts = options.sources.iter().map(Host::of);
+            hosts.into_iter().position(|host| host.as_ref() == Some(route.host()))
+        }
+    };
+    let settings: Option<&Settings> = first.and_then(|n| options.source_settings.get(n));
+    let mut own = options.clone();
+    own.settings = settings.unwrap_or(&options.settings).clone();
+    if options.replicas {
+        // Whether the whole goes on is judged by the whole.
+        own.stall = std::time::Duration::MAX;
+    }
+    own
+}
+
+/// The error of a copy of which nothing came: its first source's.
+fn all_failed(errors: Vec<(String, Error)>) -> Error {
+    let lost = || Error::new(Class::Unfinished, "the sources ended before their time");
+    errors.into_iter().next().map_or_else(lost, |(source, error)| Error {
+        what: format!("{source}: {}", error.what),
+        ..error
+    })
+}

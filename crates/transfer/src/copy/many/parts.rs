@@ -1,0 +1,106 @@
+//! Sources that each have something else, into one folder.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::super::hooks::interrupted;
+use super::super::route::Route;
+use super::{Sources, all_failed, summing};
+use crate::error::{Class, Error};
+use crate::objects::Place;
+use crate::objects::place::{Found, file_error};
+use crate::options::CopyOptions;
+use crate::progress::{Notice, SourceState};
+use crate::summary::Summary;
+
+/// How often the user is told how far all of it is.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Copies from all sources; one that fails does not stop the others.
+pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
+    check_names(options)?;
+    if let Some(Route::Pull { destination, .. }) = sources.routes.first() {
+        check_folder(destination)?;
+    }
+    let mut tasks = JoinSet::new();
+    for number in 0..sources.routes.len() {
+        sources.start(&mut tasks, sources.part(number));
+    }
+    let (mut summaries, mut errors) = (Vec::new(), Vec::new());
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        let ended = tokio::select! {
+            ended = tasks.join_next() => ended,
+            _ = tick.tick() => {
+                sources.observer.progress(&sources.rows.total());
+                continue;
+            }
+        };
+        match ended {
+            Some(Ok((number, Ok(summary)))) => {
+                sources.rows.set_state(number, SourceState::Done);
+                summaries.push(summary);
+            }
+            Some(Ok((number, Err(error)))) => {
+                sources.rows.set_state(number, SourceState::Failed);
+                let source = sources.rows.name(number);
+                if error.class != Class::Interrupted {
+                    let (source, error) = (source.clone(), error.clone());
+                    sources.observer.notice(Notice::SourceFailed { source, error });
+                }
+                errors.push((source, error));
+            }
+            // What it was at, it does not say.
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    sources.observer.progress(&sources.rows.total());
+    if errors.iter().any(|(_, error)| error.class == Class::Interrupted) {
+        return Err(interrupted());
+    }
+    if summaries.is_empty() {
+        return Err(all_failed(errors));
+    }
+    let failed = (sources.routes.len() - summaries.len()) as u64;
+    Ok(summing::of_parts(&summaries, failed, &sources.rows))
+}
+
+/// Sees that no two sources would have one name in the destination.
+///
+/// # Errors
+/// [`Class::Usage`] with both.
+fn check_names(options: &CopyOptions) -> Result<(), Error> {
+    let mut names = BTreeMap::new();
+    for source in &options.sources {
+        let place = Place::Ambient(source.path().to_owned());
+        // What is in a folder goes into the destination: its names are known later.
+        let Some(name) = place.name().filter(|_| !place.says_folder()) else { continue };
+        if let Some(other) = names.insert(name, source) {
+            let name = place.name().map(|name| String::from_utf8_lossy(&name).into_owned());
+            let what =
+                format!("{other} and {source} have the same name, {}", name.unwrap_or_default());
+            return Err(Error::new(Class::Usage, what).advise(
+                "copy one of the two into another folder; if both are the same, add --replicas",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Sees that the destination is a folder, before anything is asked of anybody.
+fn check_folder(destination: &Path) -> Result<(), Error> {
+    let place = Place::Ambient(destination.to_owned());
+    let shown = place.shown();
+    match place.find() {
+        Ok(Found::Folder(_)) => Ok(()),
+        Ok(_) => {
+            let what = format!("{shown} is no folder, and several sources go into one");
+            Err(Error::new(Class::LocalFile, what).advise(format!("mkdir {shown}")))
+        }
+        Err(error) => Err(file_error("use", &shown, &error)),
+    }
+}

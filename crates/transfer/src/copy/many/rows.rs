@@ -1,0 +1,175 @@
+//! What the user sees of each source, and of all of them together.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
+
+use crate::progress::{Notice, Observer, Progress, SourceRow, SourceState};
+
+/// All sources.
+pub(super) struct Rows {
+    started: Instant,
+    rows: Mutex<Vec<Row>>,
+}
+
+struct Row {
+    name: String,
+    state: SourceState,
+    progress: Progress,
+}
+
+impl Rows {
+    /// Nothing is known of these yet.
+    pub(super) fn new(names: Vec<String>) -> Rows {
+        let row =
+            |name| Row { name, state: SourceState::Connecting, progress: Progress::default() };
+        Rows { started: Instant::now(), rows: Mutex::new(names.into_iter().map(row).collect()) }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+        // Nothing panics while the lock is held.
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the user named it.
+    pub(super) fn name(&self, number: usize) -> String {
+        self.rows()[number].name.clone()
+    }
+
+    /// A source does something else now; one that has failed does nothing any more.
+    pub(super) fn set_state(&self, number: usize, state: SourceState) {
+        let row = &mut self.rows()[number];
+        if row.state != SourceState::Failed {
+            row.state = state;
+        }
+    }
+
+    fn set_progress(&self, number: usize, progress: &Progress) {
+        self.rows()[number].progress = progress.clone();
+    }
+
+    /// Each source.
+    pub(super) fn table(&self) -> Vec<SourceRow> {
+        let rows = self.rows();
+        let ended = |row: &Row| matches!(row.state, SourceState::Done | SourceState::Failed);
+        let rate = |row: &Row| if ended(row) { Rate::ZERO } else { row.progress.rate_now };
+        let sum: u64 = rows.iter().map(|row| rate(row).as_bps()).sum();
+        let one = |row: &Row| {
+            let Progress { bytes, resumed_bytes, sent, retransmitted, blocks_lost, rtt, .. } =
+                row.progress;
+            SourceRow {
+                source: row.name.clone(),
+                state: row.state,
+                received_bytes: bytes.saturating_sub(resumed_bytes),
+                rate: rate(row),
+                share: rate(row).as_bps() as f64 / sum.max(1) as f64,
+                loss: LossRatio::of(blocks_lost, sent.saturating_sub(retransmitted)),
+                resent: retransmitted,
+                rtt,
+            }
+        };
+        rows.iter().map(one).collect()
+    }
+
+    /// All sources that each bring something else, as one copy.
+    pub(super) fn total(&self) -> Progress {
+        let sources = self.table();
+        let rows = self.rows();
+        let sum = |of: fn(&Progress) -> u64| rows.iter().map(|row| of(&row.progress)).sum::<u64>();
+        let (bytes, total_bytes) = (sum(|p| p.bytes), sum(|p| p.total_bytes));
+        let resumed_bytes = sum(|p| p.resumed_bytes);
+        let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
+        let rate_now = Rate::from_bps(sources.iter().map(|row| row.rate.as_bps()).sum());
+        let missing = Bytes::new(total_bytes.saturating_sub(bytes));
+        Progress {
+            bytes,
+            total_bytes,
+            files: sum(|p| p.files),
+            total_files: sum(|p| p.total_files),
+            rate_now,
+            rate_average: Bytes::new(bytes.saturating_sub(resumed_bytes)) / elapsed,
+            left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
+            sent: sum(|p| p.sent),
+            retransmitted: sum(|p| p.retransmitted),
+            blocks_lost: sum(|p| p.blocks_lost),
+            rtt: rows.iter().map(|row| row.progress.rtt).max().unwrap_or(Span::ZERO),
+            resumed_bytes,
+            sources,
+        }
+    }
+
+    /// When the copy began.
+    pub(super) fn started(&self) -> Instant {
+        self.started
+    }
+}
+
+/// What the copy of one source tells: its progress goes into its row, the rest on with its name.
+pub(super) fn observer(
+    rows: &Arc<Rows>,
+    number: usize,
+    observer: &Arc<dyn Observer>,
+) -> Arc<dyn Observer> {
+    Arc::new(OfSource { rows: rows.clone(), number, observer: observer.clone() })
+}
+
+struct OfSource {
+    rows: Arc<Rows>,
+    number: usize,
+    observer: Arc<dyn Observer>,
+}
+
+impl Observer for OfSource {
+    fn progress(&self, progress: &Progress) {
+        self.rows.set_progress(self.number, progress);
+    }
+
+    fn notice(&self, notice: Notice) {
+        match &notice {
+            Notice::Connected { .. } => self.rows.set_state(self.number, SourceState::Receiving),
+            Notice::Reconnecting { .. } => self.rows.set_state(self.number, SourceState::Retrying),
+            _ => {}
+        }
+        let source = self.rows.name(self.number);
+        self.observer.notice(Notice::OfSource { source, notice: Box::new(notice) });
+    }
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        self.observer.trust_new_server(server, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_add_up_and_each_has_its_share() {
+        let rows = Rows::new(vec!["a".into(), "b".into(), "c".into()]);
+        let progress = |bytes, rate| Progress {
+            bytes,
+            total_bytes: 100,
+            rate_now: Rate::from_mbps(rate),
+            ..Progress::default()
+        };
+        rows.set_progress(0, &progress(10, 30));
+        rows.set_progress(1, &progress(20, 10));
+        rows.set_progress(2, &progress(100, 40));
+        rows.set_state(2, SourceState::Done);
+        let total = rows.total();
+        assert_eq!((total.bytes, total.total_bytes), (130, 300));
+        assert_eq!(total.rate_now, Rate::from_mbps(40));
+        let shares: Vec<f64> = total.sources.iter().map(|row| row.share).collect();
+        assert_eq!(shares, [0.75, 0.25, 0.0]);
+    }
+
+    #[test]
+    fn one_that_has_failed_stays_so() {
+        let rows = Rows::new(vec!["a".into()]);
+        rows.set_state(0, SourceState::Failed);
+        rows.set_state(0, SourceState::Receiving);
+        assert_eq!(rows.table()[0].state, SourceState::Failed);
+    }
+}

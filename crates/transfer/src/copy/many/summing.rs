@@ -1,0 +1,83 @@
+//! One summary of several sources.
+
+use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::rows::Rows;
+use crate::summary::{BoundBy, Summary};
+
+use super::super::summing::cpu_time;
+
+/// What sources that each brought something else come to; `failed` more have failed.
+pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
+    let mut whole = of_flows(summaries, rows);
+    let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
+    whole.bytes = sum(|s| s.bytes);
+    whole.files = sum(|s| s.files);
+    whole.resumed_bytes = sum(|s| s.resumed_bytes);
+    whole.skipped_files = sum(|s| s.skipped_files);
+    whole.failed_files = sum(|s| s.failed_files);
+    whole.failed_sources = failed;
+    whole.verified = summaries.iter().all(|summary| summary.verified);
+    let moved = sum(|s| (s.goodput.as_bps() as f64 * s.elapsed.as_secs_f64() / 8.0) as u64);
+    whole.goodput = Bytes::new(moved) / whole.elapsed;
+    whole
+}
+
+/// What the flows of all sources come to; of the object, only its sources' words are in it.
+pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
+    let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
+    let longest = |of: fn(&Summary) -> Span| summaries.iter().map(of).max().unwrap_or(Span::ZERO);
+    // Who moved most has bounded most.
+    let main = summaries.iter().max_by_key(|summary| summary.blocks);
+    let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
+    let blocks = sum(|s| s.blocks);
+    let sent = sum(|s| s.sender.sent);
+    Summary {
+        bytes: 0,
+        files: 0,
+        elapsed: Span::from_nanos(rows.started().elapsed().as_nanos() as u64),
+        setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),
+        goodput: Rate::ZERO,
+        protocol: word(|s| &s.protocol),
+        rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
+        rtt: longest(|s| s.rtt),
+        payload_bytes: main.map_or(0, |summary| summary.payload_bytes),
+        blocks,
+        path_lost: sum(|s| s.path_lost),
+        socket_lost: sum(|s| s.socket_lost),
+        memory_lost: sum(|s| s.memory_lost),
+        // Each is told of all that no flow of the port knows.
+        refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
+        sender: SenderAccounting {
+            sent,
+            first: blocks,
+            retransmitted: sum(|s| s.sender.retransmitted),
+            reported_lost: sum(|s| s.sender.reported_lost),
+            rounds: summaries.iter().map(|s| s.sender.rounds).max().unwrap_or(0),
+            ..SenderAccounting::default()
+        },
+        receiver: ReceiverAccounting {
+            received: sum(|s| s.receiver.received),
+            distinct: sum(|s| s.receiver.distinct),
+            duplicates: sum(|s| s.receiver.duplicates),
+            blocks_lost: sum(|s| s.receiver.blocks_lost),
+            reported_lost: sum(|s| s.receiver.reported_lost),
+            highest: sum(|s| s.receiver.highest),
+            ..ReceiverAccounting::default()
+        },
+        waste: sent.saturating_sub(blocks) as f64 / blocks.max(1) as f64,
+        bound_by: main.map_or(BoundBy::Nothing, |summary| summary.bound_by),
+        resumed_bytes: 0,
+        skipped_files: 0,
+        failed_files: 0,
+        cipher: word(|s| &s.cipher),
+        blake3: None,
+        verified: false,
+        cpu: cpu_time(),
+        far_cpu: None,
+        sources: rows.table(),
+        failed_sources: 0,
+    }
+}

@@ -1,0 +1,185 @@
+//! Asking a source what its object's chunks hash to.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::super::attempt::pattern;
+use super::paths;
+use crate::control::{Frame, MAX_MANIFEST, Message, Survey, Surveyed};
+use crate::copy::route::Route;
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::{Manifest, VirtualObject};
+use crate::options::CopyOptions;
+use crate::session::Session;
+
+/// A source that says nothing for this long is not waited for: it tells every second that it
+/// reads.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What a source says of what it has.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) manifest: Arc<Manifest>,
+    /// BLAKE3 of the manifest as it came.
+    pub(super) digest: Digest,
+    /// What each chunk hashes to.
+    pub(super) values: Vec<Digest>,
+}
+
+/// Surveys the sources of `route` over `session`, which can be asked for them after it.
+///
+/// # Errors
+/// What the other side says; an answer that makes no sense; silence.
+pub(super) async fn survey(
+    session: &mut Session,
+    options: &CopyOptions,
+    route: &Route,
+) -> Result<Found, Error> {
+    let bytes = |path: &std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
+    let survey = Survey {
+        paths: paths(route).iter().map(bytes).collect(),
+        recursive: options.recursive,
+        filters: options.filters.iter().map(pattern).collect(),
+    };
+    session.write(&Frame::from(Message::Survey(survey))).await?;
+    let mut answer = Answer::default();
+    loop {
+        let frame = timeout(SILENCE, session.read::<Frame>()).await.map_err(|_| {
+            let seconds = SILENCE.as_secs();
+            Error::new(Class::Stalled, format!("it said nothing for {seconds} s"))
+        })?;
+        match frame? {
+            Some(Frame { message: Some(Message::Surveyed(piece)) }) => {
+                if answer.take(piece)? {
+                    return answer.end();
+                }
+            }
+            Some(_) => {}
+            None => return Err(Error::new(Class::Unfinished, "the other side hung up")),
+        }
+    }
+}
+
+/// The answer so far.
+#[derive(Debug, Default)]
+struct Answer {
+    encoded: Vec<u8>,
+    manifest: Option<(Arc<Manifest>, u64)>,
+    values: Vec<Digest>,
+}
+
+fn nonsense(what: impl Into<String>) -> Error {
+    Error::new(Class::Unreachable, what).advise("use the same release of longhaul on both sides")
+}
+
+impl Answer {
+    /// Takes a piece; whether it was the last.
+    fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
+        if !piece.manifest.is_empty() {
+            if self.manifest.is_some() {
+                return Err(nonsense("a list of files came after what it hashes to"));
+            }
+            if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
+                return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
+            }
+            self.encoded.extend_from_slice(&piece.manifest);
+        }
+        if !piece.values.is_empty() || piece.done {
+            let chunks = self.decode()?;
+            let (values, rest) = piece.values.as_chunks::<32>();
+            let all = (self.values.len() + values.len()) as u64;
+            if !rest.is_empty() || all > chunks || (piece.done && all < chunks) {
+                return Err(nonsense(format!("{all} values came for {chunks} chunks")));
+            }
+            self.values.extend_from_slice(values);
+        }
+        Ok(piece.done)
+    }
+
+    /// The manifest is whole: how many chunks it has.
+    fn decode(&mut self) -> Result<u64, Error> {
+        if let Some((_, chunks)) = &self.manifest {
+            return Ok(*chunks);
+        }
+        let manifest = Manifest::decode(&self.encoded).map_err(|error| {
+            nonsense(format!("the other side's list of files is refused: {error}"))
+        })?;
+        let manifest = Arc::new(manifest);
+        let object = VirtualObject::new(&manifest, 0);
+        if object.hole_chunks().next().is_some() {
+            return Err(nonsense("the other side's list of files has holes"));
+        }
+        self.manifest = Some((manifest, object.chunks()));
+        Ok(object.chunks())
+    }
+
+    fn end(self) -> Result<Found, Error> {
+        let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files came"))?;
+        let digest = *blake3::hash(&self.encoded).as_bytes();
+        Ok(Found { manifest, digest, values: self.values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::manifest::FileTime;
+    use crate::objects::{CHUNK, Entry, Kind, Shape};
+
+    fn encoded(holes: Vec<std::ops::Range<u64>>) -> Vec<u8> {
+        let kind =
+            Kind::File { size: 2 * CHUNK + 1, sparse: !holes.is_empty(), holes: holes.into() };
+        let path = b"x".to_vec().into();
+        let entry = Entry { path, kind, mode: 0o644, modified: FileTime::default() };
+        Manifest::new(Shape::File, vec![entry]).unwrap().encode()
+    }
+
+    fn answer(pieces: Vec<Surveyed>) -> Result<Found, Error> {
+        let mut answer = Answer::default();
+        for piece in pieces {
+            if answer.take(piece)? {
+                return answer.end();
+            }
+        }
+        panic!("it never ended");
+    }
+
+    fn values(count: usize, done: bool) -> Surveyed {
+        Surveyed { values: vec![7; 32 * count], done, ..Surveyed::default() }
+    }
+
+    #[test]
+    fn an_answer_comes_in_pieces_of_any_size() {
+        let encoded = encoded(Vec::new());
+        let (first, second) = encoded.split_at(3);
+        let manifest = |bytes: &[u8]| Surveyed { manifest: bytes.to_vec(), ..Surveyed::default() };
+        let sign = Surveyed::default;
+        let pieces =
+            vec![manifest(first), sign(), manifest(second), values(1, false), values(2, true)];
+        let found = answer(pieces).unwrap();
+        assert_eq!(found.values.len(), 3);
+        assert_eq!(&found.digest, blake3::hash(&encoded).as_bytes());
+    }
+
+    #[test]
+    fn answers_that_cannot_be_are_refused() {
+        let manifest = || Surveyed { manifest: encoded(Vec::new()), ..Surveyed::default() };
+        let holes =
+            Surveyed { manifest: encoded(std::iter::once(0..1).collect()), ..values(3, true) };
+        let wrong = [
+            vec![values(3, true)],
+            vec![manifest(), values(2, true)],
+            vec![manifest(), values(4, false)],
+            vec![manifest(), Surveyed { values: vec![7; 33], ..Surveyed::default() }],
+            vec![manifest(), values(1, false), manifest()],
+            vec![holes],
+        ];
+        for (number, pieces) in wrong.into_iter().enumerate() {
+            assert!(answer(pieces).is_err(), "{number}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which of several sources brings what name into one folder: no two bring the same.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Class, Error};
+use crate::objects::place::show;
+use crate::objects::{Kind, Manifest};
+
+/// The names that sources have claimed.
+pub(crate) struct Claims {
+    sources: Vec<String>,
+    taken: Mutex<HashMap<Box<[u8]>, usize>>,
+}
+
+/// One source's way to claim.
+pub(crate) struct Claim {
+    claims: Arc<Claims>,
+    source: usize,
+}
+
+impl Claims {
+    /// Nothing is claimed; `sources` as people know them.
+    pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
+        Arc::new(Claims { sources, taken: Mutex::default() })
+    }
+
+    /// For the source of this number.
+    pub(crate) fn of_source(self: &Arc<Claims>, source: usize) -> Claim {
+        Claim { claims: self.clone(), source }
+    }
+}
+
+impl Claim {
+    /// Claims all files and links of `manifest`; folders may be shared. What was claimed before by
+    /// the same source stays so.
+    ///
+    /// # Errors
+    /// [`Class::Usage`] with the first name that is another's; nothing is claimed then.
+    pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
+        // Nothing panics while the lock is held.
+        let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = || manifest.entries().iter().filter(|entry| entry.kind != Kind::Folder);
+        for entry in entries() {
+            if let Some(other) = taken.get(&entry.path[..]).filter(|other| **other != self.source) {
+                let name = |source: usize| &self.claims.sources[source];
+                let (path, other) = (show(&entry.path), name(*other));
+                let what = format!("{other} and {} both have {path}", name(self.source));
+                return Err(Error::new(Class::Usage, what)
+                    .advise("copy one of the two into another folder"));
+            }
+        }
+        for entry in entries() {
+            taken.insert(entry.path.to_vec().into(), self.source);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,509 @@
+//! The writing thread of an object that several sources bring together: one destination, one
+//! journal, and leases of what is still missing.
+//!
+//! To each source's receiving end it is what [`writer`](super::writer) is to the one of a plain
+//! copy. What a chunk must hash to was agreed on beforehand: a source that brings something else is
+//! named, and takes no more part. Chunks that come twice are written once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::time::{Span, Time};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::board::Board;
+use super::jobs::{Jobs, Told};
+use super::leases::{Given, Leases};
+use super::planned;
+use super::skip::{tidy, without};
+use super::writer::{Content, Happened, Job, forged, port_closed};
+use crate::control::{Offer, Outcome, PassEnd, Ranges};
+use crate::datapath::clock;
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+use crate::objects::place::show;
+use crate::objects::{
+    CHUNK, ChunkKind, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
+};
+
+/// How often it is looked who lives, how fast each is, and what is due on the disk.
+const TICK: Duration = Duration::from_millis(100);
+/// A source that says nothing for this long, or so many round trips, has its lease taken.
+const SILENT: Span = Span::from_secs(2);
+const SILENT_RTTS: u64 = 4;
+/// Rates are measured over this long, and how much of the one before is kept.
+const MEASURE: Duration = Duration::from_secs(1);
+const KEPT: f64 = 0.5;
+
+/// What the sources have agreed on.
+pub(crate) struct Agreed {
+    /// The files, without holes.
+    pub(crate) manifest: Arc<Manifest>,
+    /// What each chunk of them hashes to.
+    pub(crate) values: Vec<Digest>,
+}
+
+/// One source's way to take part.
+#[derive(Clone)]
+pub(crate) struct JointLink {
+    pub(crate) jobs: Jobs,
+    /// BLAKE3 of the manifest that the source has shown before.
+    pub(crate) manifest: Digest,
+}
+
+/// A source that takes part.
+pub(crate) struct Join {
+    offer: Offer,
+    manifest: Digest,
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+}
+
+impl JointLink {
+    /// Takes part with a source that has made its offer.
+    pub(super) fn join(
+        self,
+        offer: Offer,
+        board: Arc<Board>,
+        happened: UnboundedSender<Happened>,
+    ) -> Jobs {
+        let manifest = self.manifest;
+        self.jobs.send(Job::Join(Box::new(Join { offer, manifest, board, happened })));
+        self.jobs
+    }
+}
+
+/// What the thread tells the copy.
+pub(crate) enum News {
+    /// Bytes that were there before.
+    Resumed(u64),
+    /// A source has nothing to bring, or has again.
+    Waits { source: usize, waits: bool },
+    /// A source gives no sign of life, or does again.
+    Silent { source: usize, silent: bool },
+    /// These entries have got their names.
+    Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
+    /// A file went wrong here.
+    EntryFailed { path: Vec<u8>, reason: String },
+    /// All stands.
+    Outcome(Box<Outcome>),
+    /// It cannot go on.
+    Failed(Error),
+}
+
+/// Opens the destination, and starts the thread, which ends when all its sources have.
+///
+/// # Errors
+/// As [`Sink::open`].
+pub(crate) fn spawn(
+    agreed: Agreed,
+    place: &Place,
+    options: &SinkOptions,
+    board: Arc<Board>,
+    news: UnboundedSender<News>,
+) -> Result<Jobs, Error> {
+    let (sink, plan) = Sink::open(place, &agreed.manifest, 0, options)?;
+    board.set_totals(agreed.manifest.bytes(), agreed.manifest.files());
+    let (jobs, inbox) = Jobs::new();
+    let joint = Joint {
+        object: VirtualObject::new(&agreed.manifest, 0),
+        values: agreed.values,
+        sink: Some(sink),
+        leases: Leases::default(),
+        members: BTreeMap::new(),
+        resumed: plan.resumed_bytes,
+        board,
+        news,
+        failures_told: 0,
+        writing: Duration::ZERO,
+        writing_cpu: Duration::ZERO,
+        outcome: None,
+    };
+    std::thread::Builder::new()
+        .name("write".into())
+        .spawn(move || joint.run(&plan, &inbox))
+        .map_err(|error| {
+            Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
+        })?;
+    Ok(jobs)
+}
+
+struct Joint {
+    object: VirtualObject,
+    values: Vec<Digest>,
+    /// Nothing once all stands, or nothing more can.
+    sink: Option<Sink>,
+    leases: Leases,
+    members: BTreeMap<usize, Member>,
+    /// What was there before this run.
+    resumed: u64,
+    board: Arc<Board>,
+    news: UnboundedSender<News>,
+    failures_told: usize,
+    writing: Duration,
+    writing_cpu: Duration,
+    outcome: Option<Outcome>,
+}
+
+/// A source that takes part.
+struct Member {
+    board: Arc<Board>,
+    happened: UnboundedSender<Happened>,
+    joined: Time,
+    pass: u32,
+    /// The last lease that it was told, and the last that a pass of its brings.
+    told: u32,
+    begun: u32,
+    waits: bool,
+    silent: bool,
+    /// Chunks that it has brought since `measured`, and what it brings a second.
+    brought: u64,
+    measured: Instant,
+    rate: Option<f64>,
+}
+
+impl Member {
+    fn tell(&self, happened: Happened) {
+        // An end that has ended leaves, which comes by its own way.
+        let _ = self.happened.send(happened);
+    }
+
+    /// Whether it gives no sign of life.
+    fn is_silent(&self, now: Time) -> bool {
+        let rtt = Span::from_nanos(self.board.theirs().rtt_nanos);
+        now.since(self.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
+    }
+
+    /// Measures what it brings, if it has been at it for long enough.
+    fn measure(&mut self) -> Option<f64> {
+        let passed = self.measured.elapsed();
+        if passed < MEASURE {
+            return None;
+        }
+        let brought = std::mem::take(&mut self.brought) as f64 / passed.as_secs_f64();
+        let rate = self.rate.map_or(brought, |rate| rate * KEPT + brought * (1.0 - KEPT));
+        self.measured = Instant::now();
+        self.rate = Some(rate);
+        self.rate
+    }
+
+    /// What was brought while there was nothing to bring says nothing.
+    fn measure_anew(&mut self) {
+        self.brought = 0;
+        self.measured = Instant::now();
+    }
+}
+
+impl Joint {
+    fn run(mut self, plan: &Plan, inbox: &Receiver<Told>) {
+        self.attempt(|joint| joint.begin(plan));
+        let mut looked = Instant::now();
+        loop {
+            match inbox.recv_timeout(TICK) {
+                Ok((source, job)) => self.attempt(|joint| joint.take(source, job)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                self.look();
+            }
+            self.attempt(Joint::settle);
+        }
+    }
+
+    /// After an error nothing is written any more.
+    fn attempt(&mut self, work: impl FnOnce(&mut Joint) -> Result<(), Error>) {
+        if let Err(error) = work(self) {
+            self.sink = None;
+            let _ = self.news.send(News::Failed(error));
+        }
+    }
+
+    /// Answers by itself what a plain copy asks its source, and leases what is missing.
+    fn begin(&mut self, plan: &Plan) -> Result<(), Error> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        for ask in &plan.compare {
+            // Values of small files are not known: these share their chunks.
+            let large = self.object.is_large(ask.entry);
+            let first = self.object.chunks_of(ask.entry).start;
+            let value = |chunk: u64| self.values.get((first + chunk) as usize).filter(|_| large);
+            let same = ask.values.iter().map(|(chunk, there)| value(*chunk) == Some(there));
+            let there = sink.compare_result(ask.entry, &same.collect::<Vec<_>>())?;
+            let content = |chunk| self.object.chunk_content(chunk) as u64;
+            self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
+        }
+        self.leases = Leases::new(sink.missing());
+        let files = sink.files_done();
+        let resumed = self.resumed;
+        self.board.update(|status| (status.written, status.files) = (resumed, files));
+        if resumed > 0 {
+            let _ = self.news.send(News::Resumed(resumed));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, source: usize, job: Job) -> Result<(), Error> {
+        match job {
+            Job::Join(join) => self.join(source, *join),
+            Job::Chunk(arrived) => {
+                self.write(source, arrived.chunk, Content::Datagrams(arrived))?;
+            }
+            Job::Streamed(streamed) => {
+                self.write(source, streamed.chunk, Content::Stream(streamed))?;
+            }
+            Job::BeginPass { number, lease } => {
+                if let Some(member) = self.members.get_mut(&source) {
+                    (member.pass, member.begun) = (number, lease.min(member.told));
+                }
+            }
+            Job::SourceFailed(failed) => {
+                let what = format!("{}: {}", show(&failed.path), failed.reason);
+                self.exclude(source, what);
+            }
+            Job::Forged => self.fail(source, forged()),
+            Job::PortClosed(why) => self.fail(source, port_closed(&why)),
+            Job::Stop => self.leave(source),
+            // What chunks must hash to is agreed on; what has come is known by what is written.
+            Job::Digests(_) | Job::Compared(_) | Job::AllArrived => {}
+        }
+        Ok(())
+    }
+
+    /// A source takes part: it is told its first lease as a plan of what need not come.
+    fn join(&mut self, source: usize, join: Join) {
+        let Join { offer, manifest, board, happened } = join;
+        let member = Member {
+            board,
+            happened,
+            joined: clock::now(),
+            pass: 0,
+            told: 0,
+            begun: 0,
+            waits: false,
+            silent: false,
+            brought: 0,
+            measured: Instant::now(),
+            rate: None,
+        };
+        if let Some(outcome) = &self.outcome {
+            member.tell(Happened::Outcome(Box::new(outcome.clone())));
+            return;
+        }
+        self.members.insert(source, member);
+        if offer.manifest_digest[..] != manifest[..] || offer.object_len != self.object.len() {
+            self.exclude(source, "it has changed since it was looked at".to_owned());
+            return;
+        }
+        self.leases.join(source);
+        let given = self.leases.next(source).unwrap_or_default();
+        let all = 0..self.object.chunks();
+        let have = without(std::slice::from_ref(&all), &given.chunks);
+        let plan = Plan { have, ..Plan::default() };
+        let manifest = self.object.manifest();
+        let planned = planned::happened(manifest, plan, self.object.implied());
+        if let Some(member) = self.members.get(&source) {
+            member.tell(planned);
+        }
+        self.tell_taken(given.taken);
+    }
+
+    fn leave(&mut self, source: usize) {
+        self.leases.leave(source);
+        self.members.remove(&source);
+    }
+
+    /// A source ends with an error of its own.
+    fn fail(&mut self, source: usize, error: Error) {
+        if let Some(member) = self.members.get(&source) {
+            member.tell(Happened::Failed(error));
+        }
+        self.leave(source);
+    }
+
+    /// A source has not what the others have: it takes no more part.
+    fn exclude(&mut self, source: usize, what: String) {
+        self.fail(source, Error::new(Class::Verification, what));
+    }
+
+    fn write(&mut self, source: usize, chunk: u64, content: Content) -> Result<(), Error> {
+        let len = self.object.chunk_content(chunk);
+        let verdict = self.write_verified(source, chunk, &content, len);
+        content.release(len);
+        if let Some(member) = self.members.get(&source) {
+            member.tell(Happened::Drained);
+        }
+        if verdict? == Some(Verdict::Mismatch) {
+            let what = self.place_of(chunk);
+            self.exclude(source, format!("it differs from the others in {what}"));
+        }
+        Ok(())
+    }
+
+    /// Nothing for a chunk that is not needed, or of a source that takes no part.
+    fn write_verified(
+        &mut self,
+        source: usize,
+        chunk: u64,
+        content: &Content,
+        len: usize,
+    ) -> Result<Option<Verdict>, Error> {
+        let Some(sink) = self.sink.as_mut().filter(|sink| sink.needs(chunk)) else {
+            return Ok(None);
+        };
+        let Some(member) = self.members.get_mut(&source) else { return Ok(None) };
+        let Some(expected) = self.values.get(chunk as usize) else { return Ok(None) };
+        let (started, cpu) = (Instant::now(), super::thread_time());
+        let verdict = match content.bytes().get(..len) {
+            Some(bytes) => sink.write_chunk(chunk, bytes, expected)?,
+            None => Verdict::Mismatch,
+        };
+        self.writing += started.elapsed();
+        self.writing_cpu += super::thread_time().saturating_sub(cpu);
+        if verdict == Verdict::Mismatch {
+            return Ok(Some(verdict));
+        }
+        member.brought += 1;
+        member.board.update(|status| status.written += len as u64);
+        let (written, files) = (self.resumed + sink.bytes_written(), sink.files_done());
+        let nanos = |span: Duration| span.as_nanos() as u64;
+        let (disk, cpu) = (nanos(self.writing), nanos(self.writing_cpu));
+        self.board.update(|status| {
+            (status.written, status.files) = (written, files);
+            (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
+        });
+        let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
+        self.tell_taken(had.map(|had| (had, vec![chunk..chunk + 1])).collect());
+        Ok(Some(verdict))
+    }
+
+    /// Where a chunk lies, for people.
+    fn place_of(&self, chunk: u64) -> String {
+        let entries = self.object.manifest().entries();
+        match self.object.chunk_kind(chunk) {
+            Some(ChunkKind::Large { entry, chunk }) => {
+                let path = entries.get(entry as usize).map(|entry| show(&entry.path));
+                let (from, path) = (chunk * CHUNK, path.unwrap_or_default());
+                format!("{path}, the MiB from byte {from} on")
+            }
+            _ => {
+                let mut paths = self.object.extents(chunk).filter_map(|extent| {
+                    entries.get(extent.entry as usize).map(|entry| show(&entry.path))
+                });
+                let first = paths.next().unwrap_or_default();
+                match paths.last() {
+                    Some(last) => format!("one of the files from {first} to {last}"),
+                    None => first,
+                }
+            }
+        }
+    }
+
+    /// Sources whose chunks another one brings, or has brought.
+    fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
+        for (source, chunks) in taken {
+            if let Some(member) = self.members.get(&source) {
+                member.tell(Happened::Needless(chunks));
+            }
+        }
+    }
+
+    /// Looks who lives, and how fast each is.
+    fn look(&mut self) {
+        let now = clock::now();
+        for (source, member) in &mut self.members {
+            let silent = member.is_silent(now);
+            if silent != member.silent {
+                member.silent = silent;
+                member.measure_anew();
+                self.leases.set_silent(*source, silent);
+                let _ = self.news.send(News::Silent { source: *source, silent });
+            }
+            if self.leases.is_idle(*source) || silent || member.told > member.begun {
+                member.measure_anew();
+            } else if let Some(rate) = member.measure() {
+                self.leases.set_rate(*source, rate);
+            }
+        }
+    }
+
+    /// After each job: failures to tell, work for who has none, and whether all stands.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        sink.tick(Instant::now())?;
+        let named = sink.take_named();
+        for failure in &sink.failures()[self.failures_told..] {
+            let (path, reason) = (failure.path.clone(), failure.reason.clone());
+            let _ = self.news.send(News::EntryFailed { path, reason });
+        }
+        self.failures_told = sink.failures().len();
+        let needless = tidy(sink.take_needless());
+        let is_complete = sink.is_complete();
+        self.tell_named(named);
+        if !needless.is_empty() {
+            for chunk in needless.iter().cloned().flatten() {
+                self.leases.settle(chunk);
+            }
+            let all = self.members.keys().map(|source| (*source, needless.clone()));
+            self.tell_taken(all.collect());
+        }
+        if is_complete { self.finish() } else { self.lease() }
+    }
+
+    fn tell_named(&self, named: Vec<u32>) {
+        if named.is_empty() {
+            return;
+        }
+        let named = planned::named(self.object.manifest(), named);
+        if let Happened::Named { manifest, entries } = named {
+            let _ = self.news.send(News::Named { manifest, entries });
+        }
+    }
+
+    /// Gives work to who has none.
+    fn lease(&mut self) -> Result<(), Error> {
+        let sources: Vec<usize> = self.members.keys().copied().collect();
+        for source in sources {
+            let Some(member) = self.members.get_mut(&source) else { continue };
+            // A lease that is on its way is not over, though others may have brought it.
+            if member.told > member.begun {
+                continue;
+            }
+            let given = self.leases.next(source);
+            let waits = given.is_none() && self.leases.is_idle(source);
+            if waits != member.waits {
+                member.waits = waits;
+                let _ = self.news.send(News::Waits { source, waits });
+            }
+            if let Some(Given { chunks, taken }) = given {
+                member.told += 1;
+                member.measure_anew();
+                let failed = Some(Ranges::encode(chunks));
+                let end = PassEnd { number: member.pass, failed, lease: member.told };
+                member.tell(Happened::PassEnd(end));
+                self.tell_taken(taken);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let Some(sink) = self.sink.take() else { return Ok(()) };
+        let mut outcome = sink.finish()?;
+        self.tell_named(std::mem::take(&mut outcome.named));
+        let files = outcome.files + outcome.skipped;
+        self.board.update(|status| status.files = files);
+        let outcome = planned::outcome(outcome, &BTreeSet::new(), self.resumed);
+        // What was there before is the whole copy's, no single source's.
+        let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
+        for member in self.members.values() {
+            member.tell(Happened::Outcome(Box::new(told.clone())));
+        }
+        self.outcome = Some(told);
+        let _ = self.news.send(News::Outcome(Box::new(outcome)));
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+//! Who brings which chunk, where several sources have the same object.
+//!
+//! Every chunk that is missing is leased to one source, or open: nobody brings it yet. A source
+//! that has brought its lease takes what is open, else the end of another's lease, so much of it
+//! that both would be done at the same time. So nobody has to know beforehand how fast each is,
+//! and each may become slower or faster. Near the end, where there is little left to divide, the
+//! last chunks of a slow source are leased a second time, and who brings them first has won.
+//!
+//! The lease of a source that has left is open. That of one that gives no sign of life is up for
+//! whoever wants it, as a whole.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use longhaul_proto::ranges::RangeSet;
+
+/// A lease of less than twice so many chunks is not divided but leased a second time.
+const TAIL: u64 = 4;
+/// The smallest and the largest part of a lease that is taken from it.
+const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);
+
+/// The leases of all sources.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    open: RangeSet,
+    /// Chunks that are leased a second time.
+    twice: RangeSet,
+    sources: BTreeMap<usize, Lease>,
+}
+
+#[derive(Debug, Default)]
+struct Lease {
+    chunks: RangeSet,
+    /// Chunks a second that the source has brought lately, once that is known.
+    rate: Option<f64>,
+    /// It gives no sign of life.
+    silent: bool,
+}
+
+/// What a source is to bring next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// The chunks, in order.
+    pub(crate) chunks: Vec<Range<u64>>,
+    /// What others need not bring any more.
+    pub(crate) taken: Vec<(usize, Vec<Range<u64>>)>,
+}
+
+impl Leases {
+    /// All of `missing` is open.
+    pub(crate) fn new(missing: impl IntoIterator<Item = Range<u64>>) -> Leases {
+        let mut leases = Leases::default();
+        for chunks in missing {
+            leases.open.insert(chunks);
+        }
+        leases
+    }
+
+    /// A source takes part; it has no lease yet.
+    pub(crate) fn join(&mut self, source: usize) {
+        self.leave(source);
+        self.sources.insert(source, Lease::default());
+    }
+
+    /// A source is gone: what it has not brought is open, unless another brings it too.
+    pub(crate) fn leave(&mut self, source: usize) {
+        let Some(left) = self.sources.remove(&source) else { return };
+        for run in left.chunks.iter() {
+            for alone in gaps(&self.twice, run.clone()) {
+                self.open.insert(alone);
+            }
+            self.twice.remove(run);
+        }
+    }
+
+    /// A source gives no sign of life, or does again.
+    pub(crate) fn set_silent(&mut self, source: usize, silent: bool) {
+        if let Some(lease) = self.sources.get_mut(&source) {
+            lease.silent = silent;
+        }
+    }
+
+    /// A source brings so many chunks a second.
+    pub(crate) fn set_rate(&mut self, source: usize, rate: f64) {
+        if let Some(lease) = self.sources.get_mut(&source) {
+            lease.rate = Some(rate).filter(|rate| *rate > 0.0);
+        }
+    }
+
+    /// A chunk stands, or is not needed any more. Gives the sources whose lease had it.
+    pub(crate) fn settle(&mut self, chunk: u64) -> Vec<usize> {
+        let chunk = chunk..chunk + 1;
+        self.open.remove(chunk.clone());
+        self.twice.remove(chunk.clone());
+        let had = self.sources.iter_mut();
+        let had = had.filter_map(|(source, lease)| {
+            (lease.chunks.remove(chunk.clone()) > 0).then_some(*source)
+        });
+        had.collect()
+    }
+
+    /// Whether a source that lives has nothing to bring.
+    pub(crate) fn is_idle(&self, source: usize) -> bool {
+        self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
+    }
+
+    /// Leases chunks to a source that is idle; nothing where there is nothing for it.
+    pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
+        if !self.is_idle(source) {
+            return None;
+        }
+        let given = self.take_open().or_else(|| self.take_from_others(source))?;
+        let lease = self.sources.get_mut(&source)?;
+        for chunks in &given.chunks {
+            lease.chunks.insert(chunks.clone());
+        }
+        Some(given)
+    }
+
+    fn take_open(&mut self) -> Option<Given> {
+        let open = std::mem::take(&mut self.open);
+        (!open.is_empty()).then(|| Given { chunks: open.iter().collect(), taken: Vec::new() })
+    }
+
+    /// From the lease that would take longest.
+    fn take_from_others(&mut self, source: usize) -> Option<Given> {
+        let usual = self.usual_rate();
+        let own = self.sources.get(&source)?.rate.unwrap_or(usual);
+        let mut others: Vec<(usize, f64)> = Vec::new();
+        for (other, lease) in &self.sources {
+            let time = match lease.silent {
+                true => f64::INFINITY,
+                false => lease.chunks.count() as f64 / lease.rate.unwrap_or(usual),
+            };
+            if *other != source && !lease.chunks.is_empty() {
+                others.push((*other, time));
+            }
+        }
+        others.sort_by(|a, b| b.1.total_cmp(&a.1));
+        others.into_iter().find_map(|(other, time)| match time.is_infinite() {
+            true => self.take_all(other),
+            false => self.take_end(other, own, usual),
+        })
+    }
+
+    /// The mean of all rates that are known.
+    fn usual_rate(&self) -> f64 {
+        let known: Vec<f64> = self.sources.values().filter_map(|lease| lease.rate).collect();
+        match known.len() {
+            0 => 1.0,
+            count => known.iter().sum::<f64>() / count as f64,
+        }
+    }
+
+    /// All that a silent source was to bring, and that no other that lives brings.
+    fn take_all(&mut self, from: usize) -> Option<Given> {
+        let mut left = self.sources.get(&from)?.chunks.clone();
+        for lease in self.sources.values().filter(|lease| !lease.silent) {
+            lease.chunks.iter().for_each(|run| {
+                left.remove(run);
+            });
+        }
+        let chunks: Vec<Range<u64>> = left.iter().collect();
+        let mut taken = Vec::new();
+        for (source, lease) in self.sources.iter_mut().filter(|(_, lease)| lease.silent) {
+            let had: Vec<_> =
+                chunks.iter().flat_map(|run| lease.chunks.within(run.clone())).collect();
+            for run in &had {
+                lease.chunks.remove(run.clone());
+            }
+            if !had.is_empty() {
+                taken.push((*source, had));
+            }
+        }
+        for run in &chunks {
+            self.twice.remove(run.clone());
+        }
+        (!chunks.is_empty()).then_some(Given { chunks, taken })
+    }
+
+    /// The end of a lease, or a copy of all of a short one.
+    fn take_end(&mut self, from: usize, own: f64, usual: f64) -> Option<Given> {
+        let lease = self.sources.get_mut(&from)?;
+        let rate = lease.rate.unwrap_or(usual);
+        let alone: Vec<Range<u64>> =
+            lease.chunks.iter().flat_map(|run| gaps(&self.twice, run)).collect();
+        let count: u64 = alone.iter().map(|run| run.end - run.start).sum();
+        let knows_better = lease.rate.is_some() && own <= rate;
+        if count >= 2 * TAIL {
+            let part = (own / (own + rate)).clamp(PARTS.0, PARTS.1);
+            let chunks = last(&alone, ((count as f64 * part) as u64).max(1));
+            for run in &chunks {
+                lease.chunks.remove(run.clone());
+            }
+            return Some(Given { taken: vec![(from, chunks.clone())], chunks });
+        }
+        // Who is no faster would bring it no earlier.
+        if count == 0 || knows_better {
+            return None;
+        }
+        for run in &alone {
+            self.twice.insert(run.clone());
+        }
+        Some(Given { chunks: alone, taken: Vec::new() })
+    }
+}
+
+/// What of `range` is not in `set`.
+fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
+    set.gaps(range).collect()
+}
+
+/// The last `count` numbers of ranges that ascend.
+fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
+    let mut out = Vec::new();
+    for range in ranges.iter().rev() {
+        let take = count.min(range.end - range.start);
+        count -= take;
+        if take > 0 {
+            out.push(range.end - take..range.end);
+        }
+    }
+    out.reverse();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn leases(chunks: u64, sources: usize) -> Leases {
+        let mut leases = Leases::new([0..chunks]);
+        (0..sources).for_each(|source| leases.join(source));
+        leases
+    }
+
+    fn given(leases: &mut Leases, source: usize) -> Vec<Range<u64>> {
+        leases.next(source).map(|given| given.chunks).unwrap_or_default()
+    }
+
+    fn bring(leases: &mut Leases, chunks: Range<u64>) {
+        chunks.for_each(|chunk| {
+            leases.settle(chunk);
+        });
+    }
+
+    #[test]
+    fn the_first_takes_all_and_the_next_the_half_of_what_is_left_longest() {
+        let mut leases = leases(100, 3);
+        assert_eq!(given(&mut leases, 0), [0..100]);
+        assert_eq!(leases.next(0), None);
+        let second = leases.next(1).unwrap();
+        assert_eq!(second.chunks, [50..100]);
+        assert_eq!(second.taken, [(0, vec![50..100])]);
+        assert_eq!(given(&mut leases, 2), [25..50]);
+    }
+
+    #[test]
+    fn a_fast_source_takes_so_much_that_both_end_together() {
+        let mut leases = leases(100, 2);
+        given(&mut leases, 0);
+        given(&mut leases, 1);
+        leases.set_rate(0, 1.0);
+        leases.set_rate(1, 9.0);
+        bring(&mut leases, 50..100);
+        bring(&mut leases, 0..10);
+        assert_eq!(given(&mut leases, 1), [14..50]);
+    }
+
+    #[test]
+    fn the_last_chunks_of_a_slow_source_are_leased_twice_to_a_faster_one_only() {
+        let mut leases = leases(6, 3);
+        given(&mut leases, 0);
+        leases.set_rate(0, 1.0);
+        leases.set_rate(1, 10.0);
+        leases.set_rate(2, 0.5);
+        assert_eq!(leases.next(2), None);
+        let again = leases.next(1).unwrap();
+        assert_eq!((again.chunks, again.taken), (vec![0..6], Vec::new()));
+        assert_eq!(leases.settle(3), [0, 1]);
+        // Two are enough.
+        leases.set_rate(2, 100.0);
+        assert_eq!(leases.next(2), None);
+    }
+
+    #[test]
+    fn what_a_dead_source_leaves_and_a_silent_one_holds_goes_to_whoever_is_idle() {
+        let mut leases = leases(100, 3);
+        given(&mut leases, 0);
+        given(&mut leases, 1);
+        leases.leave(0);
+        assert_eq!(given(&mut leases, 2), [0..50]);
+        leases.set_silent(1, true);
+        bring(&mut leases, 0..50);
+        let taken = leases.next(2).unwrap();
+        assert_eq!((taken.chunks, taken.taken), (vec![50..100], vec![(1, vec![50..100])]));
+        // It comes back and takes part again.
+        assert!(!leases.is_idle(1));
+        leases.set_silent(1, false);
+        assert_eq!(given(&mut leases, 1), [75..100]);
+    }
+
+    #[test]
+    fn what_two_silent_sources_hold_together_is_not_forgotten() {
+        let mut leases = leases(4, 3);
+        given(&mut leases, 0);
+        assert_eq!(given(&mut leases, 1), [0..4]);
+        leases.set_silent(0, true);
+        leases.set_silent(1, true);
+        assert_eq!(given(&mut leases, 2), [0..4]);
+    }
+
+    impl Leases {
+        /// Every chunk that is missing has one place or two, and no other chunk has any.
+        fn check(&self, missing: &[bool]) -> Result<(), TestCaseError> {
+            for (chunk, missing) in missing.iter().enumerate() {
+                let chunk = chunk as u64;
+                let owners = self.sources.values().filter(|lease| lease.chunks.contains(chunk));
+                let (owners, open) = (owners.count(), self.open.contains(chunk));
+                prop_assert_eq!(self.twice.contains(chunk), owners == 2);
+                prop_assert!(owners <= 2 && !(open && owners > 0));
+                prop_assert_eq!(*missing, open || owners > 0, "chunk {}", chunk);
+            }
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_dies_or_freezes_every_chunk_is_brought_while_one_lives(
+            chunks in 1usize..200,
+            steps in prop::collection::vec((0usize..4, 0u8..7, 0u64..1_000), 0..300),
+        ) {
+            let mut leases = Leases::new([0..chunks as u64]);
+            let mut missing = vec![true; chunks];
+            for (source, what, number) in steps {
+                match what {
+                    0 => leases.join(source),
+                    1 => leases.leave(source),
+                    2 => leases.set_silent(source, number % 2 == 0),
+                    3 => leases.set_rate(source, number as f64 / 100.0),
+                    4 => {
+                        let chunk = number as usize % chunks;
+                        missing[chunk] = false;
+                        leases.settle(chunk as u64);
+                    }
+                    _ => {
+                        leases.next(source);
+                    }
+                }
+                leases.check(&missing)?;
+            }
+            // One that lives and is no slower than the others is left with all that is missing.
+            (0..4).for_each(|source| leases.set_silent(source, true));
+            leases.join(9);
+            while let Some(given) = leases.next(9) {
+                for chunk in given.chunks.into_iter().flatten() {
+                    missing[chunk as usize] = false;
+                    leases.settle(chunk);
+                }
+                leases.check(&missing)?;
+            }
+            prop_assert!(missing.iter().all(|missing| !missing));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! How many connections are best, found by experiment on the path itself.
+//!
+//! PSockets splits an object over several connections, and finds their number by trying before the
+//! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here what is sent meanwhile is part
+//! of the object. One connection carries it for a moment, then two, four, and so on; each number
+//! has the time to settle before what arrives is counted. The best is kept when twice in a row more
+//! connections were no better.
+
+use longhaul_proto::time::{Span, Time};
+
+/// The least and the most that a number has to settle, and to be measured.
+const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
+/// In round trips: a connection doubles its window in each.
+const ROUND_TRIPS: u64 = 8;
+/// A number is measured until so many bytes have come,
+const ENOUGH: u64 = 1 << 20;
+/// or for so many steps.
+const LONGEST: u64 = 4;
+/// It is better by this much, or not at all.
+const BETTER: f64 = 1.1;
+/// Numbers in a row that are no better before no more are tried.
+const NO_BETTER: u32 = 2;
+
+/// The experiment.
+#[derive(Debug)]
+pub(super) struct Trial {
+    most: usize,
+    step: Span,
+    count: usize,
+    /// When the present number began, once anything has been sent.
+    begun: Option<Time>,
+    /// When it had settled, and what had come by then.
+    settled: Option<(Time, u64)>,
+    /// The best number so far and its rate in bytes a second.
+    best: (usize, f64),
+    no_better: u32,
+    found: bool,
+}
+
+impl Trial {
+    /// Tries up to `most` connections on a path whose round-trip time is `rtt`.
+    pub(super) fn new(most: usize, rtt: Span) -> Trial {
+        let step = (rtt * ROUND_TRIPS).max(STEPS[0]).min(STEPS[1]);
+        let (begun, settled) = (None, None);
+        let found = most <= 1;
+        Trial { most, step, count: 1, begun, settled, best: (1, 0.0), no_better: 0, found }
+    }
+
+    /// How many connections are to carry what is sent now.
+    pub(super) fn count(&self) -> usize {
+        self.count.min(self.most)
+    }
+
+    /// Whether that is the best, and stays.
+    pub(super) fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// By `now` the receiver has told of `came` bytes in all.
+    pub(super) fn look(&mut self, now: Time, came: u64) {
+        let begun = *self.begun.get_or_insert(now);
+        if self.found || now < begun + self.step {
+            return;
+        }
+        let Some((since, before)) = self.settled else {
+            self.settled = Some((now, came));
+            return;
+        };
+        let (time, bytes) = (now.since(since), came.saturating_sub(before));
+        let done = time >= self.step && bytes >= ENOUGH;
+        if done || time >= self.step * LONGEST {
+            self.end_one(now, bytes as f64 / time.as_secs_f64());
+        }
+    }
+
+    /// The present number has been measured.
+    fn end_one(&mut self, now: Time, rate: f64) {
+        if rate > self.best.1 * BETTER {
+            self.best = (self.count, rate);
+            self.no_better = 0;
+        } else {
+            self.no_better += 1;
+        }
+        (self.begun, self.settled) = (Some(now), None);
+        if self.no_better >= NO_BETTER || self.count >= self.most {
+            self.count = self.best.0;
+            self.found = true;
+        } else {
+            self.count = (2 * self.count).min(self.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(100);
+
+    /// Tries on a path that carries `rate` bytes a second over so many connections; the number
+    /// that is found, and how long it took.
+    fn try_on(most: usize, rate: impl Fn(usize) -> f64) -> (usize, Span) {
+        let mut trial = Trial::new(most, RTT);
+        let (tick, begun) = (Span::from_millis(20), Time::from_nanos(1));
+        let (mut now, mut came) = (begun, 0.0);
+        while !trial.is_found() {
+            trial.look(now, came as u64);
+            came += rate(trial.count()) * tick.as_secs_f64();
+            now += tick;
+            assert!(now.since(begun) < Span::from_secs(60), "{trial:?}");
+        }
+        (trial.count(), now.since(begun))
+    }
+
+    #[test]
+    fn the_number_that_fills_the_path_is_found_and_no_more() {
+        let full_at = |n: f64| move |count: usize| 3e6 * (count as f64).min(n);
+        for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
+            assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
+        }
+        // Between two of them, the one that reaches it.
+        assert_eq!(try_on(16, full_at(5.0)).0, 8);
+        assert_eq!(try_on(6, full_at(100.0)).0, 6);
+    }
+
+    #[test]
+    fn one_bad_moment_ends_no_search_and_a_decline_does() {
+        let hole = |count: usize| if count == 2 { 1e6 } else { 1e6 * count as f64 };
+        assert_eq!(try_on(16, hole).0, 16);
+        let decline = |count: usize| 8e6 / (count as f64 - 4.0).abs().max(1.0);
+        assert_eq!(try_on(64, decline).0, 4);
+    }
+
+    #[test]
+    fn each_number_has_a_short_time_also_where_little_comes() {
+        // Three numbers of two steps of 800 ms.
+        let (found, took) = try_on(16, |_| 1e8);
+        assert!(found == 1 && took < Span::from_secs(6), "{took}");
+        let (found, took) = try_on(16, |_| 0.0);
+        assert!(found == 1 && took < Span::from_secs(9), "{took}");
+    }
+
+    #[test]
+    fn a_single_connection_needs_no_trial() {
+        let trial = Trial::new(1, RTT);
+        assert!(trial.is_found() && trial.count() == 1);
+    }
+}

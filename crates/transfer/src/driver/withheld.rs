@@ -1,0 +1,112 @@
+//! Chunks that have come whole and whose digests have not: held in memory, and nothing can be done
+//! with them.
+//!
+//! Digests go out with a chunk's first blocks, by two ways. A sender that keeps one back for longer
+//! than any silence that a session survives is broken, or wants the memory to be held.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::error::{Class, Error};
+
+/// How long a digest may be outstanding: twice the silence after which a session is given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// A longer time between two looks was this host's own: its disk was slow, or it slept.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Watches the chunks that wait for their digests.
+#[derive(Debug)]
+pub(super) struct Withheld {
+    patience: Duration,
+    looked: Instant,
+    /// Time in which a digest could have been taken.
+    waited: Duration,
+    /// Chunks that had to wait, and when they began to; those that no longer do are among them.
+    begun: VecDeque<(Duration, u64)>,
+}
+
+impl Withheld {
+    /// Nothing waits.
+    pub(super) fn new(patience: Duration) -> Withheld {
+        let (looked, waited) = (Instant::now(), Duration::ZERO);
+        Withheld { patience, looked, waited, begun: VecDeque::new() }
+    }
+
+    /// A chunk begins to wait.
+    pub(super) fn begin(&mut self, chunk: u64) {
+        self.begun.push_back((self.waited, chunk));
+    }
+
+    /// Looks which chunks still wait, as `waits` tells; to be called several times a second.
+    ///
+    /// # Errors
+    /// [`Class::Verification`]: one has waited for too long.
+    pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
+        self.waited += now.saturating_duration_since(self.looked).min(LOOK);
+        self.looked = now;
+        while let Some((since, chunk)) = self.begun.front().copied() {
+            if !waits(chunk) {
+                self.begun.pop_front();
+                continue;
+            }
+            if self.waited - since <= self.patience {
+                break;
+            }
+            let count = self.begun.iter().filter(|(_, chunk)| waits(*chunk)).count();
+            let what = format!(
+                "{count} chunks of 1 MiB have come that cannot be verified: the other side has \
+                 kept back their digests for {} s, that of chunk {chunk} first",
+                self.patience.as_secs()
+            );
+            let error = Error::new(Class::Verification, what);
+            return Err(error.advise("use the same release of longhaul on both sides"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks every 100 ms for `seconds`, at `waiting`; whether that was too long.
+    fn look(withheld: &mut Withheld, seconds: u64, waiting: &[u64]) -> bool {
+        (0..seconds * 10).any(|_| {
+            let now = withheld.looked + Duration::from_millis(100);
+            withheld.judge(now, |chunk| waiting.contains(&chunk)).is_err()
+        })
+    }
+
+    #[test]
+    fn a_chunk_that_waits_for_too_long_is_told_with_all_that_wait() {
+        let mut withheld = Withheld::new(PATIENCE);
+        (0..4).for_each(|chunk| withheld.begin(chunk));
+        assert!(!look(&mut withheld, 59, &[1, 3]));
+        let now = |withheld: &Withheld| withheld.looked + LOOK;
+        let looks = (0..9).map(|_| withheld.judge(now(&withheld), |chunk| chunk % 2 == 1));
+        let error = looks.filter_map(Result::err).next().expect("a minute has passed");
+        assert_eq!(error.class, Class::Verification);
+        assert!(error.what.starts_with("2 chunks") && error.what.contains("60 s"), "{error}");
+        assert!(error.what.contains("chunk 1 first"), "{error}");
+    }
+
+    #[test]
+    fn each_chunk_has_its_own_time() {
+        let mut withheld = Withheld::new(PATIENCE);
+        for chunk in 0..10 {
+            withheld.begin(chunk);
+            assert!(!look(&mut withheld, 30, &[chunk]), "chunk {chunk}");
+        }
+        assert!(!look(&mut withheld, 600, &[]));
+    }
+
+    #[test]
+    fn a_pause_of_this_host_is_none_of_the_other() {
+        let mut withheld = Withheld::new(PATIENCE);
+        withheld.begin(0);
+        for _ in 0..100 {
+            let now = withheld.looked + Duration::from_secs(100);
+            assert_eq!(withheld.judge(now, |_| true), Ok(()));
+        }
+    }
+}

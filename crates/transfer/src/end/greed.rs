@@ -1,0 +1,175 @@
+//! The other end sends more than it was granted: others have their memory all the same, and what
+//! was beyond is told.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use longhaul_proto::endpoint::{FlowId, Setup};
+use longhaul_proto::layout::Layout;
+use longhaul_proto::registry;
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use longhaul_proto::wire::header::Kind;
+
+use super::EARLY_GRANT;
+use crate::control::Status;
+use crate::datapath::chunks::ChunkBuffer;
+use crate::datapath::clock;
+use crate::datapath::keys::{FlowKeys, Suite};
+use crate::datapath::port::{Mailbox, Port};
+use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
+use crate::datapath::socket::Socket;
+use crate::driver::board::Board;
+use crate::driver::budget::{Budget, Part};
+use crate::driver::jobs::{Jobs, Told};
+use crate::driver::outbox::Outbox;
+use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
+use crate::driver::writer::Job;
+use crate::objects::CHUNK;
+use crate::options::Receive;
+
+const FLOW: FlowId = FlowId(7);
+/// Few datagrams a chunk.
+const BLOCK: u32 = 60_000;
+const OBJECT: Bytes = Bytes::mebi(100);
+/// What a transfer holds of a memory of 64 MiB that another shares.
+const HELD: u64 = 32;
+const SOON: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(60);
+
+fn layout() -> Layout {
+    Layout::new(OBJECT, Bytes::ZERO, Bytes::new(CHUNK), BLOCK).unwrap()
+}
+
+fn part(budget: &Budget) -> Part {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(budget.enter()).expect("there is memory")
+}
+
+/// A receiving flow whose sender does as it likes, and whose writer does what it is told.
+struct Greedy {
+    port: Port,
+    sender: Socket,
+    sealer: Sealer,
+    layout: Layout,
+    board: Arc<Board>,
+    jobs: Receiver<Told>,
+    drained: Arc<Drained>,
+    mailbox: Mailbox<Letter>,
+}
+
+impl Greedy {
+    fn new(memory: Arc<Part>) -> Greedy {
+        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+        let (port, sender) = (Port::bind(loopback).unwrap(), Socket::bind(loopback).unwrap());
+        let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FLOW);
+        let receiving = keys().receiving_end();
+        let (writer, jobs) = Jobs::new();
+        let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
+        let (mailbox, letters) = port.mailbox(FLOW);
+        let (board, drained) = (Arc::new(Board::default()), Arc::new(Drained::default()));
+        let setup = Setup {
+            flow: FLOW,
+            layout: layout(),
+            overhead: Bytes::new(SEALED_OVERHEAD as u64),
+            rtt: Span::from_millis(1),
+            rate: None,
+            rate_limit: None,
+            grant: EARLY_GRANT,
+            settings: Settings::default(),
+        };
+        let pass = ReceivePass {
+            flow: FLOW,
+            setup,
+            core: (registry::all()[0].receiver)(),
+            data: receiving.data,
+            control: receiving.control,
+            reports: receiving.reports,
+            peer: Ipv4Addr::LOCALHOST.into(),
+            contact: None,
+            port: port.handle(),
+            memory,
+            receive: Receive::Naive,
+            manifest_chunks: 0,
+            outbox: Outbox::new().0,
+            inlet,
+            writer,
+            drained: drained.clone(),
+            board: board.clone(),
+            earlier: Status::default(),
+            letters,
+        };
+        port.register(FLOW, Box::new(Receiving::new(clock::now(), pass))).unwrap();
+        let sealer = keys().sending_end().data;
+        Greedy { port, sender, sealer, layout: layout(), board, jobs, drained, mailbox }
+    }
+
+    fn to(&self) -> SocketAddr {
+        self.port.socket().local_addr()
+    }
+
+    /// Sends the first `count` blocks of a chunk.
+    fn send(&mut self, chunk: u64, count: u32) {
+        let (first, blocks) = self.layout.blocks_of_chunk(chunk);
+        for number in (self.layout.number(first)..).take(count.min(blocks) as usize) {
+            let block = self.layout.block(number).expect("the object has it");
+            let payload = vec![7; self.layout.extent(block).len as usize];
+            let mut sealed = vec![0; payload.len() + SEALED_OVERHEAD];
+            let len = self.sealer.seal(Kind::Data, number, &payload, &mut sealed).unwrap();
+            self.sender.send(self.to().into(), &sealed[..len]).unwrap();
+        }
+    }
+
+    /// Sends a whole chunk until it has come.
+    fn fill(&mut self, chunk: u64) -> Arrived {
+        loop {
+            self.send(chunk, u32::MAX);
+            // What the kernel dropped goes again.
+            while let Ok((_, job)) = self.jobs.recv_timeout(10 * SOON) {
+                if let Job::Chunk(arrived) = job
+                    && arrived.chunk == chunk
+                {
+                    return arrived;
+                }
+            }
+        }
+    }
+
+    /// Awaits that the flow tells of so many datagrams that it had no memory for.
+    fn lost(&self, count: u64) {
+        let begun = std::time::Instant::now();
+        while self.board.mine().memory_lost != count {
+            assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
+            self.mailbox.post(Letter::Drained);
+            // It tells ten times a second.
+            assert!(self.jobs.recv_timeout(SOON).is_err(), "no chunk is whole");
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_beyond_a_grant_is_counted_and_takes_nothing_from_others() {
+    let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
+    let (memory, other) = (Arc::new(part(&budget)), part(&budget));
+    let mut greedy = Greedy::new(memory.clone());
+    // The writer has as much as was granted, and has no use for it.
+    let mut waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
+    for chunk in HELD..HELD + 5 {
+        greedy.send(chunk, 1);
+    }
+    greedy.lost(5);
+    assert_eq!(memory.pool().lent() as u64, HELD);
+    let others: Vec<ChunkBuffer> = std::iter::from_fn(|| other.pool().take()).collect();
+    assert_eq!(others.len() as u64, HELD);
+    // What is written makes room for as much.
+    let Arrived { buffer, .. } = waiting.remove(0);
+    drop(buffer);
+    greedy.drained.add(CHUNK);
+    let next = greedy.fill(HELD);
+    assert_eq!((next.chunk, memory.pool().lent() as u64), (HELD, HELD));
+    greedy.send(HELD + 1, 1);
+    greedy.lost(6);
+}

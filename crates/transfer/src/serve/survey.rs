@@ -1,0 +1,84 @@
+//! What an object's chunks hash to, for a client that has several sources of it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Server;
+use super::door::Access;
+use super::transfer::filter;
+use crate::control::{Frame, Message, Survey, Surveyed};
+use crate::error::{Class, Error};
+use crate::objects::{CHUNK, Place, Source, SourceOptions};
+use crate::session::Session;
+
+/// Bytes of the manifest, or of values, in one message: a quarter of a frame's limit.
+const PIECE: usize = 256 << 10;
+/// Messages that wait for the stream.
+const WAITING: usize = 4;
+/// How often a client hears that the server still reads.
+const SIGN: Duration = Duration::from_secs(1);
+
+/// Answers a survey; the session is open for a request after it.
+pub(super) async fn answer(
+    server: &Server,
+    session: &mut Session,
+    survey: &Survey,
+) -> Result<(), Error> {
+    let path = |bytes: &Vec<u8>| Path::new(OsStr::from_bytes(bytes)).to_owned();
+    let places = survey.paths.iter();
+    let places = places.map(|p| server.door.place(&session.peer, &path(p), Access::Read));
+    let places: Vec<Place> = places.collect::<Result<_, _>>()?;
+    let filters = survey.filters.iter().map(filter).collect();
+    let options = SourceOptions { recursive: survey.recursive, filters };
+    let (pieces_end, mut pieces) = mpsc::channel(WAITING);
+    let reading = tokio::task::spawn_blocking(move || read(&places, &options, &pieces_end));
+    loop {
+        let piece = match tokio::time::timeout(SIGN, pieces.recv()).await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(_) => Surveyed::default(),
+        };
+        // A client that has gone ends the reading: its pieces go nowhere.
+        session.write(&Frame::from(Message::Surveyed(piece))).await?;
+    }
+    reading.await.map_err(|_| Error::new(Class::Unfinished, "the survey ended before its time"))?
+}
+
+/// Reads everything once, and tells what it hashes to.
+fn read(
+    places: &[Place],
+    options: &SourceOptions,
+    pieces: &mpsc::Sender<Surveyed>,
+) -> Result<(), Error> {
+    let mut source = Source::open(places, options)?;
+    source.fill_holes()?;
+    let gone = |_| Error::new(Class::Unfinished, "the client has gone");
+    let tell = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
+    for manifest in source.manifest().encode().chunks(PIECE) {
+        tell(Surveyed { manifest: manifest.to_vec(), ..Surveyed::default() })?;
+    }
+    let mut buffer = vec![0; CHUNK as usize];
+    let mut values = Vec::with_capacity(PIECE);
+    let mut told = std::time::Instant::now();
+    for chunk in 0..source.object().chunks() {
+        check(&source)?;
+        values.extend(source.read_chunk(chunk, &mut buffer)?.value);
+        if values.len() + 32 > PIECE || told.elapsed() >= SIGN {
+            told = std::time::Instant::now();
+            tell(Surveyed { values: std::mem::take(&mut values), ..Surveyed::default() })?;
+        }
+    }
+    check(&source)?;
+    tell(Surveyed { values, done: true, ..Surveyed::default() })
+}
+
+/// What cannot be read whole is no source of the object.
+fn check(source: &Source) -> Result<(), Error> {
+    let Some(failure) = source.failures().first() else { return Ok(()) };
+    let what = format!("cannot read {}: {}", failure.shown(), failure.reason);
+    Err(Error::new(Class::LocalFile, what))
+}
