@@ -11,6 +11,7 @@
 //! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers
 //! share.
 
+mod ahead;
 pub(crate) mod board;
 pub(crate) mod budget;
 pub(crate) mod claims;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
+use super::ahead;
 use super::board::Board;
 use super::claims::Claim;
 use super::jobs::{Jobs, Told};
@@ -318,7 +319,9 @@ impl Writer {
                 self.take_chunk(chunk, content)?;
             }
         }
-        Ok(())
+        let sink = self.opened.as_ref().map(|opened| opened.sink.as_ref());
+        let needs = |chunk| sink.is_none_or(|sink| sink.is_some_and(|sink| sink.needs(chunk)));
+        ahead::bound(&mut self.digests, needs)
     }
 
     fn take_chunk(&mut self, chunk: u64, content: Content) -> Result<(), Error> {

@@ -459,7 +459,8 @@ impl Running<'_, '_> {
             outbox,
             board,
             notices,
-            trial: end.terms.try_streams.then_some(end.terms.rtt),
+            // Later passes bring little.
+            trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
         })
     }
 
