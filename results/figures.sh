@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|all]
+# And by themselves: the emulator's accuracy (emulator: the table of emulator.md, on stdout) and the
+# simulator's speed (simulator: writes simulator.md).
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -220,9 +222,18 @@ resume() {
     done
 }
 
+# The table of emulator.md: a UDP blaster over one link, a dumbbell, a star.
+emulator() { cargo run --release --quiet -p longhaul-testbed --example blast; }
+
+# CPU time and events a second of every protocol in virtual time.
+simulator() {
+    cargo bench --quiet -p longhaul-testbed --bench sim > "$WORK/simulator.md"
+    cp "$WORK/simulator.md" results/simulator.md; cat results/simulator.md
+}
+
 case ${1:-all} in
-    throughput | wan | tcp | memory | small | resume) "$1" ;;
+    throughput | wan | tcp | memory | small | resume | emulator | simulator) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; throughput; small; memory ;;
-    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume, emulator, simulator or all" >&2; exit 2 ;;
 esac

@@ -15,6 +15,13 @@ pub(crate) struct Sweep {
     values: Vec<String>,
 }
 
+impl Sweep {
+    /// Whether it sets this key.
+    pub(super) fn is_of(&self, key: &str) -> bool {
+        self.key == key
+    }
+}
+
 /// Reads `KEY=A,B,C`.
 pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     let expected = "expected a key and values such as topology.link.loss=0,0.1%,1%";
