@@ -16,12 +16,12 @@ use std::thread;
 use longhaul_proto::registry::{Row, all, find};
 use longhaul_proto::time::Time;
 use longhaul_testbed::scenario::{Reading, Scenario};
-use longhaul_testbed::sim::{self, FlowOutcome, Outcome};
+use longhaul_testbed::sim::{self, Outcome};
 
 use draw::Case;
 
 /// Scenarios of each protocol, where nothing else is asked for.
-const RUNS: u64 = 60;
+const RUNS: u64 = 150;
 /// Repeats one run: `SWARM=PROTOCOL:SEED`.
 const ONE: &str = "SWARM";
 /// Draws so many scenarios of each protocol.
@@ -38,22 +38,21 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<Outcome, String> {
     if case.wild {
         return Ok(outcome);
     }
-    let took = outcome.ended.since(Time::ZERO);
-    if outcome.timed_out || took > case.most {
-        let tell = |flow: &FlowOutcome| {
-            let end = flow.finished.map_or("never".into(), |at| at.since(Time::ZERO).to_string());
-            format!("\n  {} by {}: {}, whole {end}", flow.name, flow.carrier, flow.delivered)
-        };
-        let flows: String = outcome.flows.iter().map(tell).collect();
-        return Err(format!("it took {took}, expected at most {}:{flows}", case.most));
-    }
+    // TCP beside a copy has no bound: bursts of loss go by packets here, so on a path that is
+    // idle otherwise a connection can back off through one for long.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
-        if flow.stall > case.stall {
-            let (name, stall, most) = (&flow.name, flow.stall, case.stall);
-            return Err(format!("{name} stood still for {stall}, longer than {most}: {flow:?}"));
+        let (name, carrier) = (&flow.name, &flow.carrier);
+        let Some(finished) = flow.finished else {
+            return Err(format!("{name} by {carrier} is not whole: {flow:?}"));
+        };
+        let took = finished.since(Time::ZERO);
+        if took > case.most || Some(flow.delivered) != flow.object {
+            let most = case.most;
+            return Err(format!("{name} by {carrier} took {took}, at most {most}: {flow:?}"));
         }
-        if Some(flow.delivered) != flow.object || flow.finished.is_none() {
-            return Err(format!("{} is not whole: {flow:?}", flow.name));
+        if flow.stall > case.stall {
+            let (stall, most) = (flow.stall, case.stall);
+            return Err(format!("{name} by {carrier} stood still for {stall}, at most {most}"));
         }
     }
     let own = outcome.flows.iter().filter(|flow| flow.carrier == row.name).count();
