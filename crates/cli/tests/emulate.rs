@@ -392,7 +392,7 @@ fn ctrl_c_at_any_moment_of_flows_leaves_nothing_and_is_no_success() {
 
 #[test]
 fn a_server_that_dies_fails_its_copy_by_name_and_nothing_else() {
-    let kill = "for p in /proc/[0-9]*; do grep -aq 'serve' $p/cmdline && kill -9 ${p#/proc/}; \
+    let kill = "for p in /proc/[0-9]*; do grep -aq '[a]llow' $p/cmdline && kill -9 ${p#/proc/}; \
         done; sleep 0.3; exit 3";
     let text = format!(
         "[topology]\nkind = \"pair\"\nlink = {{ rate = \"8M\" }}\n[[flow]]\nname = \"copy\"\n\

@@ -56,8 +56,9 @@ fn head(share: f64) -> String {
          `cargo bench -p longhaul-testbed --bench sim > results/simulator.md`, one core of\n\
          {processor}, load {load} at the start, commit {}.{less} CPU time of the whole program,\n\
          best of two runs. An event is a packet that comes to the end of a link, a timer, or a\n\
-         host's turn; aims: {:.0} million events a second, 10 GB at 1 Gbit/s in {AIM_SECONDS:.0} s.\n\n\
-         | run | packets | events | CPU s | events a second, million | virtual s | peak MB so far |\n\
+         host's turn; aims: {:.0} million events a second, 10 GB at 1 Gbit/s in\n\
+         {AIM_SECONDS:.0} s.\n\n\
+         | run | packets | events | CPU s | million events/s | virtual s | peak MB so far |\n\
          | --- | --- | --- | --- | --- | --- | --- |",
         commit.unwrap_or_default(),
         AIM_EVENTS / 1e6,

@@ -248,8 +248,8 @@ fn row(run: &Run, outcome: &Outcome) -> String {
     let link = run.link.map_or("no rate".to_owned(), |rate| rate.to_string());
     let carried = Bytes::new((arrives as f64 * WIRE) as u64) / Span::from_secs_f64(outcome.seconds);
     format!(
-        "| {link}, {}, {}{shape} | {} | {} | {carried} | {:.3} % | {} | {} of {} sent | {} | {}, {} | \
-         {:.0} % | {} |",
+        "| {link}, {}, {}{shape} | {} | {} | {carried} | {:.3} % | {} | {} of {} sent | {} | \
+         {}, {} | {:.0} % | {} |",
         run.rtt,
         run.loss,
         if run.gso { "GSO" } else { "single" },
