@@ -21,7 +21,7 @@ use longhaul_testbed::sim::{self, Outcome};
 use draw::Case;
 
 /// Scenarios of each protocol, where nothing else is asked for.
-const RUNS: u64 = 150;
+const RUNS: u64 = 100;
 /// Repeats one run: `SWARM=PROTOCOL:SEED`.
 const ONE: &str = "SWARM";
 /// Draws so many scenarios of each protocol.
