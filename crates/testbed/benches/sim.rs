@@ -92,7 +92,8 @@ fn cases(share: f64) -> Vec<Case> {
         below: Some(AIM_SECONDS * share),
     });
     for name in ["rbudp", "gtp"] {
-        let flow = format!("protocol = \"{name}\"\nrate = \"900k\"\nsize = 1000000\n");
+        let size = (1e6 * share).max(1e4);
+        let flow = format!("protocol = \"{name}\"\nrate = \"900k\"\nsize = {size:.0}\n");
         cases.push(Case {
             what: format!("{name}, 1,000 senders of 1 MB into one receiver at 1 Gbit/s"),
             text: format!(

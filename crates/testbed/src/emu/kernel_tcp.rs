@@ -37,7 +37,8 @@ pub struct KernelTcp {
     pub streams: u16,
     /// How much in all; what is endless is stopped.
     pub amount: Amount,
-    /// The buffers of each connection's two ends; nothing for what the system finds.
+    /// The window of each connection, by the buffers of its two ends; nothing for what the system
+    /// finds.
     pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; nothing for the system's.
     pub congestion: Option<String>,
@@ -211,8 +212,9 @@ fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     if let Some(window) = tcp.window {
-        // Linux doubles what it is given, to count its own bookkeeping in.
-        let bytes = usize::try_from(window.get()).unwrap_or(usize::MAX) / 2;
+        // Linux doubles what it is given and keeps half of that for its own bookkeeping: what is
+        // given is what a window comes to.
+        let bytes = usize::try_from(window.get()).unwrap_or(usize::MAX);
         sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
         sockopt::set_socket_send_buffer_size(&socket, bytes)?;
     }
