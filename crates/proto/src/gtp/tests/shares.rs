@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::star::{Star, jain, ms, settings};
-use crate::endpoint::{FlowId, Receiver, Sender, Setup};
+use crate::endpoint::{FlowId, Others, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
 use crate::gtp::{EARLY, GtpReceiver, RECEIVE_SHARE};
 use crate::time::Span;
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 /// C_r is given, a little below the link.
 fn given(mbps: u64) -> Star {
@@ -77,6 +77,29 @@ fn a_share_of_the_link_is_left_alone() {
     star.run(ms(2000));
     let sum: f64 = star.rates(500, 2000).iter().sum();
     assert!((80.0..85.5).contains(&sum), "{sum}");
+}
+
+#[test]
+fn others_that_are_told_of_have_what_they_would_have_among_equals() {
+    let mut star = given(100);
+    star.join(1, 20, 200);
+    star.join(2, 40, 200);
+    let (mut others, mut bytes) = (0.0f64, 0.0);
+    for step in 1..=100 {
+        star.run(ms(step * 100));
+        let ours: f64 = star.rates(step * 100 - 100, step * 100).iter().sum();
+        // TCP is slow to take what is free, and quick to give way; for the last third it wants 5.
+        let could = if step > 66 { 5.0 } else { 100.0 };
+        others = (others + 0.3 * (100.0 - ours - others)).min(100.0 - ours).clamp(0.0, could);
+        bytes += others * 1e6 / 8.0 * 0.1;
+        let (link, bytes) = (Rate::from_mbps(100), Bytes::new(bytes as u64));
+        star.receiver.set_others(star.now, Others { link, bytes, flows: 1 });
+    }
+    let beside = star.rates(5_000, 6_600);
+    assert!((beside.iter().sum::<f64>() - 66.7).abs() < 8.0, "{beside:?}");
+    assert!(jain(&beside) > 0.99, "{beside:?}");
+    // What TCP gives back is ours again, but for what shows that it wants more.
+    assert!(star.rates(9_000, 10_000).iter().sum::<f64>() > 88.0);
 }
 
 #[test]
