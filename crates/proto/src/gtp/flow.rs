@@ -17,7 +17,7 @@ use super::sender::early;
 use super::standing::Standing;
 use super::transitions::Pending;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
-use crate::ends::{Frontier, ReceivingEnd};
+use crate::ends::{Frontier, ReceivingEnd, Wholes};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::rate::datagram;
@@ -86,7 +86,7 @@ pub(super) struct Flow {
     silences: u32,
     /// Blocks that were once found missing.
     lost: RangeSet,
-    whole: RangeSet,
+    wholes: Wholes,
     /// Segments before this one are acknowledged.
     acked: u32,
 }
@@ -131,7 +131,7 @@ impl Flow {
             looked: now,
             silences: 0,
             lost: RangeSet::new(),
-            whole: RangeSet::new(),
+            wholes: Wholes::new(setup.layout),
             acked: 0,
         }
     }
@@ -225,18 +225,12 @@ impl Flow {
 
     fn end_segments(&mut self, run: Range<u64>) {
         let layout = self.end.layout;
-        let segment = |number| layout.block(number).map(|block| block.segment);
-        let (Some(first), Some(last)) = (segment(run.start), segment(run.end - 1)) else { return };
-        for segment in first..=last {
-            let base = layout.number(Block { segment, index: 0 });
-            let blocks = base..base + u64::from(layout.blocks_in(segment));
-            let is_whole = self.frontier.there().covers(blocks);
-            if is_whole && self.whole.insert(u64::from(segment)..u64::from(segment) + 1) > 0 {
-                self.end.tell(Event::SegmentDone { segment });
-            }
-        }
+        let end = &mut self.end;
+        self.wholes.note(self.frontier.there(), run, |segment| {
+            end.tell(Event::SegmentDone { segment });
+        });
         let next = self.frontier.there().run_at(0).map_or(0, |run| run.end);
-        let to = segment(next).unwrap_or(layout.segments());
+        let to = layout.block(next).map_or(layout.segments(), |block| block.segment);
         if to > self.acked {
             self.acked = to;
             let ack = Ack { sequence: to.into(), next, received: self.frontier.there().count() };
