@@ -20,6 +20,7 @@ use longhaul_proto::wire::{
 };
 use proptest::prelude::*;
 
+use crate::canary::{Flaw, broken};
 use crate::rig::setup;
 
 const FLOW: FlowId = FlowId(1);
@@ -327,34 +328,58 @@ struct Meaning {
     sure: bool,
 }
 
+/// Runs a protocol's sender through some steps, and then to where all has gone.
+fn run(row: &Row, settings: Settings, mbps: u64, steps: &[Step]) {
+    let setup = setup(1, BLOCKS, SEGMENT, Some(Rate::from_mbps(mbps)), RTT);
+    let mut pair = Pair::new(row, &Setup { grant: Bytes::new(30_000), settings, ..setup });
+    for step in steps {
+        match step {
+            Step::Send(polls) => pair.send(*polls),
+            Step::Hear(kind, blocks, draw, number) => pair.hear(*kind, blocks, *draw, *number),
+            Step::Skip(blocks) => pair.skip(blocks),
+            Step::Grant(blocks) => pair.grant(*blocks),
+            Step::Later(millis) => pair.later(*millis),
+        }
+        pair.check();
+    }
+    pair.finish();
+    pair.check();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_sender_does_what_a_simple_model_of_one_may_do(steps in steps()) {
+    fn every_sender_does_what_a_simple_model_of_one_may_do(
+        // In bursts of one block, and of several.
+        mbps in prop::sample::select(vec![40, 400]), steps in steps(),
+    ) {
         for row in all() {
-            let setup = Setup {
-                grant: Bytes::new(30_000),
-                settings: settings(row),
-                ..setup(1, BLOCKS, SEGMENT, Some(Rate::from_mbps(40)), RTT)
-            };
-            let mut pair = Pair::new(row, &setup);
-            for step in &steps {
-                match step {
-                    Step::Send(polls) => pair.send(*polls),
-                    Step::Hear(kind, blocks, draw, number) => {
-                        pair.hear(*kind, blocks, *draw, *number);
-                    }
-                    Step::Skip(blocks) => pair.skip(blocks),
-                    Step::Grant(blocks) => pair.grant(*blocks),
-                    Step::Later(millis) => pair.later(*millis),
-                }
-                pair.check();
-            }
-            pair.finish();
-            pair.check();
+            run(row, settings(row), mbps, &steps);
         }
     }
+}
+
+fn run_broken(sender: fn(&Setup) -> BoxedSender) {
+    let row = &all()[0];
+    run(&Row { sender, ..*row }, settings(row), 400, &[Step::Grant(90), Step::Send(60)]);
+}
+
+#[test]
+fn a_sound_sender_passes_the_model() {
+    run_broken(|setup| (all()[0].sender)(setup));
+}
+
+#[test]
+#[should_panic(expected = "for no reason")]
+fn a_sender_that_repeats_what_nobody_lacks_is_noticed() {
+    run_broken(|setup| broken(setup, Flaw::Repeats));
+}
+
+#[test]
+#[should_panic(expected = "out of order")]
+fn a_sender_that_leaves_its_first_blocks_to_the_last_is_noticed() {
+    run_broken(|setup| broken(setup, Flaw::Disorders));
 }
 
 /// Settings under which a protocol does nothing that its receiver did not ask for, and buffers are
