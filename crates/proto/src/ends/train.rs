@@ -11,6 +11,8 @@ use crate::wire::Pulse;
 #[derive(Clone, Copy, Debug)]
 pub struct FirstTrain {
     datagram: Bytes,
+    /// What of the rate that it shows is taken.
+    share: f64,
     /// No rate is higher.
     limit: Option<Rate>,
     /// The report has not come.
@@ -18,10 +20,11 @@ pub struct FirstTrain {
 }
 
 impl FirstTrain {
-    /// The train at the start of a flow; none goes unless it is `wanted`.
-    pub fn new(setup: &Setup, wanted: bool) -> FirstTrain {
+    /// The train at the start of a flow; none goes unless it is `wanted`. Of what it shows `share`
+    /// is taken.
+    pub fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
-        FirstTrain { datagram: datagram(setup), limit, is_open: wanted }
+        FirstTrain { datagram: datagram(setup), share, limit, is_open: wanted }
     }
 
     /// Whether the rate is still to be shown.
@@ -36,7 +39,7 @@ impl FirstTrain {
 
     /// The rate that the train shows, once, as soon as it does.
     pub fn on_pulse(&mut self, pulse: &Pulse) -> Option<Rate> {
-        let rate = first_rate(self.datagram, pulse).filter(|_| self.is_open)?;
+        let rate = first_rate(self.datagram, pulse, self.share).filter(|_| self.is_open)?;
         self.is_open = false;
         Some(self.limit.map_or(rate, |limit| rate.min(limit)))
     }

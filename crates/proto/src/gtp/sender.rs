@@ -73,7 +73,7 @@ impl GtpSender {
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,
-            train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty()),
+            train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0),
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),

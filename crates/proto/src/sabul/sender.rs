@@ -10,7 +10,7 @@ use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
 use crate::pulse::TRAIN_LEN;
 use crate::rate::datagram;
-use crate::rate::train::TRICKLE;
+use crate::rate::train::{FIRST_SHARE, TRICKLE};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Loss, Pulse, Sync};
@@ -75,7 +75,7 @@ impl SabulSender {
         let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
         let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
-        sender.train = FirstTrain::new(setup, wanted.is_none());
+        sender.train = FirstTrain::new(setup, wanted.is_none(), FIRST_SHARE);
         sender
     }
 
@@ -108,7 +108,7 @@ impl SabulSender {
             probes: Again::new(MOST_DOUBLED),
             expiries: Again::new(MOST_DOUBLED),
             frozen: None,
-            train: FirstTrain::new(setup, false),
+            train: FirstTrain::new(setup, false, FIRST_SHARE),
             cap,
             release: false,
         }

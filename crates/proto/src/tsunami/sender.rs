@@ -13,6 +13,10 @@ const HEARTBEAT: Span = Span::from_millis(500);
 /// How often the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
 
+/// What of the rate that the first train shows is the target: it is come to slowly, from a third of
+/// it, and the error rate speaks before.
+const TARGET_SHARE: f64 = 0.97;
+
 /// Tsunami's sender.
 pub struct TsunamiSender {
     end: SendingEnd,
@@ -40,7 +44,7 @@ impl TsunamiSender {
             end: SendingEnd::new(setup, delay.rate()),
             repairs: Repairs::default(),
             delay,
-            train: FirstTrain::new(setup, setup.rate.is_none()),
+            train: FirstTrain::new(setup, setup.rate.is_none(), TARGET_SHARE),
             requests: Heard::default(),
             rates: Heard::default(),
             reported: None,
