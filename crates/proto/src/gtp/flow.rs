@@ -13,6 +13,7 @@ use super::controller::Controller;
 use super::estimator::Estimator;
 use super::monitor::{Measure, Monitor, Seen};
 use super::options::Rules;
+use super::own::OwnLoss;
 use super::sender::early;
 use super::standing::Standing;
 use super::transitions::Pending;
@@ -61,6 +62,7 @@ pub(super) struct Flow {
     monitor: Monitor,
     sfc: Controller,
     ce: Estimator,
+    own: OwnLoss,
     datagram: Bytes,
     overhead: Bytes,
     pending: Pending,
@@ -113,6 +115,7 @@ impl Flow {
             // Until its first target takes effect, others have not made room for it.
             sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
             ce: Estimator::new(bound),
+            own: OwnLoss::default(),
             datagram: datagram(setup),
             overhead: setup.overhead,
             pending: Pending::default(),
@@ -344,7 +347,8 @@ impl Flow {
 
     /// What of a measure says that there was too much: loss, or a queue that counts as loss.
     fn sign_of(&self, measure: &Measure) -> f64 {
-        self.rules.excess(measure.loss).max(self.standing.queued(&self.rules))
+        let loss = self.rules.excess(self.own.excess(measure.loss));
+        loss.max(self.standing.queued(&self.rules))
     }
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
@@ -368,7 +372,11 @@ impl Flow {
         self.interval_from = Some(seen);
         let starved = core::mem::take(&mut self.starved);
         self.blocked = false;
-        let Measure { total, current, loss, .. } = measure;
+        let Measure { total, current, .. } = measure;
+        if self.rules.own_loss {
+            self.own.note(total, measure.loss);
+        }
+        let loss = self.own.excess(measure.loss);
         let sign = self.sign_of(&measure);
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {

@@ -131,6 +131,19 @@ fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
 }
 
 #[test]
+fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
+    for every in [200, 50, 20] {
+        let mut star = Star::new(100, settings(&[]));
+        star.join(1, 40, 200).lose_every = Some(every);
+        star.run(ms(12_000));
+        // Of what is sent so much arrives at the most.
+        let most = 100.0 * (1.0 - 1.0 / every as f64);
+        let rate = star.rate(1, 6_000, 12_000);
+        assert!(rate > 0.85 * most, "one lost in {every}: {rate}");
+    }
+}
+
+#[test]
 fn a_capacity_is_found_without_an_early_train_as_well() {
     let mut star = Star::new(100, settings(&[("early", 0.0)]));
     star.join(1, 20, 200);
