@@ -291,6 +291,7 @@ impl<'a> Attempt<'a> {
             memory: Arc::new(self.part.shared.memory.enter()?),
             receive: options.receive,
             core: self.part.shared.core.clone(),
+            writer: self.part.shared.writer_of(self.part.number).cloned(),
             target,
             decides: true,
         };

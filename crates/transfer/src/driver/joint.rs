@@ -38,6 +38,9 @@ const SILENT_RTTS: u64 = 4;
 const MEASURE: Duration = Duration::from_secs(1);
 const KEPT: f64 = 0.5;
 
+/// Not a source but the copy itself, whose [`Job::Stop`] closes the destination.
+pub(crate) const WHOLE: usize = usize::MAX;
+
 /// What the sources have agreed on.
 pub(crate) struct Agreed {
     /// The files, without holes.
@@ -94,7 +97,8 @@ pub(crate) enum News {
     Failed(Error),
 }
 
-/// Opens the destination, and starts the thread, which ends when all its sources have.
+/// Opens the destination, and starts the thread, which ends when it is told to, or nobody has a way
+/// to it. It is the last to hold `news`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -203,6 +207,7 @@ impl Joint {
         let mut looked = Instant::now();
         loop {
             match inbox.recv_timeout(TICK) {
+                Ok((WHOLE, Job::Stop)) => return,
                 Ok((source, job)) => self.attempt(|joint| joint.take(source, job)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -268,7 +273,7 @@ impl Joint {
             Job::PortClosed(why) => self.fail(source, port_closed(&why)),
             Job::Stop => self.leave(source),
             // What chunks must hash to is agreed on; what has come is known by what is written.
-            Job::Digests(_) | Job::Compared(_) | Job::AllArrived => {}
+            Job::Digests(_) | Job::Compared(_) | Job::AllArrived | Job::Begin(_) => {}
         }
         Ok(())
     }
@@ -376,7 +381,8 @@ impl Joint {
             (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
         });
         let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
-        self.tell_taken(had.map(|had| (had, vec![chunk..chunk + 1])).collect());
+        let once = || std::iter::once(chunk..chunk + 1).collect();
+        self.tell_taken(had.map(|had| (had, once())).collect());
         Ok(Some(verdict))
     }
 

@@ -225,6 +225,7 @@ fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -120,7 +120,7 @@ impl Writing {
         let target = Target::Place { place, options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
-        let (jobs, _) = writer::spawn(offer(&mut source), target, board, end).unwrap();
+        let (jobs, _) = writer::begin(offer(&mut source), target, None, board, end).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }
 
