@@ -4,11 +4,16 @@ use std::ffi::OsString;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::faults::slow_down;
+use super::relay::Relay;
 use crate::rig::{Child, Ended, Host, Server, bytes, write};
 
 /// A client, and servers with a folder each.
@@ -48,6 +53,11 @@ impl Star {
     /// `cp FLAGS SOURCES DESTINATION`, the sources given as (server, path).
     fn start(&self, flags: &[&str], sources: &[(usize, &str)], destination: &str) -> Child {
         let at = sources.iter().map(|(server, path)| self.servers[*server].at(path));
+        self.start_at(flags, at.collect(), destination)
+    }
+
+    /// The same with sources as words.
+    fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
         let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
         words.extend(flags.iter().map(OsString::from));
         words.extend(at);
@@ -187,6 +197,49 @@ fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     star.assert_copied("x", &content);
     star.signal(1, Signal::CONT);
+}
+
+#[test]
+fn a_replica_that_runs_a_tenth_of_the_time_brings_less_and_the_others_the_rest() {
+    let content = bytes(30_000_000, 13);
+    let mut star = Star::of_replicas(2, &content);
+    let over = AtomicBool::new(false);
+    let (id, stop) = (star.servers[0].child().id(), &over);
+    let ended = thread::scope(|scope| {
+        let mut copy = star.replicas(&["--rate=40M"], &[0, 1]);
+        copy.progressed(100_000);
+        let (on, off) = (Duration::from_millis(30), Duration::from_millis(270));
+        scope.spawn(move || slow_down(id, on, off, stop));
+        let ended = copy.end();
+        over.store(true, Ordering::Relaxed);
+        ended
+    });
+    let summary = ended.summary();
+    star.assert_copied("x", &content);
+    let brought = |server| star.row(&summary, server)["received_bytes"].as_u64();
+    assert!(brought(0) < brought(1), "{ended}");
+}
+
+#[test]
+fn a_path_that_is_cut_is_passed_by_the_others() {
+    let content = bytes(24_000_000, 14);
+    let star = Star::of_replicas(2, &content);
+    let relay = Relay::new(&star.servers[0]);
+    let at = vec![format!("lh://{}/x", relay.address()).into(), star.servers[1].at("x")];
+    let mut copy = star.start_at(&["--replicas", "--rate=24M"], at, "x");
+    copy.progressed(1_000_000);
+    let cut = |cut| {
+        relay.rules.no_data.store(cut, Ordering::Relaxed);
+        relay.rules.no_control.store(cut, Ordering::Relaxed);
+    };
+    cut(true);
+    let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
+    // Where the session goes over TCP, which the relay does not cut, the data follow it.
+    copy.event(|event| told(event, "no sign of life") || event["event"] == "fallback");
+    cut(false);
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
 }
 
 #[test]

@@ -34,6 +34,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// A source that says nothing for this long, or so many round trips, has its lease taken.
 const SILENT: Span = Span::from_secs(2);
 const SILENT_RTTS: u64 = 4;
+/// Looks that are further apart than this show that this host has paused.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Rates are measured over this long, and how much of the one before is kept.
 const MEASURE: Duration = Duration::from_secs(1);
 const KEPT: f64 = 0.5;
@@ -212,9 +214,13 @@ impl Joint {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if looked.elapsed() >= TICK {
+            let passed = looked.elapsed();
+            if passed >= TICK {
                 looked = Instant::now();
-                self.look();
+                // After a pause of this very host nobody can have been heard.
+                if passed < PAUSE {
+                    self.look();
+                }
             }
             self.attempt(Joint::settle);
         }
