@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use longhaul_experiments::experiment::{Experiment, Ways};
+use longhaul_experiments::experiment::{Experiment, Set, Ways};
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
 use longhaul_transfer::error::{Class, Error};
@@ -20,9 +20,10 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Make the papers' tables and figures again
 ///
-/// Runs the experiments (all, or those that are named; `list` lists them), prints their pages, and
-/// compares them with those in the folder of results. Simulated values are the same on every
-/// machine: exit status 1 says that one differs, and stderr which.
+/// Runs the experiments (those that are named, or all that take seconds; `list` lists them), prints
+/// their pages, and compares them with those in the folder of results. Simulated values are the
+/// same on every machine: exit status 1 says that one differs, and stderr which. An experiment that
+/// fails does not keep the others from being run.
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
     /// Which experiments, or `list`
@@ -66,15 +67,20 @@ pub(crate) fn run(args: &ReproduceArgs) -> u8 {
 
 fn list() {
     for experiment in catalogue::all() {
-        let emulated = (experiment.cases)().iter().any(|case| case.ways == Ways::Both);
-        let ways = if emulated { "sim, emulate" } else { "sim" };
-        console::out(format_args!("{:<24} {ways:<14} {}", experiment.id, experiment.title));
+        let emulated = (experiment.cases)().iter().filter(|case| case.ways == Ways::Both).count();
+        let ways = match emulated {
+            0 => "sim".to_owned(),
+            cases => format!("sim, emulate {cases}"),
+        };
+        let named = if experiment.set == Set::Named { " (only where it is named)" } else { "" };
+        console::out(format_args!("{:<24} {ways:<16} {}{named}", experiment.id, experiment.title));
     }
 }
 
 fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     if ids.is_empty() {
-        return Ok(catalogue::all());
+        let all = catalogue::all().into_iter();
+        return Ok(all.filter(|experiment| experiment.set != Set::Named).collect());
     }
     let find = |id: &String| {
         catalogue::find(id).ok_or_else(|| {
@@ -95,14 +101,24 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         let what = "there is no folder of results here or above";
         return Err(Error::new(Class::Usage, what).advise("name it with --results"));
     }
-    let mut same = true;
+    let (mut same, mut failed) = (true, Vec::new());
     for experiment in experiments {
-        same &= one(experiment, args, folder.as_deref())?;
+        match one(experiment, args, folder.as_deref()) {
+            Ok(as_committed) => same &= as_committed,
+            Err(error) => {
+                console::warn(format_args!("{}: {error}", experiment.id));
+                failed.push(experiment.id);
+            }
+        }
     }
     if let Some(folder) = folder.filter(|_| args.update) {
         results::write_index(&folder, &catalogue::all()).map_err(|e| file_trouble(&e))?;
     }
-    Ok(same)
+    if failed.is_empty() {
+        return Ok(same);
+    }
+    let what = format!("{} of {} failed: {}", failed.len(), experiments.len(), failed.join(" "));
+    Err(Error::new(Class::Unfinished, what).advise("run these again: longhaul reproduce ID..."))
 }
 
 fn one(
@@ -252,6 +268,14 @@ mod tests {
     fn an_unknown_experiment_is_refused_with_where_to_look() {
         let error = chosen(&["quanta-fig99".into()]).expect_err("there is none").to_string();
         assert!(error.contains("quanta-fig99") && error.contains("reproduce list"), "{error}");
-        assert_eq!(chosen(&[]).map(|all| all.len()).ok(), Some(catalogue::all().len()));
+    }
+
+    #[test]
+    fn without_a_name_all_are_run_but_those_that_must_be_named() {
+        let all = chosen(&[]).expect("none is unknown");
+        assert!(all.iter().all(|experiment| experiment.set != Set::Named));
+        let named: Vec<String> = catalogue::all().iter().map(|e| e.id.to_owned()).collect();
+        assert_eq!(chosen(&named).map(|all| all.len()).ok(), Some(named.len()));
+        assert!(all.len() < named.len());
     }
 }

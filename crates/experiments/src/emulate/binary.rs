@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::EmulateError;
-use crate::outcome::{FlowOutcome, Sample};
+use crate::outcome::{Count, FlowOutcome, Sample};
 
 /// The folder in memory that Linux has.
 const MEMORY: &str = "/dev/shm";
@@ -179,6 +179,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
         let payload = block + crate::paths::OVERHEAD;
         arguments.extend(["--datagram".to_owned(), payload.to_string()]);
     }
+    arguments.extend(transfer.tail_copies.map(|count| format!("--tail-copies={count}")));
     arguments.extend(transfer.settings.iter().map(|(name, value)| format!("--{name}={value}")));
     arguments
 }
@@ -215,11 +216,11 @@ impl Reading {
     fn outcome(&self, flow: &Flow) -> Option<FlowOutcome> {
         let summary = self.summary.as_ref()?;
         let number = |name: &str| summary[name].as_f64().unwrap_or_default();
-        let count = |name: &str| summary[name].as_u64().unwrap_or_default();
+        let count = |name: &str| Count(summary[name].as_u64());
         let elapsed = Span::from_secs_f64(number("seconds") - number("setup_seconds"));
         Some(FlowOutcome {
             name: flow.name.clone(),
-            bytes: Bytes::new(count("bytes")),
+            bytes: Bytes::new(count("bytes").0.unwrap_or_default()),
             started: flow.start,
             elapsed,
             finished: true,
@@ -230,7 +231,7 @@ impl Reading {
             duplicates: count("duplicates"),
             lost: count("path_lost"),
             blocks: count("blocks"),
-            rounds: u32::try_from(count("rounds")).unwrap_or(u32::MAX),
+            rounds: count("rounds"),
             series: self.series.clone(),
         })
     }
@@ -239,25 +240,36 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths::{tcp, transfer};
-    use longhaul_proto::units::Rate;
-    use longhaul_testbed::scenario::Tcp;
+    use crate::scenarios::vary;
+    use longhaul_testbed::scenario::Flow;
     use serde_json::json;
+
+    fn only_flow(variant: crate::scenarios::Variant) -> Flow {
+        variant.scenario().expect("it is committed").flows.swap_remove(0)
+    }
 
     #[test]
     fn a_transfer_becomes_flags() {
-        let flow = transfer("rbudp", Bytes::new(1_000), Some(Rate::from_mbps(1)));
+        let flow = only_flow(vary("quanta-streaming").set("flow.frames.rate", "1M"));
         let Traffic::Protocol(asked) = &flow.traffic else { unreachable!("it is a copy") };
         let words = ["--protocol", "rbudp", "--rate", "1000000", "--segment", "0"];
         let words = [&words[..], &["--tail-copies=1"]].concat();
         assert_eq!(arguments(&flow, asked), words);
-        let asked = Transfer { block: Some(1_400), segment: None, rate: None, ..asked.clone() };
-        assert_eq!(arguments(&flow, &asked)[2..], ["--datagram", "1432", "--tail-copies=1"]);
+        let settings = [("ack-frequency".to_owned(), 8.0)].into_iter().collect();
+        let asked = Transfer {
+            block: Some(1_400),
+            segment: None,
+            rate: None,
+            tail_copies: None,
+            settings,
+            ..asked.clone()
+        };
+        assert_eq!(arguments(&flow, &asked)[2..], ["--datagram", "1432", "--ack-frequency=8"]);
     }
 
     #[test]
     fn a_copy_is_timed_from_its_first_datagram() {
-        let flow = tcp(Amount::Endless, Tcp::default());
+        let flow = only_flow(vary("gtp-fig1"));
         let mut reading = Reading::default();
         for (at, bytes) in [(1.0, 0), (2.0, 125_000_000)] {
             reading.take(json!({"event": "progress", "bytes": bytes}), at);
@@ -267,7 +279,10 @@ mod tests {
             "setup_seconds": 0.5, "sent": 12, "path_lost": 3, "rounds": 2});
         reading.take(summary, 3.0);
         let outcome = reading.outcome(&flow).unwrap();
-        assert_eq!((outcome.goodput(), outcome.loss(), outcome.rounds), (1000.0, 25.0, 2));
+        assert_eq!(
+            (outcome.goodput(), outcome.loss(), outcome.rounds.number()),
+            (1000.0, 25.0, 2.0)
+        );
         assert_eq!(outcome.series.len(), 1);
         assert_eq!(outcome.series[0].goodput, 1000.0);
     }
