@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use longhaul_experiments::experiment::{Experiment, Set, Ways};
+use longhaul_experiments::experiment::{Case, Experiment, Set, Ways};
+use longhaul_experiments::outcome::Outcomes;
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
 use longhaul_transfer::error::{Class, Error};
@@ -101,9 +102,13 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         let what = "there is no folder of results here or above";
         return Err(Error::new(Class::Usage, what).advise("name it with --results"));
     }
+    let mut emulator = match args.how {
+        How::Sim => None,
+        How::Emulate => Some(emulator()?),
+    };
     let (mut same, mut failed) = (true, Vec::new());
     for experiment in experiments {
-        match one(experiment, args, folder.as_deref()) {
+        match one(experiment, args, folder.as_deref(), emulator.as_mut()) {
             Ok(as_committed) => same &= as_committed,
             Err(error) => {
                 console::warn(format_args!("{}: {error}", experiment.id));
@@ -125,6 +130,7 @@ fn one(
     experiment: &'static Experiment,
     args: &ReproduceArgs,
     folder: Option<&Path>,
+    emulator: Option<&mut Emulator>,
 ) -> Result<bool, Error> {
     console::note(format_args!("reproduce {}", experiment.id));
     let committed = match folder {
@@ -136,8 +142,8 @@ fn one(
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
     let as_committed = page.files(&simulated).map_err(failed)?;
-    if args.how == How::Emulate {
-        emulate(experiment, &mut page)?;
+    if let Some(emulator) = emulator {
+        emulate(emulator, &cases, &simulated, &mut page);
     }
     let files = page.files(&simulated).map_err(failed)?;
     console::out(&files[0].text);
@@ -172,13 +178,31 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     Ok(same)
 }
 
+/// What runs cases in real time, where this system can.
 #[cfg(target_os = "linux")]
-fn emulate(experiment: &Experiment, page: &mut Page) -> Result<(), Error> {
-    use longhaul_experiments::emulate::Emulator;
+type Emulator = longhaul_experiments::emulate::Emulator;
+#[cfg(not(target_os = "linux"))]
+type Emulator = ();
 
+#[cfg(target_os = "linux")]
+fn emulator() -> Result<Emulator, Error> {
     let binary = std::env::current_exe().map_err(|error| file_trouble(&error))?;
-    let cases = (experiment.cases)();
-    let outcomes = Emulator { binary }.run(&cases, |case, outcome| match outcome {
+    Ok(Emulator::new(binary))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn emulator() -> Result<Emulator, Error> {
+    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
+}
+
+#[cfg(target_os = "linux")]
+fn emulate(emulator: &mut Emulator, cases: &[Case], simulated: &Outcomes, page: &mut Page) {
+    let (count, span) = emulator.expected(cases, simulated);
+    if count > 0 {
+        let minutes = span.as_secs_f64() / 60.0;
+        console::note(format_args!("  emulates {count} cases, in {minutes:.1} min or more"));
+    }
+    let outcomes = emulator.run(cases, simulated, |case, outcome| match outcome {
         Ok(outcome) => {
             let goodput = outcome.first().goodput();
             console::note(format_args!("  emulated {case}: {goodput:.1} Mbit/s"));
@@ -188,13 +212,10 @@ fn emulate(experiment: &Experiment, page: &mut Page) -> Result<(), Error> {
     if !outcomes.is_empty() {
         page.emulated(&outcomes, provenance());
     }
-    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn emulate(_: &Experiment, _: &mut Page) -> Result<(), Error> {
-    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
-}
+fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page) {}
 
 /// When, where and of which commit emulated values are.
 fn provenance() -> String {

@@ -306,10 +306,10 @@ pub static TABLE2: Experiment = Experiment {
         let tcp = vary("fobs-table2").only(&["tcp", "others"]);
         let streams = STREAMS.map(|streams| {
             let tcp = tcp.clone().set("flow.tcp.streams", streams);
-            Case::simulated(streams_case(streams), tcp)
+            Case::both(streams_case(streams), tcp)
         });
         let fobs = vary("fobs-table2").only(&["fobs", "others"]).set("flow.fobs.start", "1s");
-        streams.into_iter().chain([Case::simulated(FOBS, fobs)]).collect()
+        streams.into_iter().chain([Case::both(FOBS, fobs)]).collect()
     },
     tables: |outcomes| {
         let of = |case: &str| share(outcomes, case, CARD);

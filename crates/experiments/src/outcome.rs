@@ -114,6 +114,12 @@ impl Outcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
+    /// From the start of all to the end of the last flow.
+    pub fn span(&self) -> Span {
+        let ends = self.flows.iter().map(|flow| flow.started.since(Time::ZERO) + flow.elapsed);
+        ends.max().unwrap_or(Span::ZERO)
+    }
+
     /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
     /// start to the first end.
     pub fn sustained(&self) -> Vec<f64> {

@@ -1,8 +1,9 @@
 //! How much the emulator carries on this machine: a UDP blaster across it, one Markdown row a run.
 //!
 //! `cargo run --release -p longhaul-testbed --example blast` makes the whole table;
-//! `… --example blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS` one row. A link rate
-//! of 0 is none.
+//! `… --example blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star]`
+//! one row. A link rate of 0 is none. Rate, delay and loss are those of a dumbbell's
+//! shared link, the second of three on the way, and of the sender's link of a star, one of two.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationSpec, Statistics, Verdict};
 use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::scenario::{Duplex, Topology};
 
 /// UDP payload of a full packet at MTU 1500.
 const PAYLOAD: usize = 1_472;
@@ -24,7 +26,42 @@ const WIRE: f64 = 1_538.0;
 /// Segments of a super-packet.
 const SEGMENTS: usize = 44;
 
+/// The network between the two hosts.
+#[derive(Clone, Copy)]
+enum Shape {
+    Pair,
+    Dumbbell,
+    Star,
+}
+
+impl Shape {
+    /// Its name, and the nodes from the sender to the receiver; the link that is not free of loss
+    /// is the one at the place behind.
+    fn way(self) -> (&'static str, &'static [&'static str], usize) {
+        match self {
+            Shape::Pair => ("", &["a", "b"], 0),
+            Shape::Dumbbell => (", dumbbell", &["left1", "left", "right", "right1"], 1),
+            Shape::Star => (", star", &["h2", "hub", "h1"], 0),
+        }
+    }
+
+    fn spec(self, lossy: LinkSpec, back: LinkSpec) -> EmulationSpec {
+        let shared = Duplex { forward: lossy.clone(), back: back.clone() };
+        let free = Duplex::both(LinkSpec::default());
+        let topology = match self {
+            Shape::Pair => return EmulationSpec::pair(lossy, back),
+            Shape::Dumbbell => {
+                Topology::Dumbbell { left: 2, right: 2, bottleneck: shared, access: vec![free] }
+            }
+            Shape::Star => Topology::Star { hosts: 4, access: vec![free.clone(), shared, free] },
+        };
+        let (hosts, network) = topology.build();
+        EmulationSpec { hosts, network, mtu: 1500, seed: 1 }
+    }
+}
+
 struct Run {
+    shape: Shape,
     link: Option<Rate>,
     rtt: Span,
     loss: LossRatio,
@@ -58,11 +95,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn parse(args: &[String]) -> Result<Run, Box<dyn Error>> {
-    let [link, rtt, loss, send, kind, seconds] = args else {
-        return Err("LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS".into());
+    let [link, rtt, loss, send, kind, seconds, shape @ ..] = args else {
+        let usage = "LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star]";
+        return Err(usage.into());
+    };
+    let shape = match shape.first().map_or("pair", String::as_str) {
+        "pair" => Shape::Pair,
+        "dumbbell" => Shape::Dumbbell,
+        "star" => Shape::Star,
+        other => return Err(format!("{other}: pair, dumbbell or star").into()),
     };
     let link: u64 = link.parse()?;
     Ok(Run {
+        shape,
         link: (link > 0).then_some(Rate::from_mbps(link)),
         rtt: Span::from_secs_f64(rtt.parse::<f64>()? / 1e3),
         loss: LossRatio::new(loss.parse()?).ok_or("a loss from 0 to 1")?,
@@ -74,6 +119,7 @@ fn parse(args: &[String]) -> Result<Run, Box<dyn Error>> {
 
 fn table() -> Vec<Run> {
     let run = |link: u64, rtt, loss, send, gso| Run {
+        shape: Shape::Pair,
         link: (link > 0).then_some(Rate::from_mbps(link)),
         rtt: Span::from_millis(rtt),
         loss: LossRatio::new(loss).unwrap_or(LossRatio::NONE),
@@ -81,6 +127,7 @@ fn table() -> Vec<Run> {
         gso,
         seconds: 3.0,
     };
+    let over = |shape, run: Run| Run { shape, ..run };
     vec![
         run(1_000, 100, 0.01, 950, false),
         run(1_000, 100, 0.01, 950, true),
@@ -93,6 +140,12 @@ fn table() -> Vec<Run> {
         run(10_000, 10, 0.01, 8_000, true),
         run(0, 10, 0.0, 8_000, true),
         run(0, 10, 0.0, 10_000, true),
+        over(Shape::Dumbbell, run(1_000, 100, 0.01, 950, false)),
+        over(Shape::Dumbbell, run(1_000, 100, 0.01, 950, true)),
+        over(Shape::Dumbbell, run(5_000, 10, 0.01, 4_000, true)),
+        over(Shape::Star, run(1_000, 100, 0.01, 950, false)),
+        over(Shape::Star, run(1_000, 100, 0.01, 950, true)),
+        over(Shape::Star, run(5_000, 10, 0.01, 4_000, true)),
     ]
 }
 
@@ -102,12 +155,13 @@ fn blast(run: &Run) -> Result<Outcome, Box<dyn Error>> {
         None => LinkSpec { delay: run.rtt / 2, ..LinkSpec::default() },
     };
     let lossy = link.clone().with_loss(Loss::independent(run.loss));
-    let emulation = Emulation::start(EmulationSpec::pair(lossy, link))?;
+    let emulation = Emulation::start(run.shape.spec(lossy, link))?;
     let bind = |host: &str| -> Result<UdpSocket, Box<dyn Error>> {
         let address = emulation.addresses(host)?.v4;
         Ok(emulation.enter_host(host, || UdpSocket::bind((address, 7_000)))??)
     };
-    let (a, b) = (bind("a")?, bind("b")?);
+    let (_, nodes, _) = run.shape.way();
+    let (a, b) = (bind(nodes[0])?, bind(nodes[nodes.len() - 1])?);
     a.connect(b.local_addr()?)?;
     enlarge(&b)?;
     set_option(&b, libc::SOL_UDP, libc::UDP_GRO, 1)?;
@@ -186,22 +240,25 @@ fn receive(socket: &UdpSocket, done: &AtomicBool) -> (u64, f64) {
 
 fn row(run: &Run, outcome: &Outcome) -> String {
     let s = &outcome.statistics;
-    let t = s.link("a", "b").copied().unwrap_or_default();
+    let (shape, nodes, lossy) = run.shape.way();
+    let tally = |place: usize| s.link(nodes[place], nodes[place + 1]).copied().unwrap_or_default();
+    let last = nodes.len() - 2;
+    let queue_full: u64 = (0..=last).map(|place| tally(place).queue_full).sum();
+    let (first, t, arrives) = (tally(0), tally(lossy), tally(last).arrives);
     let link = run.link.map_or("no rate".to_owned(), |rate| rate.to_string());
-    let carried =
-        Bytes::new((t.arrives as f64 * WIRE) as u64) / Span::from_secs_f64(outcome.seconds);
+    let carried = Bytes::new((arrives as f64 * WIRE) as u64) / Span::from_secs_f64(outcome.seconds);
     format!(
-        "| {link}, {}, {} | {} | {} | {carried} | {:.3} % | {} | {} of {} sent | {} | {}, {} | \
-         {:.0} % | {} |",
+        "| {link}, {}, {}{shape} | {} | {} | {carried} | {:.3} % | {} | {} of {} sent | {} | \
+         {}, {} | {:.0} % | {} |",
         run.rtt,
         run.loss,
         if run.gso { "GSO" } else { "single" },
         run.send,
         100.0 * t.lost as f64 / (t.offered - t.queue_full).max(1) as f64,
-        t.queue_full,
-        outcome.sent - t.offered.min(outcome.sent),
+        queue_full,
+        outcome.sent - first.offered.min(outcome.sent),
         outcome.sent,
-        t.arrives.saturating_sub(outcome.received),
+        arrives.saturating_sub(outcome.received),
         s.late.percentile(0.99),
         s.late.worst(),
         100.0 * s.processor.as_secs_f64() / s.elapsed.as_secs_f64(),

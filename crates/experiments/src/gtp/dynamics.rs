@@ -1,5 +1,7 @@
 //! Figures 7 to 12: rates over time as flows join, meet TCP, and share one receiver.
 
+use longhaul_proto::units::Rate;
+
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{Outcome, Outcomes, fairness};
 use crate::page::Page;
@@ -69,7 +71,7 @@ pub(super) static FIG7: Experiment = Experiment {
             framing included) and a drop-tail queue of 512 kB. Rates are means over the time \
             given; \
             each phase begins a second after the last join.",
-    cases: || vec![Case::simulated(GTP, vary("gtp-fig7"))],
+    cases: || vec![Case::both(GTP, vary("gtp-fig7"))],
     tables: |outcomes| {
         // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)
         // fairness index is 1".
@@ -96,7 +98,7 @@ pub(super) static FIG8: Experiment = Experiment {
              5.1.1, Fig. 8",
     setup: "As [gtp-fig7](gtp-fig7.md), by TCP (NewReno with selective acknowledgements, windows \
             that congestion alone limits), all starting at 0 s, for 30 s.",
-    cases: || vec![Case::simulated(TCP, vary("gtp-fig8"))],
+    cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
         // "The fairness index of TCP flows in Figure 8 is only 0.67".
         vec![Table::new("", phase_rows(outcomes, TCP, 4, (0.0, 30.0), Some(0.67)))]
@@ -124,12 +126,14 @@ pub(super) static FIG9: Experiment = Experiment {
     title: "A GTP sender that cannot take its share leaves the rest to the other",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 9",
-    setup: "Two GTP flows at 20 ms as in [gtp-fig7](gtp-fig7.md), the second starting at 2 s from \
-            a host that gets out 200 Mbit/s (the paper's text) or 300 Mbit/s (its caption) of UDP \
-            payload. Means from 4 to 8 s.",
+    setup: "Two GTP flows at 20 ms as in [gtp-fig7](gtp-fig7.md), the second starting at 2 s \
+            from a host whose card gets out 200 Mbit/s (the paper's text) or 300 Mbit/s (its \
+            caption) of UDP payload. Means from 4 to 8 s.",
     cases: || {
-        let capped = |cap| vary("gtp-fig9").set("host.s2.sends-rate", format!("{cap}M"));
-        CAPS.map(|cap| Case::simulated(capped_case(cap), capped(cap))).into()
+        // What a card puts out where programs get `cap` of UDP payload out of it.
+        let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();
+        let capped = |cap| vary("gtp-fig9").set("host.s2.nic", card(cap));
+        CAPS.map(|cap| Case::both(capped_case(cap), capped(cap))).into()
     },
     tables: |outcomes| {
         let rows = CAPS.into_iter().flat_map(|cap| {
@@ -176,7 +180,7 @@ pub(super) static FIG10: Experiment = Experiment {
             3 to 10 s.",
     cases: || {
         let gtp = |share| vary("gtp-fig10").set("flow.gtp.settings.receive-share", share);
-        CAPACITIES.map(|(name, share)| Case::simulated(name, gtp(share))).into()
+        CAPACITIES.map(|(name, share)| Case::both(name, gtp(share))).into()
     },
     tables: |outcomes| {
         let rows = CAPACITIES.iter().flat_map(|(case, share)| {
@@ -228,10 +232,7 @@ pub(super) static FIG11: Experiment = Experiment {
             with selective acknowledgements, windows that congestion alone limits).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
-        vec![
-            Case::simulated(GTP, alone(&["gtp1", "gtp2"])),
-            Case::simulated(TCP, alone(&["tcp1", "tcp2"])),
-        ]
+        vec![Case::both(GTP, alone(&["gtp1", "gtp2"])), Case::both(TCP, alone(&["tcp1", "tcp2"]))]
     },
     tables: |outcomes| {
         let cases = [(GTP, 0.99), (TCP, 0.77)];
@@ -275,7 +276,7 @@ pub(super) static FIG12: Experiment = Experiment {
         let make = |count: usize| {
             let flows: Vec<String> = (1..=count).map(|flow| format!("gtp{flow}")).collect();
             let flows: Vec<&str> = flows.iter().map(|flow| &**flow).collect();
-            Case::simulated(parallel_case(count), vary("gtp-fig12").only(&flows))
+            Case::both(parallel_case(count), vary("gtp-fig12").only(&flows))
         };
         (1..=MOST_FLOWS).map(make).collect()
     },

@@ -17,7 +17,7 @@ const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
 /// Each contender alone on the path of `file`.
 fn cases(file: &'static str, contenders: [(&str, &str); 4]) -> Vec<Case> {
-    contenders.map(|(name, flow)| Case::simulated(name, vary(file).only(&[flow]))).into()
+    contenders.map(|(name, flow)| Case::both(name, vary(file).only(&[flow]))).into()
 }
 
 /// Table 2.

@@ -69,10 +69,7 @@ pub(super) static MEMORY: Experiment = Experiment {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
         };
-        runs(&CONTENDERS, LOSSES, vary, |contender, name, variant| match contender.flow {
-            "udp" => Case::simulated(name, variant),
-            _ => Case::both(name, variant),
-        })
+        runs(&CONTENDERS, LOSSES, vary, |_, name, variant| Case::both(name, variant))
     },
     tables: |outcomes| tables(&CONTENDERS, LOSSES, outcomes),
     figures: memory_figures,

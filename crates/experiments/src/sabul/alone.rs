@@ -30,7 +30,7 @@ pub(super) static FIG2: Experiment = Experiment {
                 .set("topology.link.rate", format!("{capacity}M"))
                 .set("topology.link.delay", format!("{}us", rtt * 500))
                 .set("flow.sabul.settings.initial-rate", capacity / 10);
-            Case::simulated(grid_case(capacity, rtt), sabul)
+            Case::both(grid_case(capacity, rtt), sabul)
         })
         .collect()
     },
@@ -84,7 +84,7 @@ pub(super) static FIG5: Experiment = Experiment {
             the mean of the second half.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
-            Case::simulated(*name, vary("sabul-fig5").set("seed", place + 1))
+            Case::both(*name, vary("sabul-fig5").set("seed", place + 1))
         };
         ROUTES.iter().enumerate().map(route).collect()
     },

@@ -29,7 +29,7 @@ pub(super) static FIG3: Experiment = Experiment {
     setup: "Three SABUL flows for 60 s into one receiver of 1 Gbit/s (Ethernet framing included), \
             from 10, 50 and 100 ms, beginning at 100, 300 and 500 Mbit/s, with a drop-tail queue \
             of one bandwidth-delay product of the longest; the means of the last 20 s.",
-    cases: || vec![Case::simulated(CONVERGE, vary("sabul-fig3"))],
+    cases: || vec![Case::both(CONVERGE, vary("sabul-fig3"))],
     tables: |outcomes| {
         let means = |outcome: &Outcome| -> Vec<f64> {
             outcome.flows.iter().map(|f| f.goodput_between(SETTLED.0, SETTLED.1)).collect()
@@ -104,7 +104,7 @@ pub(super) static FIG4: Experiment = Experiment {
                 .set("topology.link.delay", format!("{}us", rtt * 500))
                 .set("flow.tcp.window", window)
                 .set("flow.sabul.settings.initial-rate", capacity / 10);
-            Case::simulated(grid_case(capacity, rtt), both)
+            Case::both(grid_case(capacity, rtt), both)
         })
         .collect()
     },
@@ -141,7 +141,7 @@ pub(super) static FIG6: Experiment = Experiment {
              Fig. 6",
     setup: "Four flows for 20 s from hosts of their own into one receiver of 1 Gbit/s, 0.4 ms \
             away, through a switch that holds 512 kB for its port; SABUL begins at 100 Mbit/s.",
-    cases: || vec![Case::simulated(LAN, vary("sabul-fig6"))],
+    cases: || vec![Case::both(LAN, vary("sabul-fig6"))],
     tables: |outcomes| {
         let rows = LAN_FLOWS.iter().enumerate().map(|(place, name)| {
             let goodput = outcomes.of(LAN, |outcome| outcome.flows[place].goodput());
@@ -192,7 +192,7 @@ pub(super) static FIG7: Experiment = Experiment {
             3 or 9 SABUL flows of 40 s that begin at equal shares of 900 Mbit/s. The mice's \
             goodput is what they delivered from the first start to the last end.",
     cases: || {
-        let mice = |flows| Case::simulated(mice_case(flows), with_mice(flows));
+        let mice = |flows| Case::both(mice_case(flows), with_mice(flows));
         BACKGROUND.map(mice).into()
     },
     tables: |outcomes| {

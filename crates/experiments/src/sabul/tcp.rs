@@ -46,7 +46,7 @@ pub(super) static TCP: Experiment = Experiment {
                 .set("flow.tcp.streams", streams);
             Case::both(case(window, loss_name), tcp)
         });
-        runs.chain([Case::simulated(PAIR, vary("sabul-tcp-pair"))]).collect()
+        runs.chain([Case::both(PAIR, vary("sabul-tcp-pair"))]).collect()
     },
     tables: |outcomes| {
         let alone = |loss: &'static str| {

@@ -27,6 +27,7 @@
 mod command;
 mod emulation;
 mod error;
+pub mod flows;
 mod forwarder;
 mod host;
 mod keeper;
@@ -42,6 +43,6 @@ pub use command::HostCommand;
 pub use emulation::Emulation;
 pub use error::EmulationError;
 pub use host::available;
-pub use kernel_tcp::{KernelTcp, Running};
+pub use kernel_tcp::{KernelTcp, Running, Segments};
 pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
 pub use statistics::{LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict};

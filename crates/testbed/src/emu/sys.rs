@@ -179,6 +179,33 @@ pub(super) fn run_first() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &priority) }).map(drop)
 }
 
+/// How many segments with data a TCP socket has sent, and how many of them again.
+pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    // Where the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) has the two; it only grows
+    // at its end.
+    const TOTAL_RETRANS: usize = 100;
+    const DATA_SEGS_OUT: usize = 156;
+    let mut answer = [0u8; 256];
+    let mut len = answer.len() as libc::socklen_t;
+    // SAFETY: the option writes at most `len` bytes into the buffer, and how many into `len`; both
+    // are valid for the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            answer.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    checked(result)?;
+    let number = |at: usize| {
+        let bytes = answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u32::from_ne_bytes)
+    };
+    Ok((number(DATA_SEGS_OUT), number(TOTAL_RETRANS)))
+}
+
 /// Forks the first process of the process namespace that the calling thread has made for its
 /// children: it does nothing but end when `lifeline` (a pipe's reading end) does, and with it the
 /// kernel kills everything in the namespace. Gives its process id.
