@@ -2,11 +2,14 @@
 //! kernel's TCP, as [`longhaul_testbed::emu::flows`] has them.
 //!
 //! Files are made in memory where the machine has a folder there, so that no disk is in the way.
-//! An emulation that was itself the bottleneck is an error, not a value.
+//! An emulation that was itself the bottleneck is an error, not a value; what would take minutes
+//! is left out.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -15,10 +18,17 @@ use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::scenario::Scenario;
 
 use crate::experiment::{Case, Ways};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, Sample};
+use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes, Sample};
 
 /// A machine that was busy for a moment may do better at once.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 2;
+/// A case that takes longer in virtual time is not run in real time.
+const LONGEST: Span = Span::from_secs(120);
+/// What a case takes beside its flows: hosts, servers, objects, the end of all of them.
+const AROUND: Span = Span::from_secs(3);
+/// A case is given up after this many times what it took in virtual time, and [`PATIENCE`].
+const SLOWER: u64 = 3;
+const PATIENCE: Span = Span::from_secs(60);
 
 /// Why a case could not be emulated, or gave nothing that can be believed.
 #[derive(Debug)]
@@ -49,28 +59,52 @@ impl From<EmulationError> for EmulateError {
 }
 
 /// Runs cases over the emulator.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Emulator {
     /// The binary whose `serve` and `cp` are run.
-    pub binary: PathBuf,
+    binary: PathBuf,
+    /// What was run: pages that show the same cases share their outcomes.
+    done: Vec<(Scenario, Outcome)>,
 }
 
 impl Emulator {
+    /// One that runs the `serve` and the `cp` of `binary`.
+    pub fn new(binary: PathBuf) -> Emulator {
+        Emulator { binary, done: Vec::new() }
+    }
+
+    /// How many of `cases` are emulated, and what that takes at least, by what they took in
+    /// virtual time.
+    pub fn expected(&self, cases: &[Case], simulated: &Outcomes) -> (usize, Span) {
+        let run = cases.iter().filter(|case| case.ways == Ways::Both);
+        let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
+        let spans = fresh.filter_map(|case| {
+            let span = simulated.case(&case.name).map(Outcome::span)?;
+            (span <= LONGEST).then_some(span + AROUND)
+        });
+        spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
+    }
+
     /// Runs those of `cases` that can be emulated, one after the other, and tells each that is
-    /// done and each that failed to `told`; the failed ones have no outcome.
+    /// done and each that failed to `told`; the failed ones have no outcome. What they came to in
+    /// virtual time says how long to wait for them, and which would take too long.
     pub fn run(
-        &self,
+        &mut self,
         cases: &[Case],
+        simulated: &Outcomes,
         mut told: impl FnMut(&str, Result<&Outcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for case in cases.iter().filter(|case| case.ways == Ways::Both) {
-            let mut outcome = self.case(&case.scenario);
-            for _ in 1..ATTEMPTS {
-                if outcome.is_err() {
-                    outcome = self.case(&case.scenario);
+            let span = simulated.case(&case.name).map_or(LONGEST, Outcome::span);
+            let outcome = match self.earlier(&case.scenario) {
+                Some(outcome) => Ok(outcome.clone()),
+                None if span > LONGEST => {
+                    let takes = format!("it takes {span}, more than {LONGEST}");
+                    Err(EmulateError::new(takes))
                 }
-            }
+                None => self.patiently(&case.scenario, span),
+            };
             told(&case.name, outcome.as_ref());
             if let Ok(outcome) = outcome {
                 outcomes.insert(&*case.name, outcome);
@@ -79,16 +113,47 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs one scenario.
+    fn earlier(&self, scenario: &Scenario) -> Option<&Outcome> {
+        self.done.iter().find(|(done, _)| done == scenario).map(|(_, outcome)| outcome)
+    }
+
+    /// Runs a scenario that should take `span`, more than once if need be.
+    fn patiently(&mut self, scenario: &Scenario, span: Span) -> Result<Outcome, EmulateError> {
+        let limit = span * SLOWER + PATIENCE;
+        let mut outcome = self.case(scenario, limit);
+        for _ in 1..ATTEMPTS {
+            if outcome.is_err() {
+                outcome = self.case(scenario, limit);
+            }
+        }
+        if let Ok(outcome) = &outcome {
+            self.done.push((scenario.clone(), outcome.clone()));
+        }
+        outcome
+    }
+
+    /// Runs one scenario, for `limit` at most.
     ///
     /// # Errors
-    /// [`EmulateError`] where this machine cannot emulate, a program failed, or the emulator was
-    /// in the way.
-    pub fn case(&self, scenario: &Scenario) -> Result<Outcome, EmulateError> {
+    /// [`EmulateError`] where this machine cannot emulate, a program failed, the limit came, or
+    /// the emulator was in the way.
+    pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<Outcome, EmulateError> {
         let emulation = Emulation::start(EmulationSpec::of(scenario))?;
         let stop = Stop::default();
         let flows = Flows::prepare(&emulation, scenario, &self.binary, &stop)?;
-        let ends = flows.run(Instant::now(), &stop);
+        let (done, watched) = channel::<()>();
+        let over = &stop;
+        let ends = thread::scope(|scope| {
+            scope.spawn(move || {
+                let limit = Duration::from_nanos(limit.as_nanos());
+                if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    over.stop();
+                }
+            });
+            let ends = flows.run(Instant::now(), over);
+            drop(done);
+            ends
+        });
         drop(flows);
         let flows = ends.into_iter().map(outcome).collect::<Result<_, EmulateError>>()?;
         match emulation.statistics()?.verdict() {
@@ -117,20 +182,19 @@ fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
     let apart = end.series.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let series = apart.map(sample).collect();
     let counts = end.counts;
-    let count = |count: Option<u64>| count.unwrap_or_default();
     Ok(FlowOutcome {
         bytes: end.delivered,
         started: end.started,
         elapsed: end.took - end.setup,
         finished: end.finished,
-        sent: count(counts.sent),
-        retransmitted: count(counts.retransmitted),
-        reported_lost: count(counts.reported_lost),
-        received: count(counts.received),
-        duplicates: count(counts.duplicates),
-        lost: count(counts.lost),
-        blocks: count(counts.blocks),
-        rounds: u32::try_from(count(counts.rounds)).unwrap_or(u32::MAX),
+        sent: Count(counts.sent),
+        retransmitted: Count(counts.retransmitted),
+        reported_lost: Count(counts.reported_lost),
+        received: Count(counts.received),
+        duplicates: Count(counts.duplicates),
+        lost: Count(counts.lost),
+        blocks: Count(counts.blocks),
+        rounds: Count(counts.rounds),
         series,
         name: end.name,
     })
@@ -140,6 +204,34 @@ fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
 mod tests {
     use super::*;
     use longhaul_testbed::scenario::Reading;
+
+    #[test]
+    fn what_is_expected_is_what_can_be_run_in_bounded_time() {
+        use crate::scenarios::vary;
+
+        let copy = || vary("quanta-streaming");
+        let cases = [
+            Case::both("short", copy()),
+            Case::both("long", copy()),
+            Case::simulated("never", copy()),
+        ];
+        let mut simulated = Outcomes::default();
+        for (name, seconds) in [("short", 7), ("long", 1_000), ("never", 1)] {
+            let elapsed = Span::from_secs(seconds);
+            let flow = FlowOutcome { elapsed, ..FlowOutcome::default() };
+            simulated.insert(name, Outcome { flows: vec![flow] });
+        }
+        let mut emulator = Emulator::new("/no/such/program".into());
+        let expected = (1, Span::from_secs(7) + AROUND);
+        assert_eq!(emulator.expected(&cases, &simulated), expected);
+        let mut told = Vec::new();
+        let outcomes = emulator.run(&cases[1..], &simulated, |name, outcome| {
+            told.push((name.to_owned(), outcome.err().map(ToString::to_string)));
+        });
+        assert!(outcomes.is_empty());
+        let [(name, Some(why))] = &told[..] else { panic!("{told:?}") };
+        assert!(name == "long" && why.contains("more than"), "{why}");
+    }
 
     #[test]
     fn a_copy_is_timed_from_its_first_datagram() {

@@ -58,6 +58,7 @@ mod transitions;
 
 pub use options::*;
 pub use receiver::GtpReceiver;
+pub use scheduler::{Demand, shares};
 pub use sender::GtpSender;
 
 use alloc::boxed::Box;

@@ -34,7 +34,7 @@ pub struct FlowEnd {
     pub counts: FlowCounts,
     /// How long each mouse took, in the order of their starts.
     pub lives: Vec<Span>,
-    /// Of a copy: bytes delivered so far, and when since its start.
+    /// Of a copy, and of TCP: bytes delivered so far, and when since its start.
     pub series: Vec<(Span, Bytes)>,
 }
 

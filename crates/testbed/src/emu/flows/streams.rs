@@ -4,12 +4,16 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
+use longhaul_proto::time::Span;
+
 use super::super::kernel_tcp::{KernelTcp, LOOK_EVERY};
 use super::super::{Emulation, EmulationError};
 use super::Run;
 use super::end::{FlowCounts, FlowEnd};
 use crate::scenario::{Amount, Congestion, Tcp};
 
+/// How far apart the points of a flow's course are.
+const POINTS_APART: Span = Span::from_millis(100);
 /// Connections of one flow that are opened at most.
 pub(super) const MAX_STREAMS: u32 = 1_000;
 /// What buffers may grow to where the scenario sets no window: more than any BDP that passes here.
@@ -28,6 +32,10 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
         let is_over = over.is_some_and(|over| over <= look);
         if run.stop.wait(Some(over.map_or(look, |over| over.min(look)))) || is_over {
             break;
+        }
+        let (now, last) = (run.took(), end.series.last().map_or(Span::ZERO, |(at, _)| *at));
+        if now >= last + POINTS_APART {
+            end.series.push((now, running.received()));
         }
     }
     // What is in the buffers when its time is over does not count, as in the simulator.
