@@ -283,6 +283,15 @@ mod tests {
         };
         let mean = free.iter().enumerate().map(extra).sum::<f64>() / n as f64;
         assert!((mean - 0.5).abs() < 4.0 / (12.0 * n as f64).sqrt(), "{mean}");
+        // Kolmogorov and Smirnov: no share is further from its own value than 1.95 / √n (one such
+        // test in a thousand fails by chance; the seed is fixed).
+        let mut shares: Vec<f64> = free.iter().enumerate().map(extra).collect();
+        shares.sort_by(f64::total_cmp);
+        let apart = |(i, share): (usize, &f64)| {
+            (share - i as f64 / n as f64).abs().max((share - (i + 1) as f64 / n as f64).abs())
+        };
+        let widest = shares.iter().enumerate().map(apart).fold(0.0, f64::max);
+        assert!(widest < 1.95 / (n as f64).sqrt(), "{widest}");
         assert!(!free.is_sorted());
         let (_, kept) = offered(jitter(false), n, every, 100);
         assert!(arrivals(&kept).is_sorted());
