@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|all]
-# And by themselves: the emulator's accuracy (emulator: the table of emulator.md, on stdout) and the
-# simulator's speed (simulator: writes simulator.md).
+# And by themselves: the emulator's accuracy (emulator: the table of emulator.md) and the simulator's
+# speed (simulator: simulator.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -222,8 +222,17 @@ resume() {
     done
 }
 
-# The table of emulator.md: a UDP blaster over one link, a dumbbell, a star.
-emulator() { cargo run --release --quiet -p longhaul-testbed --example blast; }
+# The table of emulator.md: a UDP blaster over one link, a dumbbell, a star. The text around it stays.
+emulator() {
+    local load commit; load=$(cut -d' ' -f1 /proc/loadavg); commit=$(git rev-parse --short HEAD)
+    { echo "Load average at the start $load, $(date +%F), commit $commit."; echo
+      cargo run --release --quiet -p longhaul-testbed --example blast; } | tee "$WORK/table"
+    awk -v table="$WORK/table" '
+        /^Load average at the start/ { getline; next }
+        /^\| / { if (!done) while ((getline line < table) > 0) print line; done = 1; next }
+        { print }' results/emulator.md > "$WORK/emulator.md"
+    cp "$WORK/emulator.md" results/emulator.md
+}
 
 # CPU time and events a second of every protocol in virtual time.
 simulator() {

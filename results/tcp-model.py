@@ -34,10 +34,10 @@ RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
 The last column names the first of these that holds; "unexplained" where none does.
 
 - **late**: in no run did the emulator keep time, so the kernel's path was another one.
-- **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run is
-  a few dozen round trips long: when the first loss ends slow start decides it.
 - **RTT**: on a path of the round-trip time that the kernel measured, the model is within
   {CLOSE:.0%}. Goodput under loss goes with 1 / RTT, and at an RTT of 1 ms each wait for a core counts.
+- **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run is
+  a few dozen round trips long: when the first loss ends slow start decides it.
 - **CPU**: sender, receiver and emulator together had over {BUSY:.0%} of the machine's cores: what
   was measured is the machine.
 
@@ -106,11 +106,11 @@ def reason(runs, ours, again, loss):
         return ""
     if not any(run["valid"] for run in runs):
         return "late"
+    if again and abs(off(again)) <= CLOSE:
+        return f"RTT: {statistics.median(again):.2f} ({off(again):+.0%})"
     rates = [run["mbps"] for run in runs]
     if loss != "0" and min(ours) <= max(rates) and min(rates) <= max(ours):
         return f"chance: {min(rates):.2f} to {max(rates):.2f}, {ours[0]:.2f} to {ours[-1]:.2f}"
-    if again and abs(off(again)) <= CLOSE:
-        return f"RTT: {statistics.median(again):.2f} ({off(again):+.0%})"
     busy = statistics.median(run["busy"] for run in runs)
     if busy >= BUSY:
         return f"CPU: {busy:.0%} of all cores"

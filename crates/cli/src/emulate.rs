@@ -58,7 +58,7 @@ Examples:
   longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
   longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'
   longhaul emulate dumbbell.toml
-  longhaul emulate dumbbell.toml --no-flows --run right1 'iperf3 -s -1' --run left1 'iperf3 -c right1'")]
+  longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1")]
 pub(crate) struct EmulateArgs {
     /// Hosts and links as a TOML file has them, in place of one path
     #[arg(value_name = "SCENARIO", conflicts_with_all = PATH_FLAGS)]

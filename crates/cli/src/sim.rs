@@ -84,6 +84,9 @@ fn print(args: &SimArgs, runs: &[Run]) {
     } else {
         runs.iter().flat_map(print::table).for_each(console::out);
     }
+    if runs.first().is_some_and(|run| run.outcome.flows.is_empty()) {
+        console::warn("the scenario has no [[flow]]: nothing was sent");
+    }
     for run in runs.iter().filter(|run| run.outcome.timed_out) {
         let of = print::title(run);
         console::warn(format_args!(

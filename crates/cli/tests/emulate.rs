@@ -373,6 +373,73 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
     }
 }
 
+#[test]
+fn ctrl_c_at_any_moment_of_flows_leaves_nothing_and_is_no_success() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let (_folder, file) = scenario(FLOWS);
+    for millis in (0..600).step_by(60) {
+        let child = Child::spawn(&mut command(&[&file]));
+        let pid = child.id();
+        std::thread::sleep(Duration::from_millis(millis));
+        child.signal(Signal::INT);
+        let ended = child.end();
+        assert!(matches!(ended.status, None | Some(130)), "after {millis} ms: {ended}");
+        assert_eq!(scratches(pid), 0, "after {millis} ms: {ended}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_fails_its_copy_by_name_and_nothing_else() {
+    let kill = "for p in /proc/[0-9]*; do grep -aq '[a]llow' $p/cmdline && kill -9 ${p#/proc/}; \
+        done; sleep 0.3; exit 3";
+    let text = format!(
+        "[topology]\nkind = \"pair\"\nlink = {{ rate = \"8M\" }}\n[[flow]]\nname = \"copy\"\n\
+         from = \"a\"\nto = \"b\"\nprotocol = \"rbudp\"\nsize = \"90MB\"\n[[flow]]\n\
+         name = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"10KB\"\n[[flow]]\n\
+         from = \"b\"\nstart = \"500ms\"\ncommand = \"{kill}\"\n"
+    );
+    let (_folder, file) = scenario(&text);
+    let Some(ended) = emulate(&[&file, "--json"]) else { return };
+    let flows = ended.is(3, &[]).events("flow");
+    assert_eq!(flows[0]["finished"], false, "{ended}");
+    assert_eq!(flows[1]["finished"], true, "{ended}");
+}
+
+#[test]
+fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
+    let Some(ended) = emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]) else { return };
+    ended.is(137, &[]);
+}
+
+/// Who is in the network namespace `name`, as `readlink` shows it.
+fn inhabitants(name: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").expect("it is there").flatten();
+    let links = entries.filter(|entry| {
+        fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link.as_os_str() == name)
+    });
+    links.map(|entry| entry.path().display().to_string()).collect()
+}
+
+#[test]
+fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
+    let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
+    for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
+        let Some(mut child) = started(&["--run", "b", &script]) else { return };
+        let host = child.line().expect("its namespace");
+        assert!(host.starts_with("net:[") && !inhabitants(&host).is_empty(), "{host}");
+        child.signal(signal);
+        let ended = child.end();
+        assert_ne!(ended.status, Some(0), "{ended}");
+        let deadline = Instant::now() + DEADLINE;
+        while !inhabitants(&host).is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", inhabitants(&host));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 /// A program with a child of its own that no signal but the last ends.
 const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
 

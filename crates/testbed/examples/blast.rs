@@ -319,8 +319,8 @@ fn row(run: &Run, outcome: &Outcome) -> String {
         outcome.beyond.get(place).copied().unwrap_or(Span::ZERO)
     };
     format!(
-        "| {link}, {}, {}{shape} | {} | {} | {} | {carried} | {:.3} % | {low:.3} to {high:.3} % | {} | \
-         {} of {} sent | {} | {}, {} | {}, {} | {:.0} % | {} |",
+        "| {link}, {}, {}{shape} | {} | {} | {} | {carried} | {:.3} % | {low:.3} to {high:.3} % | \
+         {} | {} of {} sent | {} | {}, {} | {}, {} | {:.0} % | {} |",
         run.rtt,
         run.loss,
         run.seed,

@@ -3,6 +3,7 @@
 //! Names in JSON end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
 
 use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
 use longhaul_testbed::emu::flows::FlowEnd;
 use longhaul_testbed::emu::{Statistics, Verdict};
 use serde_json::{Value, json};
@@ -62,7 +63,10 @@ fn row(flow: &FlowEnd) -> [String; HEAD.len()] {
 /// A flow as one JSON object.
 pub(super) fn flow(flow: &FlowEnd) -> Value {
     let seconds = |spans: &[Span]| spans.iter().map(|span| span.as_secs_f64()).collect::<Vec<_>>();
-    let point = |(at, bytes): &(Span, longhaul_proto::units::Bytes)| json!({"at_seconds": at.as_secs_f64(), "delivered_bytes": bytes.get()});
+    let point = |(at, bytes): &(Span, Bytes)| {
+        let at = at.as_secs_f64();
+        json!({"at_seconds": at, "delivered_bytes": bytes.get()})
+    };
     json!({
         "event": "flow",
         "flow": flow.name,

@@ -17,7 +17,8 @@
 //!
 //! Files by decision: `world` (the run), `begin` (a flow's agents), `copies` (what comes for
 //! copies), `ending` (accounts and outcome); below them `calendar` (what is next), `fabric`
-//! (packets on links), `host` (receiving programs and disks), `memory` (what copies hold); the agents `copy` with its `lane`s
+//! (packets on links), `host` (receiving programs and disks), `memory` (what copies hold);
+//! the agents `copy` with its `lane`s
 //! and `setup`, `connection` (TCP), `plain` (UDP).
 
 mod begin;

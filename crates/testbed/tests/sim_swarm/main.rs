@@ -21,7 +21,7 @@ use longhaul_testbed::sim::{self, Outcome};
 use draw::Case;
 
 /// Scenarios of each protocol, where nothing else is asked for.
-const RUNS: u64 = 150;
+const RUNS: u64 = 100;
 /// Repeats one run: `SWARM=PROTOCOL:SEED`.
 const ONE: &str = "SWARM";
 /// Draws so many scenarios of each protocol.
@@ -121,13 +121,13 @@ fn every_protocol_brings_every_object_over_every_path() {
         return;
     }
     let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
-    let swarm = |row: &Row| {
+    let all_of = |row: &Row| {
         let mut met = Met::default();
         (0..runs).for_each(|seed| met.meet(&check(row, seed)));
         met
     };
     let met: Vec<Met> = thread::scope(|scope| {
-        let rows: Vec<_> = all().iter().map(|row| scope.spawn(move || swarm(row))).collect();
+        let rows: Vec<_> = all().iter().map(|row| scope.spawn(move || all_of(row))).collect();
         rows.into_iter().map(|row| row.join().expect("what failed stands above")).collect()
     });
     let sum = |of: fn(&Met) -> u64| met.iter().map(of).sum::<u64>();

@@ -244,7 +244,7 @@ fn size(
             let rate = narrowest(scenario, flow, transfer.rate).ok_or_else(|| {
                 let name = &flow.name;
                 let what = format!(
-                    "flow {name} lasts for a time: that needs a rate, its own or a link's on its way"
+                    "flow {name} lasts for a time: that needs a rate, its own or that of a link"
                 );
                 EmulationError::Program(what)
             })?;

@@ -116,10 +116,10 @@ impl Nest<'_> {
                     break;
                 }
                 away.retain(|mouse| !mouse.is_finished());
-                if away.len() >= MOST_AT_ONCE || mice.arrivals == Arrivals::InTurn {
-                    if let Some(first) = (!away.is_empty()).then(|| away.remove(0)) {
-                        first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    }
+                let waits = away.len() >= MOST_AT_ONCE || mice.arrivals == Arrivals::InTurn;
+                if waits && !away.is_empty() {
+                    let first = away.remove(0);
+                    first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 }
                 away.push(scope.spawn(move || self.send(nth)));
                 due += match mice.arrivals {
