@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -21,6 +21,9 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How soon an order to stop is noticed.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of buffer for each byte of window: what Linux charges to a socket counts its bookkeeping,
+/// which is as much again for packets of 1500 bytes, and twice that for smaller ones.
+const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1_024;
 
@@ -37,8 +40,8 @@ pub struct KernelTcp {
     pub streams: u16,
     /// How much in all; what is endless is stopped.
     pub amount: Amount,
-    /// The window of each connection, by the buffers of its two ends; nothing for what the system
-    /// finds.
+    /// The most that each connection has on its way: the receiver offers no more, and both ends'
+    /// buffers have room for it. Nothing for what the system finds.
     pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; nothing for the system's.
     pub congestion: Option<String>,
@@ -88,8 +91,9 @@ impl Emulation {
         let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Segments>>::default());
         let started = Instant::now();
         let (count, last, until) = (received.clone(), ended.clone(), stop.clone());
+        let taken = tcp.clone();
         let mut threads = vec![thread::spawn(move || {
-            take_all(&listener, streams, &count, &until, || {
+            take_all(&listener, &taken, &count, &until, || {
                 last.fetch_max(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
             })
         })];
@@ -212,13 +216,50 @@ fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     if let Some(window) = tcp.window {
-        // Linux doubles what it is given and keeps half of that for its own bookkeeping: what is
-        // given is what a window comes to.
-        let bytes = usize::try_from(window.get()).unwrap_or(usize::MAX);
-        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
-        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        make_room(&socket, window)?;
+        clamp(socket.as_fd(), window)?;
     }
     Ok(socket)
+}
+
+/// Gives a socket buffers in which `window` has room.
+fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
+    let wanted = window.get().saturating_mul(BUFFER_FOR_WINDOW);
+    // Linux doubles what it is given, to count its own bookkeeping in.
+    let asked = libc::c_int::try_from(wanted / 2).unwrap_or(libc::c_int::MAX);
+    let buffers = [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "rmem_max"),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "wmem_max"),
+    ];
+    for (force, ask, limit) in buffers {
+        // Only the machine's own root goes beyond its limit.
+        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, asked)
+            .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, ask, asked))?;
+        let granted = match ask {
+            libc::SO_RCVBUF => sockopt::socket_recv_buffer_size(socket)?,
+            _ => sockopt::socket_send_buffer_size(socket)?,
+        };
+        // Half of it is enough for full packets.
+        if (granted as u64) < wanted / 2 {
+            return Err(io::Error::other(format!(
+                "a window of {window} needs a buffer of {} and gets {}: raise \
+                 net.core.{limit} to {} or make the window smaller",
+                Bytes::new(wanted / 2),
+                Bytes::new(granted as u64),
+                asked / 2
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Lets the other end have no more than `window` on its way.
+///
+/// It must be said again while a connection works: kernels from 6.4 on find the share of
+/// bookkeeping in a buffer anew as packets come, and with it a window of their own.
+fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
+    let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
+    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)
 }
 
 /// Connects a socket; nothing if it was stopped before.
@@ -259,20 +300,22 @@ pub(super) fn accept(
     Ok(None)
 }
 
-/// Takes what `streams` connections bring; `ended` is told when one has brought all.
+/// Takes what the connections of `tcp` bring; `ended` is told when one has brought all.
 fn take_all(
     listener: &TcpListener,
-    streams: u16,
+    tcp: &KernelTcp,
     received: &AtomicU64,
     stop: &AtomicBool,
     ended: impl Fn() + Sync,
 ) -> io::Result<()> {
     thread::scope(|scope| {
         let mut taking = Vec::new();
-        for _ in 0..streams {
+        for _ in 0..tcp.streams.max(1) {
             let Some((stream, _)) = accept(listener, stop)? else { break };
             let ended = &ended;
-            taking.push(scope.spawn(move || take(&stream, received, stop).map(|()| ended())));
+            let window = tcp.window;
+            taking
+                .push(scope.spawn(move || take(&stream, window, received, stop).map(|()| ended())));
         }
         taking.into_iter().try_for_each(|taking| {
             taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -302,18 +345,22 @@ fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
     }
     stream.shutdown(Shutdown::Write)?;
     // The other end closes when it has taken all.
-    take(stream, &AtomicU64::new(0), stop)
+    take(stream, None, &AtomicU64::new(0), stop)
 }
 
-/// Reads until the other end has said all.
+/// Reads until the other end has said all, and never offers it more than `window`.
 pub(super) fn take(
     mut stream: &TcpStream,
+    window: Option<Bytes>,
     received: &AtomicU64,
     stop: &AtomicBool,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     let mut piece = vec![0; PIECE];
     while !stop.load(Ordering::Relaxed) {
+        if let Some(window) = window {
+            clamp(stream.as_fd(), window)?;
+        }
         match patiently(stream.read(&mut piece))? {
             Some(0) => break,
             read => received.fetch_add(read.unwrap_or(0) as u64, Ordering::Relaxed),

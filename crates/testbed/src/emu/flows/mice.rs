@@ -172,7 +172,7 @@ impl Nest<'_> {
     /// is its own.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
-        if let Err(error) = kernel_tcp::take(stream, &brought, &self.over) {
+        if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {
             return self.fail(&error);
         }
         let brought = brought.into_inner();
