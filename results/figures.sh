@@ -249,7 +249,7 @@ about = "Three senders into one receiver"
 [topology]
 kind = "star"
 hosts = 4
-access = { rate = "1G", queue = "1bdp" }
+access = { rate = "1G", queue = "2MB" }
 access-delays = ["12.5ms", "25ms", "50ms", "0ms"]
 TOML
     for host in 1 2 3; do mkdir -p "$WORK/s$host" "$WORK/root/h$host"; done
@@ -270,12 +270,12 @@ on_star() {
 jain() {
     grep '"event":"progress"' "$1" | awk -v need=3 '{
         n = gsub(/"state":"receiving"/, "&"); if (n < need) next
-        s = q = 0; rest = $0
+        s = q = 0; least = 1; rest = $0
         while (match(rest, /"rate_bps":[0-9]+/)) {
-            r = substr(rest, RSTART + 11, RLENGTH - 11); s += r; q += r * r
+            r = substr(rest, RSTART + 11, RLENGTH - 11); s += r; q += r * r; if (r == 0) least = 0
             rest = substr(rest, RSTART + RLENGTH)
         }
-        if (q > 0) print s * s / (need * q)
+        if (least && q > 0) print s * s / (need * q)
     }' | median
 }
 multi_row() {
@@ -293,7 +293,7 @@ multi() {
     for host in 1 2 3; do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
     multi_row "three sources, three objects" "$WORK/out"
     for share in 50; do
-        on_star "$cp --receive-rate 930 --receive-share $share% lh://h1/part1 $WORK/here/ > $WORK/out1 & $cp --receive-rate 930 --receive-share $share% lh://h2/part2 $WORK/here/ > $WORK/out; wait"
+        on_star "$cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h1/part1 $WORK/here/ > $WORK/out1 & $cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h2/part2 $WORK/here/ > $WORK/out; wait"
         multi_row "two receivers on one host, $share % each: the first" "$WORK/out1"
         multi_row "two receivers on one host, $share % each: the second" "$WORK/out"
     done
