@@ -1,9 +1,11 @@
 //! Chunks by stream, where datagrams do not pass: the same source, digests, verification and
 //! resume; only the way is another.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,6 +26,8 @@ use longhaul_proto::time::Span;
 const PIECE: usize = 64 << 10;
 /// Pieces that wait for a stream: a chunk's.
 const WAITING: usize = CHUNK as usize / PIECE;
+/// How often it is looked what has come while all streams are busy.
+const LOOK: Duration = Duration::from_millis(50);
 
 enum Command {
     Skip(Vec<Range<u64>>),
@@ -88,9 +92,13 @@ pub(crate) struct Outgo {
 
 /// Starts the sender's thread.
 pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
+    let (free, freed) = std::sync::mpsc::channel();
+    let sessions = outgo.sessions.into_iter().enumerate();
     let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
-        outgo.sessions.into_iter().map(way_over).collect();
-    if ways.is_empty() {
+        sessions.map(|(way, session)| way_over(session, way, free.clone())).collect();
+    let idle = (0..ways.len()).collect();
+    let by_control = ways.is_empty();
+    if by_control {
         ways.push(outgo.bulk);
     }
     let (commands, inbox) = std::sync::mpsc::channel();
@@ -101,7 +109,9 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         wanted: outgo.wanted,
         ways,
         trial,
-        turn: 0,
+        by_control,
+        idle,
+        freed,
         inbox,
         outbox: outgo.outbox,
         board: outgo.board,
@@ -120,14 +130,19 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     Ok(Outgoing { commands, done })
 }
 
-/// A task that writes pieces to `session`.
-fn way_over(session: Session) -> mpsc::Sender<ChunkPiece> {
-    let (sender, mut pieces) = mpsc::channel(WAITING);
+/// A task that writes pieces to `session`, and tells when `way` is free for another chunk.
+fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
+    let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
         let (mut writer, reader) = session.split();
         while let Some(piece) = pieces.recv().await {
+            let last = piece.last;
             if writer.write(&Frame::from(Message::ChunkPiece(piece))).await.is_err() {
                 return;
+            }
+            if last {
+                // A sender that has ended needs no way.
+                let _ = free.send(way);
             }
         }
         let _ = writer.close(reader, None).await;
@@ -141,7 +156,11 @@ struct Streaming {
     ways: Vec<mpsc::Sender<ChunkPiece>>,
     /// While the best number of ways is looked for.
     trial: Option<Trial>,
-    turn: usize,
+    /// The only way is the control stream, which has room for some pieces and is waited for.
+    by_control: bool,
+    /// Ways that wait for a chunk, and who joins them.
+    idle: VecDeque<usize>,
+    freed: Receiver<usize>,
     inbox: Receiver<Command>,
     outbox: Outbox,
     board: Arc<Board>,
@@ -208,13 +227,8 @@ impl Streaming {
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
-        self.look();
+        let way = self.free_way()?;
         let content = self.payloads.content();
-        let ways = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
-        let free = (0..ways)
-            .map(|step| (self.turn + step) % ways)
-            .find(|nth| self.ways[*nth].capacity() == WAITING);
-        self.turn = free.unwrap_or(self.turn + 1) % ways;
         let pieces = content.len().div_ceil(PIECE).max(1);
         for nth in 0..pieces {
             let start = nth * PIECE;
@@ -226,12 +240,34 @@ impl Streaming {
                 last: nth + 1 == pieces,
             };
             // What a stream took with it comes again when the copy is taken up again.
-            let lost = self.ways[self.turn].blocking_send(piece).is_err();
-            if lost || self.ways.iter().any(mpsc::Sender::is_closed) {
-                return Err(Error::new(Class::Unfinished, "a stream that carried data was lost"));
+            if self.ways[way].blocking_send(piece).is_err() || self.is_lost() {
+                return Err(lost());
             }
         }
         Ok(())
+    }
+
+    /// A way that waits for a chunk, once there is one.
+    fn free_way(&mut self) -> Result<usize, Error> {
+        if self.by_control {
+            return Ok(0);
+        }
+        loop {
+            self.look();
+            let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
+            if let Some(at) = self.idle.iter().position(|way| *way < count) {
+                return self.idle.remove(at).ok_or_else(lost);
+            }
+            match self.freed.recv_timeout(LOOK) {
+                Ok(way) => self.idle.push_back(way),
+                Err(RecvTimeoutError::Timeout) if !self.is_lost() => {}
+                Err(_) => return Err(lost()),
+            }
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.ways.iter().any(mpsc::Sender::is_closed)
     }
 }
 
@@ -259,6 +295,10 @@ impl Streaming {
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
         self.board.update(|status| (status.streams, status.streams_found) = (count, found));
     }
+}
+
+fn lost() -> Error {
+    Error::new(Class::Unfinished, "a stream that carried data was lost")
 }
 
 /// Takes the first number out of ascending ranges.
