@@ -147,7 +147,7 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     let scenarios: Vec<&Scenario> = cases.iter().map(|(_, scenario)| scenario).collect();
     let outcomes = on_all_cores(&scenarios);
     let runs = cases.into_iter().zip(outcomes).map(|((settings, scenario), outcome)| {
-        let outcome = outcome.map_err(|error| failed(args, scenario.seed, &settings, &error))?;
+        let outcome = outcome.map_err(|error| failed(path, scenario.seed, &settings, &error))?;
         Ok(Run { settings, outcome })
     });
     Ok(runs.collect())
@@ -170,8 +170,8 @@ pub(crate) fn read(path: &Path, text: &str, settings: &[Setting]) -> Result<Scen
 }
 
 /// What a failed run says, and the command that repeats it alone.
-fn failed(args: &SimArgs, seed: u64, settings: &[Setting], error: &SimError) -> Error {
-    let path = args.scenario.display();
+fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Error {
+    let path = path.display();
     let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();
     let of: String = settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
     match error {
@@ -217,4 +217,22 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimEr
     });
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_run_says_the_one_command_that_repeats_it() {
+        let settings = [("seed", "7"), ("flow.0.rate", "5M")];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let (at, whose, what) = (Time::ZERO, "copy".to_owned(), "it is not whole".to_owned());
+        let error =
+            failed(Path::new("wan.toml"), 7, &settings, &SimError::Broken { at, whose, what });
+        assert_eq!(error.class, Class::Verification);
+        assert!(error.what.contains("seed 7") && error.what.contains("it is not whole"));
+        let again = "longhaul sim 'wan.toml' --seed 7 --sweep 'flow.0.rate=5M'";
+        assert!(error.advice.is_some_and(|advice| advice.ends_with(again)));
+    }
 }

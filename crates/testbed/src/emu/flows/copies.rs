@@ -195,10 +195,8 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 told.tell(end)?;
-                if let Amount::Lasts(span) = run.flow.amount {
-                    end.took = span.min(run.took());
-                    end.finished = over.is_some_and(|over| over <= Instant::now());
-                }
+                // What came after its last report nobody knows: its time ends there.
+                end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }
         }
