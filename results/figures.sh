@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
-# that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|all]
+# that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|multi|all]
+# And by themselves: the emulator's accuracy (emulator: the table of emulator.md) and the simulator's
+# speed (simulator: simulator.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -163,7 +165,7 @@ memory() {
     echo "| object | --memory | seconds | peak MB sending | peak MB receiving |"; echo "| --- | --- | --- | --- | --- |"
     local big=${BIG:-$PWD/target/figures-object}
     for gigabytes in 2 20; do for budget in 64M 512Mi; do
-        head -c ${gigabytes}000000000 /dev/zero | openssl enc -aes-128-ctr -K 00 -iv 00 > "$big"
+        head -c ${gigabytes}000000000 /dev/zero | openssl enc -aes-128-ctr -K 00000000000000000000000000000000 -iv 00000000000000000000000000000000 > "$big"
         rm -rf "$WORK/root"; mkdir -p "$big.root"; ln -sfn "$big.root" "$WORK/root"; serve --memory $budget
         in_a /usr/bin/time -f %M -o "$WORK/peak" "$LONGHAUL" cp --accept-new --json -q "$big" lh://10.78.0.2/ > "$WORK/out"
         printf '| %s GB | %s | %.1f | %.0f | %.0f |\n' $gigabytes $budget "$(field seconds < "$WORK/out")" "$(awk '{print $1/1000}' "$WORK/peak")" "$(peak_of "$SERVER")"
@@ -220,9 +222,92 @@ resume() {
     done
 }
 
+# The table of emulator.md: a UDP blaster over one link, a dumbbell, a star. The text around it stays.
+emulator() {
+    local load commit; load=$(cut -d' ' -f1 /proc/loadavg); commit=$(git rev-parse --short HEAD)
+    { echo "Load average at the start $load, $(date +%F), commit $commit."; echo
+      cargo run --release --quiet -p longhaul-testbed --example blast; } | tee "$WORK/table"
+    awk -v table="$WORK/table" '
+        /^Load average at the start/ { getline; next }
+        /^\| / { if (!done) while ((getline line < table) > 0) print line; done = 1; next }
+        { print }' results/emulator.md > "$WORK/emulator.md"
+    cp "$WORK/emulator.md" results/emulator.md
+}
+
+# CPU time and events a second of every protocol in virtual time.
+simulator() {
+    cargo bench --quiet -p longhaul-testbed --bench sim > "$WORK/simulator.md"
+    cp "$WORK/simulator.md" results/simulator.md; cat results/simulator.md
+}
+
+# Three senders, RTT 25, 50 and 100 ms, into one receiver of 1 Gbit/s: separate objects, two
+# receivers on one host, replicas, and replicas of which one is killed half-way.
+# BYTES: of each object, and of the replicas' one.
+star() {
+    cat > "$WORK/star.toml" <<'TOML'
+about = "Three senders into one receiver"
+[topology]
+kind = "star"
+hosts = 4
+access = { rate = "1G", queue = "2MB" }
+access-delays = ["12.5ms", "25ms", "50ms", "0ms"]
+TOML
+    for host in 1 2 3; do mkdir -p "$WORK/s$host" "$WORK/root/h$host"; done
+}
+# Runs the shell command $1 on the receiver, with a server on each sender.
+on_star() {
+    local runs=() host
+    rm -f "$WORK"/ready[123] "$WORK/here"/*
+    for host in 1 2 3; do
+        runs+=(--run "h$host" "echo \$\$ > $WORK/pid$host; LONGHAUL_CONFIG_DIR=$WORK/s$host exec $LONGHAUL serve --root $WORK/root/h$host --allow $ID > $WORK/ready$host")
+    done
+    "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" \
+        --run h4 "until [ -s $WORK/ready1 ] && [ -s $WORK/ready2 ] && [ -s $WORK/ready3 ]; do sleep 0.02; done; $1; kill \$(cat $WORK/pid1 $WORK/pid2 $WORK/pid3) 2>/dev/null; true" \
+        > "$WORK/emulated" 2> "$WORK/emulator"
+    grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+}
+# Jain's index of the sources' rates, the median of the seconds in which all of them received.
+jain() {
+    grep '"event":"progress"' "$1" | awk -v need=3 '{
+        n = gsub(/"state":"receiving"/, "&"); if (n < need) next
+        s = q = 0; least = 1; rest = $0
+        while (match(rest, /"rate_bps":[0-9]+/)) {
+            r = substr(rest, RSTART + 11, RLENGTH - 11); s += r; q += r * r; if (r == 0) least = 0
+            rest = substr(rest, RSTART + RLENGTH)
+        }
+        if (least && q > 0) print s * s / (need * q)
+    }' | median
+}
+multi_row() {
+    awk -v w="$1" -v g="$(field goodput_bps < "$2")" -v s="$(field seconds < "$2")" -v l="$(field path_lost < "$2")" -v n="$(field sent < "$2")" -v j="$(jain "$2")" -v e="$(field status < "$2")" \
+        'BEGIN {printf "| %s | %.1f | %.1f | %.3f %% | %s | %s |\n", w, g/1e6, s, 100*l/(n ? n : 1), (j == "" ? "" : sprintf("%.3f", j)), e}'
+}
+multi() {
+    local bytes=${BYTES:-600000000} cp="$LONGHAUL cp --accept-new --json -q" share
+    star
+    for host in 1 2 3; do head -c "$bytes" /dev/urandom > "$WORK/root/h$host/part$host"; done
+    head -c "$bytes" /dev/urandom > "$WORK/root/h1/x"; for host in 2 3; do cp "$WORK/root/h1/x" "$WORK/root/h$host/x"; done
+    echo "| what | aggregate Mbit/s (ceiling 957 of payload, less 2 % for seals) | seconds | loss | Jain's index | status |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    on_star "$cp lh://h1/part1 lh://h2/part2 lh://h3/part3 $WORK/here/ > $WORK/out"
+    for host in 1 2 3; do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
+    multi_row "three sources, three objects" "$WORK/out"
+    for share in 50; do
+        on_star "$cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h1/part1 $WORK/here/ > $WORK/out1 & $cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h2/part2 $WORK/here/ > $WORK/out; wait"
+        multi_row "two receivers on one host, $share % each: the first" "$WORK/out1"
+        multi_row "two receivers on one host, $share % each: the second" "$WORK/out"
+    done
+    on_star "$cp --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out"
+    cmp "$WORK/root/h1/x" "$WORK/here/x"
+    multi_row "three replicas" "$WORK/out"
+    on_star "$cp --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out & copy=\$!; until grep '\"event\":\"progress\"' $WORK/out | tail -1 | awk -v h=$((bytes / 2)) 'match(\$0, /\"bytes\":[0-9]+/) {exit !(substr(\$0, RSTART + 8, RLENGTH - 8) > h)} END {if (!NR) exit 1}'; do sleep 0.05; kill -0 \$copy 2>/dev/null || break; done; kill -9 \$(cat $WORK/pid2); wait \$copy"
+    cmp "$WORK/root/h1/x" "$WORK/here/x"
+    multi_row "three replicas, one killed half-way" "$WORK/out"
+}
+
 case ${1:-all} in
-    throughput | wan | tcp | memory | small | resume) "$1" ;;
+    throughput | wan | tcp | memory | small | resume | multi | emulator | simulator) "$1" ;;
     ssh) ssh_copy ;;
-    all) wan; ssh_copy; tcp; resume; throughput; small; memory ;;
-    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume or all" >&2; exit 2 ;;
+    all) wan; ssh_copy; tcp; resume; multi; throughput; small; memory ;;
+    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume, multi, emulator, simulator or all" >&2; exit 2 ;;
 esac

@@ -4,7 +4,8 @@
 #   bash results/tcp-model.sh
 #
 # Needs a build, iperf3, python3, user namespaces, and the kernel's reno and cubic. LONGHAUL names
-# another build, EACH how many seconds a cell runs in the emulator.
+# another build, EACH how many seconds a cell runs in the emulator, TIMES how often, PAGE another
+# file; RATES, RTTS and LOSSES other cells ("1G", "1ms 10ms", "0 1%").
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python3 results/tcp-model.py "${LONGHAUL:-target/release/longhaul}" "${EACH:-5}"
+exec python3 results/tcp-model.py "${LONGHAUL:-target/release/longhaul}" "${EACH:-5}" "${TIMES:-3}"

@@ -127,6 +127,7 @@ fn messages() -> Vec<Message> {
             segment: 16 * CHUNK,
             rtt_nanos: 100_000_000,
             protocol: "rbudp".to_owned(),
+            lease: 0,
         }),
         Message::Plan(Plan {
             have: ranges(),
@@ -138,7 +139,7 @@ fn messages() -> Vec<Message> {
         Message::Digests(Digests { chunks: vec![3, 4], values: vec![9; 64] }),
         Message::Relay(Relay { flow: 77, control }),
         Message::Status(Status { sent: 5, first: 4, retransmitted: 1, ..Status::default() }),
-        Message::PassEnd(PassEnd { number: 1, failed: ranges() }),
+        Message::PassEnd(PassEnd { number: 1, failed: ranges(), lease: 0 }),
         Message::Outcome(Outcome { files: 3, digest: vec![5; 32], ..Outcome::default() }),
         Message::ChunkPiece(ChunkPiece { chunk: 3, offset: 0, bytes: vec![1; 50], last: true }),
         Message::Ping(Ping { answer: true }),

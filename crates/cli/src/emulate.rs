@@ -1,6 +1,8 @@
 //! `longhaul emulate`: programs across a network that this machine pretends to have.
 
 mod file;
+mod play;
+mod print;
 mod programs;
 
 use std::io::{self, Write};
@@ -11,9 +13,11 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::link::{Jitter, LinkSpec, Loss, Reorder};
+use longhaul_testbed::scenario::Scenario;
 
 use programs::Program;
 
+use crate::console;
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 
 /// The emulation could not be, or its programs not be started.
@@ -41,8 +45,11 @@ const PATH_FLAGS: [&str; 12] = [
 /// scenario
 ///
 /// Each host is a network namespace with an address of its own (a: 10.77.0.1, fd77::1; b:
-/// 10.77.0.2, fd77::2; both resolve by name). Without a command, a shell runs on the first host. A
-/// scenario is a file of hosts, links and commands; its other flows are for the simulator.
+/// 10.77.0.2, fd77::2; both resolve by name). Without a command, a shell runs on the first host.
+///
+/// A scenario is a file of hosts, links and flows. Its flows run for real: copies by this program
+/// from and to memory, TCP by the kernel's, UDP, shell commands; with neither a command of its own
+/// nor one asked for, all ends with the flows. A table says what each came to.
 ///
 /// Ctrl-C gives the command 2 s to end by itself; then, or at the second Ctrl-C, all ends.
 #[derive(Args, Debug)]
@@ -50,7 +57,8 @@ const PATH_FLAGS: [&str; 12] = [
 Examples:
   longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
   longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'
-  longhaul emulate dumbbell.toml --run right1 'iperf3 -s -1' --run left1 'iperf3 -c right1'")]
+  longhaul emulate dumbbell.toml
+  longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1")]
 pub(crate) struct EmulateArgs {
     /// Hosts and links as a TOML file has them, in place of one path
     #[arg(value_name = "SCENARIO", conflicts_with_all = PATH_FLAGS)]
@@ -104,6 +112,13 @@ pub(crate) struct EmulateArgs {
     /// commands run, else none)
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     time_limit: Option<Span>,
+    /// Start none of the scenario's flows and commands: its hosts and links only
+    #[arg(long, requires = "scenario")]
+    no_flows: bool,
+    /// Print what each flow came to as JSON on stdout, one object a line; the last is the truth
+    /// about the run
+    #[arg(long)]
+    json: bool,
     /// Say nothing at the end about what the path did
     #[arg(long)]
     quiet: bool,
@@ -117,6 +132,8 @@ struct Plan {
     spec: EmulationSpec,
     programs: Vec<Program>,
     limit: Option<Span>,
+    /// The scenario, if it has flows that are no commands.
+    flows: Option<Scenario>,
 }
 
 /// Why nothing is done, or not all of it.
@@ -132,9 +149,9 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs the programs and gives the exit status: the last program's, 2 for a path that cannot be, 3
-/// where this machine or user may not emulate, 124 after the time limit, 128 and the signal's
-/// number after a signal.
+/// Runs programs and flows and gives the exit status: the last program's, or where there is none 1
+/// for a flow that did not come to its end; 2 for a path that cannot be, 3 where this machine or
+/// user may not emulate, 124 after the time limit, 128 and the signal's number after a signal.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
@@ -149,19 +166,26 @@ pub(crate) fn run(args: &EmulateArgs) -> u8 {
 }
 
 fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
-    let Plan { spec, programs, limit } = match &args.scenario {
+    let plan = match &args.scenario {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    let emulation = Emulation::start(spec)?;
-    let status = programs::run(&emulation, &programs, limit)?;
+    // Before this process has a thread: without root, it moves into a user namespace.
+    let emulation = Emulation::start(plan.spec.clone())?;
+    let played = play::play(&emulation, &plan)?;
     let statistics = emulation.statistics()?;
-    if !args.quiet {
+    if args.json {
+        played.flows.iter().for_each(|flow| console::out(print::flow(flow)));
+        console::out(print::truth(&played, &statistics));
+    } else if !played.flows.is_empty() {
+        print::table(&played.flows).into_iter().for_each(console::out);
+    }
+    if !args.quiet && !args.json {
         say(&statistics.to_string());
     } else if let Verdict::Invalid(reason) = statistics.verdict() {
         say(&format!("longhaul emulate: this run is not valid: {reason}"));
     }
-    Ok(status)
+    Ok(played.status)
 }
 
 /// Two hosts and the path that the flags describe.
@@ -170,7 +194,8 @@ fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
     let back = link(args, args.loss_back.unwrap_or(args.loss))?;
     let seed = args.seed.unwrap_or(1);
     let spec = EmulationSpec { mtu: args.mtu, seed, ..EmulationSpec::pair(forward, back) };
-    Ok(Plan { spec, programs: asked(args, "a", true), limit: args.time_limit })
+    let programs = asked(args, "a", true);
+    Ok(Plan { spec, programs, limit: args.time_limit, flows: None })
 }
 
 /// The programs that the command line asks for; a shell on the host `first`, where it asks for

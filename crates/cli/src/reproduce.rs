@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use longhaul_experiments::experiment::{Experiment, Ways};
+use longhaul_experiments::experiment::{Case, Experiment, Set, Ways};
+use longhaul_experiments::outcome::Outcomes;
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
 use longhaul_transfer::error::{Class, Error};
@@ -20,9 +21,10 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Make the papers' tables and figures again
 ///
-/// Runs the experiments (all, or those that are named; `list` lists them), prints their pages, and
-/// compares them with those in the folder of results. Simulated values are the same on every
-/// machine: exit status 1 says that one differs, and stderr which.
+/// Runs the experiments (those that are named, or all that take seconds; `list` lists them), prints
+/// their pages, and compares them with those in the folder of results. Simulated values are the
+/// same on every machine: exit status 1 says that one differs, and stderr which. An experiment that
+/// fails does not keep the others from being run.
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
     /// Which experiments, or `list`
@@ -66,15 +68,20 @@ pub(crate) fn run(args: &ReproduceArgs) -> u8 {
 
 fn list() {
     for experiment in catalogue::all() {
-        let emulated = (experiment.cases)().iter().any(|case| case.ways == Ways::Both);
-        let ways = if emulated { "sim, emulate" } else { "sim" };
-        console::out(format_args!("{:<24} {ways:<14} {}", experiment.id, experiment.title));
+        let emulated = (experiment.cases)().iter().filter(|case| case.ways == Ways::Both).count();
+        let ways = match emulated {
+            0 => "sim".to_owned(),
+            cases => format!("sim, emulate {cases}"),
+        };
+        let named = if experiment.set == Set::Named { " (only where it is named)" } else { "" };
+        console::out(format_args!("{:<24} {ways:<16} {}{named}", experiment.id, experiment.title));
     }
 }
 
 fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     if ids.is_empty() {
-        return Ok(catalogue::all());
+        let all = catalogue::all().into_iter();
+        return Ok(all.filter(|experiment| experiment.set != Set::Named).collect());
     }
     let find = |id: &String| {
         catalogue::find(id).ok_or_else(|| {
@@ -95,20 +102,35 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         let what = "there is no folder of results here or above";
         return Err(Error::new(Class::Usage, what).advise("name it with --results"));
     }
-    let mut same = true;
+    let mut emulator = match args.how {
+        How::Sim => None,
+        How::Emulate => Some(emulator()?),
+    };
+    let (mut same, mut failed) = (true, Vec::new());
     for experiment in experiments {
-        same &= one(experiment, args, folder.as_deref())?;
+        match one(experiment, args, folder.as_deref(), emulator.as_mut()) {
+            Ok(as_committed) => same &= as_committed,
+            Err(error) => {
+                console::warn(format_args!("{}: {error}", experiment.id));
+                failed.push(experiment.id);
+            }
+        }
     }
     if let Some(folder) = folder.filter(|_| args.update) {
         results::write_index(&folder, &catalogue::all()).map_err(|e| file_trouble(&e))?;
     }
-    Ok(same)
+    if failed.is_empty() {
+        return Ok(same);
+    }
+    let what = format!("{} of {} failed: {}", failed.len(), experiments.len(), failed.join(" "));
+    Err(Error::new(Class::Unfinished, what).advise("run these again: longhaul reproduce ID..."))
 }
 
 fn one(
     experiment: &'static Experiment,
     args: &ReproduceArgs,
     folder: Option<&Path>,
+    emulator: Option<&mut Emulator>,
 ) -> Result<bool, Error> {
     console::note(format_args!("reproduce {}", experiment.id));
     let committed = match folder {
@@ -120,8 +142,8 @@ fn one(
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
     let as_committed = page.files(&simulated).map_err(failed)?;
-    if args.how == How::Emulate {
-        emulate(experiment, &mut page)?;
+    if let Some(emulator) = emulator {
+        emulate(emulator, &cases, &simulated, &mut page);
     }
     let files = page.files(&simulated).map_err(failed)?;
     console::out(&files[0].text);
@@ -156,13 +178,31 @@ fn compare(folder: &Path, files: &[File]) -> Result<bool, Error> {
     Ok(same)
 }
 
+/// What runs cases in real time, where this system can.
 #[cfg(target_os = "linux")]
-fn emulate(experiment: &Experiment, page: &mut Page) -> Result<(), Error> {
-    use longhaul_experiments::emulate::Emulator;
+type Emulator = longhaul_experiments::emulate::Emulator;
+#[cfg(not(target_os = "linux"))]
+type Emulator = ();
 
+#[cfg(target_os = "linux")]
+fn emulator() -> Result<Emulator, Error> {
     let binary = std::env::current_exe().map_err(|error| file_trouble(&error))?;
-    let cases = (experiment.cases)();
-    let outcomes = Emulator { binary }.run(&cases, |case, outcome| match outcome {
+    Ok(Emulator::new(binary))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn emulator() -> Result<Emulator, Error> {
+    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
+}
+
+#[cfg(target_os = "linux")]
+fn emulate(emulator: &mut Emulator, cases: &[Case], simulated: &Outcomes, page: &mut Page) {
+    let (count, span) = emulator.expected(cases, simulated);
+    if count > 0 {
+        let minutes = span.as_secs_f64() / 60.0;
+        console::note(format_args!("  emulates {count} cases, in {minutes:.1} min or more"));
+    }
+    let outcomes = emulator.run(cases, simulated, |case, outcome| match outcome {
         Ok(outcome) => {
             let goodput = outcome.first().goodput();
             console::note(format_args!("  emulated {case}: {goodput:.1} Mbit/s"));
@@ -172,13 +212,10 @@ fn emulate(experiment: &Experiment, page: &mut Page) -> Result<(), Error> {
     if !outcomes.is_empty() {
         page.emulated(&outcomes, provenance());
     }
-    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn emulate(_: &Experiment, _: &mut Page) -> Result<(), Error> {
-    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
-}
+fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page) {}
 
 /// When, where and of which commit emulated values are.
 fn provenance() -> String {
@@ -252,6 +289,14 @@ mod tests {
     fn an_unknown_experiment_is_refused_with_where_to_look() {
         let error = chosen(&["quanta-fig99".into()]).expect_err("there is none").to_string();
         assert!(error.contains("quanta-fig99") && error.contains("reproduce list"), "{error}");
-        assert_eq!(chosen(&[]).map(|all| all.len()).ok(), Some(catalogue::all().len()));
+    }
+
+    #[test]
+    fn without_a_name_all_are_run_but_those_that_must_be_named() {
+        let all = chosen(&[]).expect("none is unknown");
+        assert!(all.iter().all(|experiment| experiment.set != Set::Named));
+        let named: Vec<String> = catalogue::all().iter().map(|e| e.id.to_owned()).collect();
+        assert_eq!(chosen(&named).map(|all| all.len()).ok(), Some(named.len()));
+        assert!(all.len() < named.len());
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 
 use clap::Args;
 use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
-use longhaul_proto::time::Time;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim::{self, Outcome, SimError};
@@ -46,10 +46,14 @@ pub(crate) struct SimArgs {
     /// Print one line of comma-separated values a flow, below a line of names
     #[arg(long)]
     csv: bool,
-    /// Draw what each flow received over time, as an SVG file
+    /// Draw what each flow received over time, as an SVG file; with points every 100 ms unless
+    /// the scenario has record-every
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
+
+/// How far apart a plot's points are where the scenario does not say.
+const PLOT_EVERY: Span = Span::from_millis(100);
 
 /// One run: what it was told beside the file, and what came of it.
 struct Run {
@@ -59,16 +63,17 @@ struct Run {
 
 /// Runs the scenario and prints what came of it; the exit status.
 pub(crate) fn run(args: &SimArgs) -> u8 {
-    match simulate(args) {
-        Ok(runs) => {
-            print(args, &runs);
-            match args.plot.as_deref().map_or(Ok(()), |file| draw(file, &runs)) {
-                Ok(()) => exit::DONE,
-                Err(error) => exit::fail(&error),
-            }
-        }
-        Err(error) => exit::fail(&error),
-    }
+    let (runs, failed): (Vec<_>, Vec<_>) = match simulate(args) {
+        Ok(runs) => runs.into_iter().partition(Result::is_ok),
+        Err(error) => return exit::fail(&error),
+    };
+    // What went well is worth having, whatever else did not.
+    let runs: Vec<Run> = runs.into_iter().flatten().collect();
+    print(args, &runs);
+    let drawn = args.plot.as_deref().filter(|_| !runs.is_empty());
+    let drawn = drawn.map_or(Ok(()), |file| draw(file, &runs));
+    let statuses = failed.into_iter().filter_map(Result::err).chain(drawn.err());
+    statuses.map(|error| exit::fail(&error)).max().unwrap_or(exit::DONE)
 }
 
 fn print(args: &SimArgs, runs: &[Run]) {
@@ -78,6 +83,9 @@ fn print(args: &SimArgs, runs: &[Run]) {
         print::csv(runs).iter().for_each(console::out);
     } else {
         runs.iter().flat_map(print::table).for_each(console::out);
+    }
+    if runs.first().is_some_and(|run| run.outcome.flows.is_empty()) {
+        console::warn("the scenario has no [[flow]]: nothing was sent");
     }
     for run in runs.iter().filter(|run| run.outcome.timed_out) {
         let of = print::title(run);
@@ -117,7 +125,11 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
     })
 }
 
-fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {
+fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
+    if args.seed.is_some() && args.sweep.iter().any(|sweep| sweep.is_of("seed")) {
+        let what = "--seed and --sweep seed= say two things about the seed";
+        return Err(Error::new(Class::Usage, what).advise("give one of them"));
+    }
     let path = &args.scenario;
     let text = fs::read_to_string(path).map_err(|error| {
         Error::new(Class::LocalFile, format!("{} cannot be read: {error}", path.display()))
@@ -126,19 +138,19 @@ fn simulate(args: &SimArgs) -> Result<Vec<Run>, Error> {
     for settings in sweep::combinations(&args.sweep)? {
         let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
         let all: Vec<Setting> = settings.iter().cloned().chain(seed).collect();
-        let scenario = read(path, &text, &all)?;
+        let mut scenario = read(path, &text, &all)?;
+        if args.plot.is_some() {
+            scenario.record.interval.get_or_insert(PLOT_EVERY);
+        }
         cases.push((settings, scenario));
     }
     let scenarios: Vec<&Scenario> = cases.iter().map(|(_, scenario)| scenario).collect();
     let outcomes = on_all_cores(&scenarios);
-    cases
-        .into_iter()
-        .zip(outcomes)
-        .map(|((settings, _), outcome)| {
-            let outcome = outcome.map_err(|error| failed(args, &settings, &error))?;
-            Ok(Run { settings, outcome })
-        })
-        .collect()
+    let runs = cases.into_iter().zip(outcomes).map(|((settings, scenario), outcome)| {
+        let outcome = outcome.map_err(|error| failed(path, scenario.seed, &settings, &error))?;
+        Ok(Run { settings, outcome })
+    });
+    Ok(runs.collect())
 }
 
 /// Reads the scenario of the file at `path`; traces that it names are looked for beside it.
@@ -157,15 +169,32 @@ pub(crate) fn read(path: &Path, text: &str, settings: &[Setting]) -> Result<Scen
         .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
 }
 
-/// What a failed run says, and with which settings it can be repeated.
-fn failed(args: &SimArgs, settings: &[Setting], error: &SimError) -> Error {
-    let path = args.scenario.display();
-    let class = match error {
-        SimError::Scenario(_) => Class::Usage,
-        SimError::Broken { .. } => Class::Verification,
-    };
+/// What a failed run says, and the command that repeats it alone.
+fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Error {
+    let path = path.display();
+    let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();
     let of: String = settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
-    Error::new(class, format!("{path}{of}: {error}"))
+    match error {
+        SimError::Scenario(_) => Error::new(Class::Usage, format!("{path}{of}: {error}")),
+        SimError::Broken { .. } => {
+            let sweep = |(key, value): &&Setting| format!(" --sweep '{key}={value}'");
+            let again: String = settings.iter().map(sweep).collect();
+            Error::new(Class::Verification, format!("{path}, seed {seed}{of}: {error}"))
+                .advise(format!("repeat it: longhaul sim '{path}' --seed {seed}{again}"))
+        }
+    }
+}
+
+/// Says which run it was that panicked.
+struct Named<'s>(&'s Scenario);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let Scenario { name, seed, .. } = self.0;
+            console::warn(format_args!("that was scenario {name} with seed {seed}"));
+        }
+    }
 }
 
 /// Simulates each scenario; the results are in their order, whichever ends first.
@@ -176,6 +205,7 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimEr
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(scenario) = scenarios.get(index) else { return done };
+            let _named = Named(scenario);
             done.push((index, sim::run(scenario)));
         }
     };
@@ -187,4 +217,22 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimEr
     });
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_run_says_the_one_command_that_repeats_it() {
+        let settings = [("seed", "7"), ("flow.0.rate", "5M")];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let (at, whose, what) = (Time::ZERO, "copy".to_owned(), "it is not whole".to_owned());
+        let error =
+            failed(Path::new("wan.toml"), 7, &settings, &SimError::Broken { at, whose, what });
+        assert_eq!(error.class, Class::Verification);
+        assert!(error.what.contains("seed 7") && error.what.contains("it is not whole"));
+        let again = "longhaul sim 'wan.toml' --seed 7 --sweep 'flow.0.rate=5M'";
+        assert!(error.advice.is_some_and(|advice| advice.ends_with(again)));
+    }
 }

@@ -5,6 +5,7 @@ use longhaul_testbed::scenario::Scenario;
 use crate::outcome::Outcomes;
 use crate::page::Page;
 use crate::plot::Plot;
+use crate::scenarios::Variant;
 use crate::table::Table;
 
 /// A table or figure of a paper, made again.
@@ -29,8 +30,19 @@ pub struct Experiment {
     pub differs: &'static str,
     /// What we learn.
     pub learned: &'static str,
-    /// Whether all its simulations together take less than some seconds in a debug build.
-    pub quick: bool,
+    /// When it is run.
+    pub set: Set,
+}
+
+/// When an experiment is run, by what all its simulations together take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// In every build: it takes less than some seconds in a debug build.
+    Quick,
+    /// Wherever all are run: it takes less than some seconds in a release build.
+    Full,
+    /// Only where it is named.
+    Named,
 }
 
 /// A scenario to run.
@@ -38,6 +50,8 @@ pub struct Experiment {
 pub struct Case {
     /// Its name within the experiment.
     pub name: String,
+    /// Where the scenario comes from.
+    pub variant: Variant,
     /// What is run.
     pub scenario: Scenario,
     /// Where it can be run.
@@ -70,16 +84,41 @@ impl Experiment {
     pub fn file(&self) -> String {
         format!("{}.md", self.id)
     }
+
+    /// The scenarios that its cases are rows of, each once, in their order.
+    pub fn files(&self) -> Vec<&'static str> {
+        let mut files = Vec::new();
+        for case in (self.cases)() {
+            if !files.contains(&case.variant.file) {
+                files.push(case.variant.file);
+            }
+        }
+        files
+    }
 }
 
 impl Case {
     /// A case that is only simulated.
-    pub fn simulated(name: impl Into<String>, scenario: Scenario) -> Case {
-        Case { name: name.into(), scenario, ways: Ways::Simulated }
+    ///
+    /// # Panics
+    /// If its file cannot give it: a test builds every case of every experiment.
+    pub fn simulated(name: impl Into<String>, variant: Variant) -> Case {
+        Case::of(name.into(), variant, Ways::Simulated)
     }
 
     /// A case that can be run both ways.
-    pub fn both(name: impl Into<String>, scenario: Scenario) -> Case {
-        Case { name: name.into(), scenario, ways: Ways::Both }
+    ///
+    /// # Panics
+    /// As [`Case::simulated`].
+    pub fn both(name: impl Into<String>, variant: Variant) -> Case {
+        Case::of(name.into(), variant, Ways::Both)
+    }
+
+    fn of(name: String, variant: Variant, ways: Ways) -> Case {
+        let scenario = match variant.scenario() {
+            Ok(scenario) => Scenario { name: name.clone(), ..scenario },
+            Err(error) => panic!("{name} of {}: {error}", variant.file),
+        };
+        Case { name, variant, scenario, ways }
     }
 }

@@ -1,14 +1,13 @@
 //! Simulation against emulation: the same RBUDP over the same paths, in virtual and in real time.
 
-use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::scenario::{Amount, Scenario, Traffic, Transfer};
+use longhaul_proto::units::{Bytes, Rate};
 
-use crate::experiment::{Case, Experiment, Figure};
+use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::FlowOutcome;
-use crate::paths::{flow, lossy_pair, payload_ceiling};
+use crate::paths::payload_ceiling;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
+use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table};
 
 /// The experiments of our own.
@@ -29,14 +28,13 @@ fn case_name(link: &str, rtt: u64, loss: u64) -> String {
     format!("{link}, {rtt} ms, loss {} %", loss as f64 / 10.0)
 }
 
-fn scenario(name: &str, link: Rate, size: Bytes, rtt: u64, loss: u64) -> Scenario {
-    let transfer = Transfer {
-        protocol: "rbudp".into(),
-        rate: Some(payload_ceiling(link).scale(SHARE)),
-        ..Transfer::default()
-    };
-    let flow = flow(Amount::Size(size), Traffic::Protocol(transfer));
-    lossy_pair(name, link, Span::from_millis(rtt), LossRatio::of(loss, 1_000), vec![flow])
+fn variant(link: Rate, size: Bytes, rtt: u64, loss: u64) -> Variant {
+    vary("sim-vs-emulator")
+        .set("topology.link.rate", link.as_bps())
+        .set("topology.link.delay", format!("{}us", rtt * 500))
+        .set("topology.link.loss", loss as f64 / 1e3)
+        .set("flow.copy.size", size.get())
+        .set("flow.copy.rate", payload_ceiling(link).scale(SHARE).as_bps())
 }
 
 fn all<T>(make: impl Fn(String, Rate, Bytes, u64, u64) -> T) -> Vec<T> {
@@ -63,12 +61,7 @@ pub static GRID: Experiment = Experiment {
             sealed datagrams, over the emulator; timed from the first datagram to the end of the \
             command. `longhaul reproduce sim-vs-emulator --how emulate --update` on a machine \
             that does nothing else makes the emulated column.",
-    cases: || {
-        all(|name, link, size, rtt, loss| {
-            let scenario = scenario(&name, link, size, rtt, loss);
-            Case::both(name, scenario)
-        })
-    },
+    cases: || all(|name, link, size, rtt, loss| Case::both(name, variant(link, size, rtt, loss))),
     tables: |outcomes| {
         let rows = all(|name, _, _, _, _| {
             let goodput = outcomes.first(&name, FlowOutcome::goodput);
@@ -103,5 +96,5 @@ pub static GRID: Experiment = Experiment {
     learned: "The column `from simulated` is what a simulated value of these pages is worth on \
               real sockets: within 3 % but for 1 Gbit/s over 10 ms with loss, where emulator, \
               sender and receiver together want more than the two cores of the machine.",
-    quick: true,
+    set: Set::Quick,
 };

@@ -8,7 +8,8 @@
 //! - [`experiment`]: what an experiment is. [`outcome`]: what running a case gives.
 //! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written on and read from.
 //! - [`plot`][]: figures.
-//! - [`paths`]: the papers' paths and flows as scenarios.
+//! - [`scenarios`]: the files of `scenarios/`, and how a row varies its file. [`paths`]: rates as
+//!   papers give them.
 //! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`],
 //!   [`sabul`], [`gtp`]; [`grid`]: simulator against emulator.
 //! - [`simulate`]: cases run in virtual time.
@@ -31,5 +32,7 @@ pub mod quanta;
 pub mod quantity;
 pub mod results;
 pub mod sabul;
+pub mod scenarios;
+pub mod sidebyside;
 pub mod simulate;
 pub mod table;

@@ -26,23 +26,39 @@ pub struct FlowOutcome {
     /// Whether it delivered all that it was to.
     pub finished: bool,
     /// Data datagrams (of TCP: segments) sent.
-    pub sent: u64,
+    pub sent: Count,
     /// Those that were sent again.
-    pub retransmitted: u64,
+    pub retransmitted: Count,
     /// Losses as reported, the same one perhaps several times.
-    pub reported_lost: u64,
+    pub reported_lost: Count,
     /// Datagrams that reached the receiving program.
-    pub received: u64,
+    pub received: Count,
     /// Those whose block was there already.
-    pub duplicates: u64,
+    pub duplicates: Count,
     /// Datagrams lost on the way: on a line, in a queue, in the receiver's socket.
-    pub lost: u64,
+    pub lost: Count,
     /// Blocks in the object.
-    pub blocks: u64,
+    pub blocks: Count,
     /// Rounds over the segment that needed most.
-    pub rounds: u32,
+    pub rounds: Count,
     /// What happened in each interval of the time series.
     pub series: Vec<Sample>,
+}
+
+/// A number of datagrams or rounds; nothing where nobody counted, as of a copy that was cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count(pub Option<u64>);
+
+impl Count {
+    /// So many.
+    pub fn of(number: u64) -> Count {
+        Count(Some(number))
+    }
+
+    /// The number; none (NaN) where nobody counted.
+    pub fn number(self) -> f64 {
+        self.0.map_or(f64::NAN, |number| number as f64)
+    }
 }
 
 /// A point of a flow's time series: what happened in the interval that ends at `at`.
@@ -67,16 +83,20 @@ impl FlowOutcome {
 
     /// What was sent beyond the object's blocks, in per cent of them.
     pub fn waste(&self) -> f64 {
-        percent(self.sent.saturating_sub(self.blocks), self.blocks)
+        percent((self.sent.number() - self.blocks.number()).max(0.0), self.blocks.number())
     }
 
     /// What was lost on the way, in per cent of what was sent.
     pub fn loss(&self) -> f64 {
-        percent(self.lost, self.sent)
+        percent(self.lost.number(), self.sent.number())
     }
 
-    /// Mean goodput between two times of the time series, in seconds and Mbit/s.
+    /// Mean goodput between two times of the time series, in seconds and Mbit/s; none (NaN) without
+    /// a time series.
     pub fn goodput_between(&self, from: f64, to: f64) -> f64 {
+        if self.series.is_empty() {
+            return f64::NAN;
+        }
         let inside = self.series.iter().filter(|sample| sample.at > from && sample.at <= to);
         let (sum, count) = inside.fold((0.0, 0u32), |(sum, n), s| (sum + s.goodput, n + 1));
         if count == 0 { 0.0 } else { sum / f64::from(count) }
@@ -92,6 +112,12 @@ impl Outcome {
     /// The flow called `name`.
     pub fn flow(&self, name: &str) -> Option<&FlowOutcome> {
         self.flows.iter().find(|flow| flow.name == name)
+    }
+
+    /// From the start of all to the end of the last flow.
+    pub fn span(&self) -> Span {
+        let ends = self.flows.iter().map(|flow| flow.started.since(Time::ZERO) + flow.elapsed);
+        ends.max().unwrap_or(Span::ZERO)
     }
 
     /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
@@ -111,7 +137,9 @@ impl Outcome {
 
     /// What all flows lost on the way, in per cent of what they sent.
     pub fn loss(&self) -> f64 {
-        let sum = |of: fn(&FlowOutcome) -> u64| self.flows.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&FlowOutcome) -> Count| -> f64 {
+            self.flows.iter().map(|flow| of(flow).number()).sum()
+        };
         percent(sum(|flow| flow.lost), sum(|flow| flow.sent))
     }
 }
@@ -122,8 +150,8 @@ pub fn fairness(rates: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
 }
 
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole == 0.0 { 0.0 } else { part * 100.0 / whole }
 }
 
 /// The outcomes of an experiment's cases, by the cases' names.
@@ -141,14 +169,14 @@ impl Outcomes {
         self.0.get(name)
     }
 
-    /// A number of the case `name`.
+    /// A number of the case `name`; nothing where what it is made from was not counted.
     pub fn of(&self, name: &str, number: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        self.case(name).map(number)
+        self.case(name).map(number).filter(|number| number.is_finite())
     }
 
     /// A number of the first flow of the case `name`.
     pub fn first(&self, name: &str, number: impl Fn(&FlowOutcome) -> f64) -> Option<f64> {
-        self.case(name).map(|outcome| number(outcome.first()))
+        self.of(name, |outcome| number(outcome.first()))
     }
 
     /// Whether no case was run.
@@ -173,15 +201,26 @@ mod tests {
         let flow = FlowOutcome {
             bytes: Bytes::new(125_000_000),
             elapsed: Span::from_secs(2),
-            sent: 112,
-            blocks: 100,
-            lost: 7,
+            sent: Count::of(112),
+            blocks: Count::of(100),
+            lost: Count::of(7),
             ..FlowOutcome::default()
         };
         assert_eq!((flow.goodput(), flow.waste(), flow.loss()), (500.0, 12.0, 6.25));
         let outcome = Outcome { flows: vec![flow.clone(), flow] };
         assert_eq!(outcome.loss(), 6.25);
         assert_eq!(FlowOutcome::default().goodput(), 0.0);
+    }
+
+    #[test]
+    fn what_nobody_counted_is_no_zero() {
+        let mut outcomes = Outcomes::default();
+        let flow = FlowOutcome { sent: Count::of(10), ..FlowOutcome::default() };
+        outcomes.insert("cut off", Outcome { flows: vec![flow] });
+        assert_eq!(outcomes.first("cut off", FlowOutcome::loss), None);
+        assert_eq!(outcomes.of("cut off", Outcome::loss), None);
+        assert_eq!(outcomes.of("cut off", Outcome::aggregate), None);
+        assert_eq!(outcomes.first("cut off", |flow| flow.sent.number()), Some(10.0));
     }
 
     #[test]

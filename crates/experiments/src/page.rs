@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::Outcomes;
 use crate::plot::PlotError;
+use crate::scenarios::Variant;
 use crate::table::{self, Key, Row, Said, Table};
 
 /// The line that says where emulated values come from begins so.
@@ -57,9 +58,8 @@ impl Page {
             .map(|row| (row.key(), row.simulated))
             .collect();
         for row in self.tables.iter_mut().flat_map(|table| &mut table.rows) {
-            if let Some(Some(value)) = values.get(&row.key()) {
-                row.emulated = Some(*value);
-            }
+            let value = values.get(&row.key()).copied().flatten();
+            row.emulated = value.filter(|value| value.is_finite()).or(row.emulated);
         }
         self.provenance = Some(provenance);
     }
@@ -99,7 +99,9 @@ impl Page {
         let Experiment { id, title, source, setup, differs, learned, .. } = self.experiment;
         let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` makes ");
         text += "this page: the simulated values are the same on every machine.\n\n";
-        text += &format!("## What is run\n\n{setup}\n\n## Results\n\n");
+        text += &format!("## What is run\n\n{setup}\n\n");
+        text += &scenarios(&(self.experiment.cases)());
+        text += "## Results\n\n";
         for table in &self.tables {
             if !table.title.is_empty() {
                 text += &format!("### {}\n\n", table.title);
@@ -116,6 +118,35 @@ impl Page {
         text += &format!("## What we learn\n\n{learned}\n");
         text
     }
+}
+
+/// The paragraph that says which scenarios the cases are, and what changes from row to row; nothing
+/// for no case.
+fn scenarios(cases: &[Case]) -> String {
+    let (mut files, mut keys) = (Vec::new(), Vec::new());
+    for Variant { file, settings, .. } in cases.iter().map(|case| &case.variant) {
+        if !files.contains(file) {
+            files.push(file);
+        }
+        for (key, _) in settings {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+    }
+    if files.is_empty() {
+        return String::new();
+    }
+    let links = files.iter().map(|file| format!("[{file}.toml](../scenarios/{file}.toml)"));
+    let mut text = format!("Scenario: {}.", links.collect::<Vec<_>>().join(", "));
+    if cases.iter().any(|case| !case.variant.only.is_empty()) {
+        text += " A row runs some of its flows.";
+    }
+    if !keys.is_empty() {
+        let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        text += &format!(" From row to row change: {keys}.");
+    }
+    text + "\n\n"
 }
 
 /// How a page's simulated rows differ from a committed page's, a line each; other differences
@@ -144,9 +175,11 @@ pub fn differences(made: &str, committed: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Set;
     use crate::outcome::{FlowOutcome, Outcome};
     use crate::plot::{Axis, Origin, Plot, Series};
     use crate::quantity::GOODPUT;
+    use crate::scenarios::vary;
     use longhaul_proto::time::Span;
     use longhaul_proto::units::Bytes;
 
@@ -172,7 +205,7 @@ mod tests {
         },
         differs: "Nothing.",
         learned: "Nothing.",
-        quick: true,
+        set: Set::Quick,
     };
 
     fn outcomes(cases: &[(&str, u64)]) -> Outcomes {
@@ -214,6 +247,18 @@ mod tests {
         assert_eq!(differences(&committed, &renamed).len(), 2);
         let reworded = committed.replace("A path.", "Another path.");
         assert_eq!(differences(&committed, &reworded), ["the words around the tables differ"]);
+    }
+
+    #[test]
+    fn the_page_names_its_scenarios_and_what_changes() {
+        assert_eq!(scenarios(&[]), "");
+        let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
+        let cases = ["1MB", "2MB"].map(|size| Case::simulated(size, case(size)));
+        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). From row to row \
+                        change: `flow.blast.size`.\n\n";
+        assert_eq!(scenarios(&cases), expected);
+        let alone = Case::simulated("tcp", vary("gtp-table2").only(&["tcp"]));
+        assert!(scenarios(&[alone]).ends_with("A row runs some of its flows.\n\n"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use longhaul_testbed::scenario::Scenario;
 use longhaul_testbed::sim::{self, SimError};
 
 use crate::experiment::Case;
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, Sample};
+use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes, Sample};
 
 /// A case whose simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,23 +40,27 @@ pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
     thread::scope(|scope| {
         for _ in 0..cores.min(cases.len()) {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(place) else { return };
                     let outcome = one(&case.scenario);
                     let mut done = done.lock().expect("whoever held it did not panic");
-                    done.push((&*case.name, outcome));
+                    done.push((place, outcome));
                 }
             });
         }
     });
+    let mut done = done.into_inner().expect("whoever held it did not panic");
+    done.sort_by_key(|(place, _)| *place);
     let mut outcomes = Outcomes::default();
-    let mut failed = None;
-    for (name, outcome) in done.into_inner().expect("whoever held it did not panic") {
+    for (place, outcome) in done {
+        let name = &*cases[place].name;
         match outcome {
             Ok(outcome) => outcomes.insert(name, outcome),
-            Err(error) => failed = Some(SimulateError { case: name.into(), error }),
+            Err(error) => return Err(SimulateError { case: name.into(), error }),
         }
     }
-    failed.map_or(Ok(outcomes), Err)
+    Ok(outcomes)
 }
 
 /// Runs one scenario.
@@ -73,7 +77,8 @@ pub fn one(scenario: &Scenario) -> Result<Outcome, SimError> {
 /// time, and what RBUDP's equation 2 counts.
 fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> FlowOutcome {
     let accounts = &flow.accounts;
-    let end = flow.known.or(flow.finished).unwrap_or(ended);
+    // What goes to a disk is there later than the sender knows that it has arrived.
+    let end = flow.known.max(flow.finished).unwrap_or(ended);
     let lost = accounts.dropped + accounts.socket_lost;
     // Nobody reports the losses of plain UDP; iperf's receiver counts what did not come.
     let reported_lost = if flow.carrier == "udp" { lost } else { accounts.reported_lost };
@@ -83,14 +88,14 @@ fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> FlowOutcome {
         started: flow.started,
         elapsed: end.since(flow.started),
         finished: flow.finished.is_some(),
-        sent: accounts.sent,
-        retransmitted: accounts.retransmitted,
-        reported_lost,
-        received: accounts.received,
-        duplicates: accounts.duplicates,
-        lost,
-        blocks: accounts.first,
-        rounds: accounts.rounds,
+        sent: Count::of(accounts.sent),
+        retransmitted: Count::of(accounts.retransmitted),
+        reported_lost: Count::of(reported_lost),
+        received: Count::of(accounts.received),
+        duplicates: Count::of(accounts.duplicates),
+        lost: Count::of(lost),
+        blocks: Count::of(accounts.first),
+        rounds: Count::of(accounts.rounds.into()),
         series: series(flow),
     }
 }
@@ -113,4 +118,27 @@ fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
         before = *point;
     }
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenarios::vary;
+
+    #[test]
+    fn the_first_case_that_fails_is_the_one_that_is_told() {
+        let case = |name: &str, protocol: &str| {
+            let copy = vary("quanta-streaming").set("flow.frames.protocol", protocol);
+            Case::simulated(name, copy.set("flow.frames.size", "1MB"))
+        };
+        let cases = [
+            case("good", "rbudp"),
+            case("first", "no-such"),
+            case("good too", "rbudp"),
+            case("last", "nor-this"),
+        ];
+        let error = run(&cases).expect_err("two of them fail");
+        assert_eq!(error.case, "first");
+        assert!(error.to_string().contains("no-such"), "{error}");
+    }
 }

@@ -24,6 +24,8 @@ pub struct Row {
     pub published: Option<Published>,
     /// What an equation of the paper predicts for just this case.
     pub model: Option<f64>,
+    /// What we aim at.
+    pub aim: Option<Aim>,
     /// What we measured by simulation; nothing where the case cannot be simulated.
     pub simulated: Option<f64>,
     /// What we measured with real sockets, if we did.
@@ -73,6 +75,32 @@ impl Published {
     }
 }
 
+/// A bound that our value is to keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Aim {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+impl Aim {
+    fn write(self, unit: crate::quantity::Unit) -> String {
+        match self {
+            Aim::AtLeast(bound) => format!("≥ {}", unit.write(bound)),
+            Aim::AtMost(bound) => format!("≤ {}", unit.write(bound)),
+        }
+    }
+
+    /// Whether `value` keeps it.
+    pub fn is_met(self, value: f64) -> bool {
+        match self {
+            Aim::AtLeast(bound) => value >= bound,
+            Aim::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
 /// By which a row is found: its case and its quantity's heading.
 pub type Key = (String, String);
 
@@ -84,6 +112,7 @@ impl Row {
             quantity,
             published: None,
             model: None,
+            aim: None,
             simulated: ours,
             emulated: None,
         }
@@ -104,6 +133,24 @@ impl Row {
         Row { model: Some(value), ..self }
     }
 
+    /// The same row with what we aim at.
+    pub fn aim(self, aim: Aim) -> Row {
+        Row { aim: Some(aim), ..self }
+    }
+
+    /// Whether the simulated value keeps the aim, and the emulated one, of those that there are.
+    fn met(&self) -> String {
+        let Some(aim) = self.aim else { return String::new() };
+        let say = |value: Option<f64>, of: &str| {
+            let word = if aim.is_met(value?) { "met" } else { "missed" };
+            Some(format!("{word}{of}"))
+        };
+        // Of the digits that stand there, so that a page read back says the same.
+        let emulated = self.emulated.map(|value| rounded(self.quantity.unit, value));
+        let all = [say(self.simulated, ""), say(emulated, ", emulated")];
+        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
     /// By what it is found.
     pub fn key(&self) -> Key {
         (self.case.clone(), self.quantity.heading())
@@ -117,6 +164,8 @@ impl Row {
             Column::What => self.quantity.heading(),
             Column::Published => self.published.map(|p| p.write(self.quantity)).unwrap_or_default(),
             Column::Model => write(self.model),
+            Column::Aim => self.aim.map(|aim| aim.write(unit)).unwrap_or_default(),
+            Column::Met => self.met(),
             Column::Simulated => write(self.simulated),
             Column::Difference => match (self.published, self.model, self.simulated) {
                 (Some(published), _, Some(ours)) => published.difference(ours, self.quantity),
@@ -143,21 +192,25 @@ enum Column {
     What,
     Published,
     Model,
+    Aim,
     Simulated,
     Difference,
     Emulated,
     FromSimulated,
+    Met,
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 10] = [
     Column::Case,
     Column::What,
     Column::Published,
     Column::Model,
+    Column::Aim,
     Column::Simulated,
     Column::Difference,
     Column::Emulated,
     Column::FromSimulated,
+    Column::Met,
 ];
 
 impl Column {
@@ -167,6 +220,8 @@ impl Column {
             Column::What => "what",
             Column::Published => "published",
             Column::Model => "model",
+            Column::Aim => "aim",
+            Column::Met => "aim met",
             Column::Simulated => "simulated",
             Column::Difference => "difference",
             Column::Emulated => "emulated",
@@ -190,7 +245,7 @@ impl Table {
         let columns: Vec<Column> = COLUMNS.into_iter().filter(filled).collect();
         let mut text = line(columns.iter().map(|column| column.heading().to_owned()));
         text += &line(columns.iter().map(|column| match column {
-            Column::Case | Column::What => "---".into(),
+            Column::Case | Column::What | Column::Met => "---".into(),
             _ => "---:".into(),
         }));
         for row in &self.rows {
@@ -275,6 +330,17 @@ mod tests {
         assert!(!text.contains("model") && text.contains("from simulated"), "{text}");
         let bare = Table::new("", vec![Row::new("a", GOODPUT, None)]).markdown();
         assert_eq!(bare.lines().next(), Some("| case | what | simulated |"));
+    }
+
+    #[test]
+    fn an_aim_is_met_or_missed_by_each_value() {
+        let row = |simulated, emulated| Row { emulated, ..Row::new("a", GOODPUT, simulated) };
+        let met = |row: Row| row.aim(Aim::AtLeast(90.0)).cell(Column::Met);
+        assert_eq!(met(row(None, None)), "");
+        assert_eq!(met(row(Some(90.0), None)), "met");
+        assert_eq!(met(row(Some(95.0), Some(80.0))), "met; missed, emulated");
+        let text = Table::new("", vec![row(Some(3.0), None).aim(Aim::AtMost(2.5))]).markdown();
+        assert!(text.contains("| ≤ 2.50 | 3.00 | missed |"), "{text}");
     }
 
     #[test]

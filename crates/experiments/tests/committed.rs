@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use longhaul_experiments::experiment::Set;
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
 
 #[test]
 fn quick_experiments_give_the_committed_pages() {
     let folder = results::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("in the repository");
-    let quick: Vec<_> = catalogue::all().into_iter().filter(|e| e.quick).collect();
+    let quick: Vec<_> = catalogue::all().into_iter().filter(|e| e.set == Set::Quick).collect();
     assert!(quick.len() > 5);
     let mut found = Vec::new();
     for experiment in quick {

@@ -186,6 +186,18 @@ impl Setup {
     }
 }
 
+/// What else came in on the receiving host's access link: TCP, and whatever is no flow of the
+/// receiver's. Counted as UDP payload is, without the headers of IP, UDP and TCP and below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Others {
+    /// What the link carries of everything, in bits a second.
+    pub link: Rate,
+    /// Bytes that came in since a moment that stays the same.
+    pub bytes: Bytes,
+    /// About how many flows they came in; none counts as one.
+    pub flows: u32,
+}
+
 /// The sending end of a protocol.
 pub trait Sender: Send {
     /// A control message has come, by either carrier.
@@ -248,6 +260,11 @@ pub trait Receiver: Send {
     /// The kernel has dropped this many of the flow's datagrams in the receiving socket since the
     /// start: a loss of the host, not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
+
+    /// What else came in on the host's access link; to be told some times a second, from the start.
+    /// A receiver that shares the link out among its flows leaves the others what they would have
+    /// among equals. One whose senders decide how fast they send takes no notice.
+    fn set_others(&mut self, _: Time, _: Others) {}
 
     /// The next control message to send.
     fn poll_control(&mut self, now: Time) -> Option<Outgoing>;

@@ -26,8 +26,9 @@ pub struct Pacer {
     rate: Rate,
     datagram: Bytes,
     burst: u64,
-    /// The burst that was asked for, whatever the rate.
+    /// The burst that was asked for, whatever the rate; and what is left of the one that leaves.
     fixed: Option<u64>,
+    begun: u64,
     /// When the bucket of the mean rate is full again, in picoseconds.
     long: u128,
     /// The same for the bucket of the catch-up rate.
@@ -38,7 +39,7 @@ impl Pacer {
     /// A pacer for datagrams of at most `datagram` bytes of UDP payload at `rate`.
     pub fn new(rate: Rate, datagram: Bytes) -> Pacer {
         let burst = burst_of(rate, datagram);
-        Pacer { rate, datagram, burst, fixed: None, long: 0, short: 0 }
+        Pacer { rate, datagram, burst, fixed: None, begun: 0, long: 0, short: 0 }
     }
 
     /// The rate.
@@ -77,6 +78,9 @@ impl Pacer {
         if self.rate == Rate::ZERO {
             return 0;
         }
+        if self.begun > 0 {
+            return self.begun;
+        }
         let now = picos(now);
         let long = self.long.max(now.saturating_sub(picos_of(CREDIT)));
         let room = |full: u128, burst: u128, cost: u128| {
@@ -96,11 +100,17 @@ impl Pacer {
         let cost = self.cost_of(sent);
         self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
         self.short = self.short.max(now) + cost * 100 / u128::from(CATCH_UP);
+        if let Some(fixed) = self.fixed {
+            // A driver that takes less at a time, or a place where the burst was cut, ends none.
+            let left = if self.begun > 0 { self.begun } else { fixed };
+            self.begun = left.saturating_sub(sent.get().div_ceil(self.datagram.get().max(1)));
+        }
     }
 
     /// There was nothing to send: time that passes is lost.
     pub fn idle(&mut self, now: Time) {
         self.long = self.long.max(picos(now));
+        self.begun = 0;
     }
 
     /// When at least half a burst may leave; a driver that comes then has the other half to be
@@ -108,6 +118,9 @@ impl Pacer {
     pub fn next(&self) -> Time {
         if self.rate == Rate::ZERO {
             return Time::NEVER;
+        }
+        if self.begun > 0 {
+            return Time::ZERO;
         }
         let spare = self.cost(self.burst - self.half());
         let long = self.long.saturating_sub(spare);
@@ -211,6 +224,23 @@ mod tests {
         pacer.spend(Time::ZERO, Bytes::new(25 * DATAGRAM.get()));
         let whole = Bytes::new(25 * DATAGRAM.get()) / Rate::from_mbps(10);
         assert_eq!((pacer.allowance(Time::ZERO + whole), pacer.next()), (25, Time::ZERO + whole));
+    }
+
+    #[test]
+    fn a_fixed_burst_that_is_sent_in_parts_leaves_at_once_all_the_same() {
+        let mut pacer = Pacer::new(Rate::from_mbps(100), DATAGRAM);
+        pacer.fix_burst(25);
+        for (sent, left) in [(7, 18), (7, 11), (1, 10)] {
+            pacer.spend(Time::ZERO, Bytes::new(sent * DATAGRAM.get()));
+            assert_eq!((pacer.allowance(Time::ZERO), pacer.next()), (left, Time::ZERO));
+        }
+        pacer.spend(Time::ZERO, Bytes::new(10 * DATAGRAM.get()));
+        let whole = Bytes::new(25 * DATAGRAM.get()) / Rate::from_mbps(100);
+        assert_eq!((pacer.allowance(Time::ZERO), pacer.next()), (0, Time::ZERO + whole));
+        // Nothing is left of a burst for which there was nothing more to send.
+        pacer.spend(Time::ZERO + whole, DATAGRAM);
+        pacer.idle(Time::ZERO + whole);
+        assert_eq!(pacer.allowance(Time::ZERO + whole), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use longhaul_proto::wire::Control;
 use crate::rig::{Channel, Host, Rig, setup};
 
 #[derive(Clone, Copy, PartialEq)]
-enum Flaw {
+pub(crate) enum Flaw {
     /// Leaves blocks out that it says it has sent.
     Forgets,
     /// Sends more than it was asked for.
@@ -22,6 +22,10 @@ enum Flaw {
     Spins,
     /// Goes on after the end.
     Lingers,
+    /// Sends the first block again though nobody lacks it.
+    Repeats,
+    /// Leaves its first blocks to the last.
+    Disorders,
 }
 
 /// The first protocol's sender with a flaw.
@@ -47,6 +51,8 @@ impl Sender for Broken {
             Flaw::Forgets => out.truncate(out.len().max(2) - 1),
             Flaw::Overruns if !out.is_empty() => out.resize(max + 1, first),
             Flaw::Lingers if self.inner.is_finished() => out.push(first),
+            Flaw::Repeats if out.iter().any(|block| *block != first) => out[0] = first,
+            Flaw::Disorders => out.reverse(),
             _ => {}
         }
     }
@@ -59,7 +65,7 @@ impl Sender for Broken {
     fn next_wakeup(&self) -> Wake {
         match self.flaw {
             Flaw::Spins => Wake::Now,
-            Flaw::Forgets | Flaw::Overruns | Flaw::Lingers => self.inner.next_wakeup(),
+            _ => self.inner.next_wakeup(),
         }
     }
     fn is_finished(&self) -> bool {
@@ -79,7 +85,7 @@ impl Sender for Broken {
     }
 }
 
-fn broken(setup: &Setup, flaw: Flaw) -> Box<dyn Sender> {
+pub(crate) fn broken(setup: &Setup, flaw: Flaw) -> Box<dyn Sender> {
     Box::new(Broken { inner: (all()[0].sender)(setup), flaw })
 }
 

@@ -66,6 +66,27 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 }
 
 #[test]
+fn what_a_killed_receiver_loses_is_two_segments_and_two_round_trips_at_most() {
+    // Chunks of 50 blocks: at a loss of 5 % next to none is whole at the first time. A round trip
+    // is a quarter of a segment.
+    let most = 2 * (1_000_000 + RATE.over(RTT).get());
+    for name in ["fobs", "fobs-table"] {
+        for loss in [0.01, 0.05] {
+            let set = if name == "fobs" { &[][..] } else { &[("tolerated-loss", 10.0)] };
+            let mut rig = rig(name, set, 20_000, lossy(loss), Host::Fast);
+            let mut at = Time::ZERO;
+            while !rig.step() {
+                if rig.now > at {
+                    at = rig.now + Span::from_millis(50);
+                    let lost = rig.flows[0].unfinished().get();
+                    assert!(lost <= most, "{name}, loss {loss}, {:?}: {lost} bytes", rig.now);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn greed_costs_a_round_trip_at_least_and_on_a_clean_path_no_more() {
     const BLOCKS: u64 = 5_000;
     let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;

@@ -4,6 +4,7 @@ mod canary;
 mod conformance;
 mod corpus;
 mod fobs;
+mod model;
 mod netblt;
 mod properties;
 mod rbudp;

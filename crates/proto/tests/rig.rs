@@ -185,6 +185,22 @@ pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rt
     }
 }
 
+impl Flow {
+    /// Bytes that have come of chunks that are not whole: what a receiver that is killed now has
+    /// for nothing.
+    pub(crate) fn unfinished(&self) -> Bytes {
+        let layout = self.setup.layout;
+        let chunk = |a: &&Block, b: &&Block| layout.chunk_of(**a) == layout.chunk_of(**b);
+        let blocks: Vec<&Block> = self.there.iter().collect();
+        let is_open = |run: &&[&Block]| {
+            let (_, count) = layout.blocks_of_chunk(layout.chunk_of(*run[0]));
+            (run.len() as u32) < count
+        };
+        let open = blocks.chunk_by(chunk).filter(is_open).flatten();
+        Bytes::new(open.map(|block| u64::from(layout.extent(**block).len)).sum())
+    }
+}
+
 impl Rig {
     pub(crate) fn new(row: &Row, seed: u64, channel: Channel) -> Rig {
         Rig {
@@ -456,16 +472,7 @@ impl Rig {
                 let wrote = period / 2 * periods + rest.min(period / 2);
                 (there().min(rate.over(wrote)), budget, None)
             }
-            Host::Chunked(budget) => {
-                let chunk = |a: &&Block, b: &&Block| layout.chunk_of(**a) == layout.chunk_of(**b);
-                let blocks: Vec<&Block> = flow.there.iter().collect();
-                let is_whole = |run: &&[&Block]| {
-                    let (_, count) = layout.blocks_of_chunk(layout.chunk_of(*run[0]));
-                    run.len() as u32 == count
-                };
-                let whole = blocks.chunk_by(chunk).filter(is_whole).flatten();
-                (Bytes::new(whole.map(|block| len(**block)).sum()), budget, None)
-            }
+            Host::Chunked(budget) => (there() - flow.unfinished(), budget, None),
         };
         self.receiver.set_grant(self.now, flow.setup.flow, written + budget, drain);
         if flow.finished_at.is_none() {

@@ -1,8 +1,15 @@
 //! How much the emulator carries on this machine: a UDP blaster across it, one Markdown row a run.
 //!
 //! `cargo run --release -p longhaul-testbed --example blast` makes the whole table;
-//! `… --example blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS` one row. A link rate
-//! of 0 is none.
+//! `… --example blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star
+//! [SEED]]` one row. A link rate of 0 is none. Rate, delay and loss are those of a dumbbell's
+//! shared link, the second of three on the way, and of the sender's link of a star, one of two.
+//! Every row of the table has a seed of its own.
+//!
+//! Each packet carries its number and the time at which it was handed to the kernel; the receiver
+//! notes the time at which it got it, by the same clock. "Measured beyond the path" is how much
+//! later that was than [`Link`] says for a packet sent at that time, so it holds all that is not the
+//! path: both sockets, the wait for the emulator, its lateness, the wake of the receiver.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -12,31 +19,74 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationSpec, Statistics, Verdict};
-use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::link::{Fate, Link, LinkSpec, Loss};
+use longhaul_testbed::scenario::{Duplex, Topology};
 
 /// UDP payload of a full packet at MTU 1500.
 const PAYLOAD: usize = 1_472;
-/// Bytes of such a packet on the wire.
+/// Such a packet.
+const PACKET: u32 = 1_500;
+/// Bytes of it on the wire.
 const WIRE: f64 = 1_538.0;
 /// Segments of a super-packet.
 const SEGMENTS: usize = 44;
 
+/// The network between the two hosts.
+#[derive(Clone, Copy)]
+enum Shape {
+    Pair,
+    Dumbbell,
+    Star,
+}
+
+impl Shape {
+    /// Its name, and the nodes from the sender to the receiver; the link that is not free of loss
+    /// is the one at the place behind.
+    fn way(self) -> (&'static str, &'static [&'static str], usize) {
+        match self {
+            Shape::Pair => ("", &["a", "b"], 0),
+            Shape::Dumbbell => (", dumbbell", &["left1", "left", "right", "right1"], 1),
+            Shape::Star => (", star", &["h2", "hub", "h1"], 0),
+        }
+    }
+
+    fn spec(self, lossy: LinkSpec, back: LinkSpec, seed: u64) -> EmulationSpec {
+        let shared = Duplex { forward: lossy.clone(), back: back.clone() };
+        let free = Duplex::both(LinkSpec::default());
+        let topology = match self {
+            Shape::Pair => {
+                return EmulationSpec { seed, ..EmulationSpec::pair(lossy, back) };
+            }
+            Shape::Dumbbell => {
+                Topology::Dumbbell { left: 2, right: 2, bottleneck: shared, access: vec![free] }
+            }
+            Shape::Star => Topology::Star { hosts: 4, access: vec![free.clone(), shared, free] },
+        };
+        let (hosts, network) = topology.build();
+        EmulationSpec { hosts, network, mtu: 1500, seed }
+    }
+}
+
 struct Run {
+    shape: Shape,
     link: Option<Rate>,
     rtt: Span,
     loss: LossRatio,
     send: Rate,
     gso: bool,
     seconds: f64,
+    seed: u64,
 }
 
 struct Outcome {
     sent: u64,
     received: u64,
     seconds: f64,
+    /// Sorted: how much later than the path's own time each packet was received.
+    beyond: Vec<Span>,
     statistics: Statistics,
 }
 
@@ -45,9 +95,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout();
     writeln!(
         out,
-        "| link, RTT, loss | sent as | asked | carried to b | loss on the line | queue drops | \
-         own drops | lost at b's socket | late p99, most | forwarder, of a core | verdict |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        "| link, RTT, loss | seed | sent as | asked | carried to b | loss on the line | its 95 % \
+         interval | queue drops | own drops | lost at b's socket | late p99, most | measured beyond \
+         the path p50, p99 | forwarder, of a core | verdict |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )?;
     let runs = if args.is_empty() { table() } else { vec![parse(&args)?] };
     for run in runs {
@@ -58,30 +109,44 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn parse(args: &[String]) -> Result<Run, Box<dyn Error>> {
-    let [link, rtt, loss, send, kind, seconds] = args else {
-        return Err("LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS".into());
+    let [link, rtt, loss, send, kind, seconds, shape @ ..] = args else {
+        let usage =
+            "LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]";
+        return Err(usage.into());
+    };
+    let seed = shape.get(1).map_or(Ok(1), |seed| seed.parse())?;
+    let shape = match shape.first().map_or("pair", String::as_str) {
+        "pair" => Shape::Pair,
+        "dumbbell" => Shape::Dumbbell,
+        "star" => Shape::Star,
+        other => return Err(format!("{other}: pair, dumbbell or star").into()),
     };
     let link: u64 = link.parse()?;
     Ok(Run {
+        shape,
         link: (link > 0).then_some(Rate::from_mbps(link)),
         rtt: Span::from_secs_f64(rtt.parse::<f64>()? / 1e3),
         loss: LossRatio::new(loss.parse()?).ok_or("a loss from 0 to 1")?,
         send: Rate::from_mbps(send.parse()?),
         gso: kind == "gso",
         seconds: seconds.parse()?,
+        seed,
     })
 }
 
 fn table() -> Vec<Run> {
     let run = |link: u64, rtt, loss, send, gso| Run {
+        shape: Shape::Pair,
         link: (link > 0).then_some(Rate::from_mbps(link)),
         rtt: Span::from_millis(rtt),
         loss: LossRatio::new(loss).unwrap_or(LossRatio::NONE),
         send: Rate::from_mbps(send),
         gso,
         seconds: 3.0,
+        seed: 1,
     };
-    vec![
+    let over = |shape, run: Run| Run { shape, ..run };
+    let runs = [
         run(1_000, 100, 0.01, 950, false),
         run(1_000, 100, 0.01, 950, true),
         run(1_000, 100, 0.01, 1_200, true),
@@ -93,7 +158,14 @@ fn table() -> Vec<Run> {
         run(10_000, 10, 0.01, 8_000, true),
         run(0, 10, 0.0, 8_000, true),
         run(0, 10, 0.0, 10_000, true),
-    ]
+        over(Shape::Dumbbell, run(1_000, 100, 0.01, 950, false)),
+        over(Shape::Dumbbell, run(1_000, 100, 0.01, 950, true)),
+        over(Shape::Dumbbell, run(5_000, 10, 0.01, 4_000, true)),
+        over(Shape::Star, run(1_000, 100, 0.01, 950, false)),
+        over(Shape::Star, run(1_000, 100, 0.01, 950, true)),
+        over(Shape::Star, run(5_000, 10, 0.01, 4_000, true)),
+    ];
+    (1..).zip(runs).map(|(seed, run)| Run { seed, ..run }).collect()
 }
 
 fn blast(run: &Run) -> Result<Outcome, Box<dyn Error>> {
@@ -102,27 +174,58 @@ fn blast(run: &Run) -> Result<Outcome, Box<dyn Error>> {
         None => LinkSpec { delay: run.rtt / 2, ..LinkSpec::default() },
     };
     let lossy = link.clone().with_loss(Loss::independent(run.loss));
-    let emulation = Emulation::start(EmulationSpec::pair(lossy, link))?;
+    let emulation = Emulation::start(run.shape.spec(lossy, link.clone(), run.seed))?;
     let bind = |host: &str| -> Result<UdpSocket, Box<dyn Error>> {
         let address = emulation.addresses(host)?.v4;
         Ok(emulation.enter_host(host, || UdpSocket::bind((address, 7_000)))??)
     };
-    let (a, b) = (bind("a")?, bind("b")?);
+    let (_, nodes, _) = run.shape.way();
+    let (a, b) = (bind(nodes[0])?, bind(nodes[nodes.len() - 1])?);
     a.connect(b.local_addr()?)?;
     enlarge(&b)?;
     set_option(&b, libc::SOL_UDP, libc::UDP_GRO, 1)?;
     b.set_read_timeout(Some(Duration::from_millis(50)))?;
-    let done = AtomicBool::new(false);
-    let (sent, received, seconds) = thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&b, &done));
-        let sent = send(&a, run);
+    let (done, clock) = (AtomicBool::new(false), Instant::now());
+    let (sent, got) = thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(&b, clock, &done));
+        let sent = send(&a, clock, run);
         // What is in the queue and on the line arrives within twice the RTT.
         thread::sleep(Duration::from_nanos((run.rtt * 2).as_nanos()) + Duration::from_millis(200));
         done.store(true, Ordering::Relaxed);
-        let (received, seconds) = receiver.join().expect("the receiver does not panic");
-        (sent, received, seconds)
+        (sent, receiver.join().expect("the receiver does not panic"))
     });
-    Ok(Outcome { sent: sent?, received, seconds, statistics: emulation.statistics()? })
+    let sent = sent?;
+    let seconds = match (got.first(), got.last()) {
+        (Some(first), Some(last)) => last.1.since(first.1).as_secs_f64(),
+        _ => 0.0,
+    };
+    Ok(Outcome {
+        sent: sent.len() as u64,
+        received: got.len() as u64,
+        seconds,
+        beyond: beyond(link, &sent, &got),
+        statistics: emulation.statistics()?,
+    })
+}
+
+/// How much later than over `link` alone, which here loses nothing on the line, each packet came.
+fn beyond(link: LinkSpec, sent: &[Time], got: &[(u64, Time)]) -> Vec<Span> {
+    let mut link = Link::new(link, 1);
+    let due: Vec<Option<Time>> = sent
+        .iter()
+        .map(|at| match link.offer(*at, PACKET) {
+            Fate::Arrives(passage) => Some(passage.at),
+            _ => None,
+        })
+        .collect();
+    let late = |(number, at): &(u64, Time)| Some(at.since((*due.get(*number as usize)?)?));
+    let mut beyond: Vec<Span> = got.iter().filter_map(late).collect();
+    beyond.sort();
+    beyond
+}
+
+fn now(clock: Instant) -> Time {
+    Time::from_nanos(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The largest receive buffer that this user may have.
@@ -141,20 +244,21 @@ fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Packets sent, at the run's rate, wire bytes counted.
-fn send(socket: &UdpSocket, run: &Run) -> io::Result<u64> {
+/// Sends at the run's rate, wire bytes counted; gives when each packet was handed over.
+fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> {
     let packets = if run.gso { SEGMENTS } else { 1 };
     if run.gso {
         set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, PAYLOAD as i32)?;
     }
-    let payload = vec![7; PAYLOAD * packets];
+    let mut payload = vec![7; PAYLOAD * packets];
     let per_second = run.send.as_bps() as f64 / 8.0 / WIRE;
     let start = Instant::now();
-    let mut sent = 0;
+    let mut times = Vec::with_capacity((per_second * run.seconds * 1.1) as usize);
     loop {
+        let sent = times.len() as u64;
         let elapsed = start.elapsed().as_secs_f64();
         if elapsed >= run.seconds {
-            return Ok(sent);
+            return Ok(times);
         }
         let due = (elapsed * per_second) as u64;
         if due <= sent {
@@ -165,45 +269,72 @@ fn send(socket: &UdpSocket, run: &Run) -> io::Result<u64> {
             }
             continue;
         }
+        for (number, segment) in (sent..).zip(payload.chunks_exact_mut(PAYLOAD)) {
+            segment[..8].copy_from_slice(&number.to_be_bytes());
+        }
+        let at = now(clock);
         socket.send(&payload)?;
-        sent += packets as u64;
+        times.resize(times.len() + packets, at);
     }
 }
 
-/// Packets received, and the seconds from the first to the last.
-fn receive(socket: &UdpSocket, done: &AtomicBool) -> (u64, f64) {
+/// The number and the time of each packet that came.
+fn receive(socket: &UdpSocket, clock: Instant, done: &AtomicBool) -> Vec<(u64, Time)> {
     let mut room = vec![0; 65_536];
-    let (mut received, mut first, mut last) = (0, None, Instant::now());
+    let mut got = Vec::with_capacity(1 << 21);
     while !done.load(Ordering::Relaxed) {
-        if let Ok(len) = socket.recv(&mut room) {
-            last = Instant::now();
-            first.get_or_insert(last);
-            received += len.div_ceil(PAYLOAD) as u64;
+        let Ok(len) = socket.recv(&mut room) else { continue };
+        let at = now(clock);
+        for packet in room[..len].chunks(PAYLOAD) {
+            let number = packet.first_chunk().map(|number| u64::from_be_bytes(*number));
+            got.extend(number.map(|number| (number, at)));
         }
     }
-    (received, first.map_or(0.0, |first| last.duration_since(first).as_secs_f64()))
+    got
+}
+
+/// Where a share of `of` trials lies that came out as `hits` (Wilson 1927), in percent.
+fn interval(hits: u64, of: u64) -> (f64, f64) {
+    const DEVIATIONS: f64 = 1.96;
+    let n = of.max(1) as f64;
+    let (p, z) = (hits as f64 / n, DEVIATIONS * DEVIATIONS / n);
+    let middle = (p + z / 2.0) / (1.0 + z);
+    let half = (z * p * (1.0 - p) + z * z / 4.0).sqrt() / (1.0 + z);
+    (100.0 * (middle - half).max(0.0), 100.0 * (middle + half))
 }
 
 fn row(run: &Run, outcome: &Outcome) -> String {
     let s = &outcome.statistics;
-    let t = s.link("a", "b").copied().unwrap_or_default();
+    let (shape, nodes, lossy) = run.shape.way();
+    let tally = |place: usize| s.link(nodes[place], nodes[place + 1]).copied().unwrap_or_default();
+    let last = nodes.len() - 2;
+    let queue_full: u64 = (0..=last).map(|place| tally(place).queue_full).sum();
+    let (first, t, arrives) = (tally(0), tally(lossy), tally(last).arrives);
     let link = run.link.map_or("no rate".to_owned(), |rate| rate.to_string());
-    let carried =
-        Bytes::new((t.arrives as f64 * WIRE) as u64) / Span::from_secs_f64(outcome.seconds);
+    let carried = Bytes::new((arrives as f64 * WIRE) as u64) / Span::from_secs_f64(outcome.seconds);
+    let on_the_line = t.offered - t.queue_full;
+    let (low, high) = interval(t.lost, on_the_line);
+    let beyond = |share: f64| {
+        let place = ((outcome.beyond.len() as f64 * share) as usize).saturating_sub(1);
+        outcome.beyond.get(place).copied().unwrap_or(Span::ZERO)
+    };
     format!(
-        "| {link}, {}, {} | {} | {} | {carried} | {:.3} % | {} | {} of {} sent | {} | {}, {} | \
-         {:.0} % | {} |",
+        "| {link}, {}, {}{shape} | {} | {} | {} | {carried} | {:.3} % | {low:.3} to {high:.3} % | \
+         {} | {} of {} sent | {} | {}, {} | {}, {} | {:.0} % | {} |",
         run.rtt,
         run.loss,
+        run.seed,
         if run.gso { "GSO" } else { "single" },
         run.send,
-        100.0 * t.lost as f64 / (t.offered - t.queue_full).max(1) as f64,
-        t.queue_full,
-        outcome.sent - t.offered.min(outcome.sent),
+        100.0 * t.lost as f64 / on_the_line.max(1) as f64,
+        queue_full,
+        outcome.sent - first.offered.min(outcome.sent),
         outcome.sent,
-        t.arrives.saturating_sub(outcome.received),
+        arrives.saturating_sub(outcome.received),
         s.late.percentile(0.99),
         s.late.worst(),
+        beyond(0.5),
+        beyond(0.99),
         100.0 * s.processor.as_secs_f64() / s.elapsed.as_secs_f64(),
         match s.verdict() {
             Verdict::Valid => "valid".into(),

@@ -2,6 +2,8 @@
 //!
 //! The same seed gives the same numbers on every machine; floats go through `libm`.
 
+use longhaul_proto::time::Span;
+
 /// A stream of random numbers that a seed determines.
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -48,6 +50,11 @@ impl Random {
     /// A whole number below `limit`; zero if `limit` is.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// A span of an exponential law with this mean.
+    pub fn exponential(&mut self, mean: Span) -> Span {
+        Span::from_secs_f64(-libm::log(1.0 - self.unit()) * mean.as_secs_f64())
     }
 
     /// How many trials fail before the first that succeeds, each succeeding with probability
@@ -97,5 +104,17 @@ mod tests {
         assert!((mean - expected).abs() < 4.0 * deviation, "mean {mean}, expected {expected}");
         assert_eq!(random.failures_before_success(0.0), u64::MAX);
         assert_eq!(random.failures_before_success(1.0), 0);
+    }
+
+    #[test]
+    fn an_exponential_span_has_its_mean_and_spread() {
+        let (mut random, mean, n) = (Random::new(5), Span::from_millis(20), 20_000);
+        let spans: Vec<f64> =
+            (0..n).map(|_| random.exponential(mean).as_secs_f64() / 0.02).collect();
+        let average = spans.iter().sum::<f64>() / f64::from(n);
+        assert!((average - 1.0).abs() < 4.0 / f64::from(n).sqrt(), "{average}");
+        // The law's median is ln 2.
+        let below = spans.iter().filter(|span| **span < core::f64::consts::LN_2).count();
+        assert!((below as f64 / f64::from(n) - 0.5).abs() < 0.015, "{below}");
     }
 }

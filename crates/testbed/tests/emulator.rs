@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, available};
+use longhaul_testbed::emu::{
+    Emulation, EmulationError, EmulationSpec, KernelTcp, Verdict, available,
+};
 use longhaul_testbed::link::{LinkSpec, Loss};
 use longhaul_testbed::scenario::{Amount, LinkBetween, Network, Reading, Scenario};
 
@@ -278,7 +280,7 @@ fn packets_pass_only_between_hosts_with_a_link() {
     let (len, from) = far.recv_from(&mut [0; 8]).unwrap();
     assert_eq!((len, from), (1, hub.local_addr().unwrap()));
     assert!(emulation.statistics().unwrap().unrouted > before);
-    assert_eq!(emulation.statistics().unwrap().offered(), 1);
+    assert_eq!(emulation.statistics().unwrap().offered, 1);
     let error = emulation.update_link("near", "far", LinkSpec::default()).unwrap_err();
     assert!(error.to_string().contains("no link from near to far"), "{error}");
 }
@@ -299,7 +301,8 @@ fn every_packet_is_accounted_for() {
     let got = receiver.join().unwrap();
     let statistics = emulation.statistics().unwrap();
     let t = *statistics.link("a", "b").unwrap();
-    assert_eq!(t.offered + statistics.own_drops * 20, 300 * 20);
+    assert_eq!(t.offered + statistics.own_drops, 300 * 20);
+    assert_eq!(t.offered, statistics.offered);
     assert_eq!(t.arrives, t.offered - t.lost - t.queue_full);
     assert_eq!(statistics.delivered, t.arrives + t.duplicates);
     assert_eq!(statistics.in_flight, 0);
@@ -369,6 +372,101 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
     drop(emulation.start_tcp(&endless).unwrap());
     let unknown = KernelTcp { congestion: Some("no-such".into()), port: PORT + 2, ..tcp };
     assert!(matches!(emulation.start_tcp(&unknown), Err(EmulationError::System(..))));
+}
+
+#[test]
+fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
+    let rtt = Span::from_millis(50);
+    let link = || LinkSpec::path(Rate::from_mbps(200), rtt);
+    let Some(emulation) = start(link(), link()) else { return };
+    for (port, window) in [(PORT, 64 << 10), (PORT + 1, 256 << 10)] {
+        let window = Bytes::new(window);
+        let tcp = KernelTcp {
+            from: "a".into(),
+            to: "b".into(),
+            port,
+            streams: 1,
+            amount: Amount::Endless,
+            window: Some(window),
+            congestion: None,
+        };
+        let running = emulation.start_tcp(&tcp).unwrap();
+        let so_far = || (running.received(), running.elapsed());
+        while running.received().get() < window.get() * 4 && running.elapsed() < Span::from_secs(20)
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let (before, from) = so_far();
+        thread::sleep(Duration::from_secs(2));
+        let (after, until) = so_far();
+        let goodput = (after - before) / until.saturating_sub(from);
+        let ratio = goodput.as_bps() as f64 / (window / rtt).as_bps() as f64;
+        // The kernel may send a whole super-packet late; a busy machine makes round trips longer.
+        assert!((0.8..1.1).contains(&ratio), "{goodput} with a window of {window}: {ratio}");
+    }
+    let unbounded = KernelTcp {
+        from: "a".into(),
+        to: "b".into(),
+        port: PORT + 2,
+        streams: 1,
+        amount: Amount::Endless,
+        window: Some(Bytes::new(8 << 30)),
+        congestion: None,
+    };
+    let refused = emulation.start_tcp(&unbounded).err().expect("no buffer is that large");
+    let refused = refused.to_string();
+    assert!(refused.contains("net.core.rmem_max"), "{refused}");
+}
+
+#[test]
+fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
+    let Some(emulation) = start(LinkSpec::default(), LinkSpec::default()) else { return };
+    for (host, buffer) in [("a", "tcp_wmem"), ("b", "tcp_rmem")] {
+        let path = format!("/proc/sys/net/ipv4/{buffer}");
+        let found = emulation.command(host, "cat").unwrap().arg(path).output().unwrap();
+        let limits = String::from_utf8(found.stdout).unwrap();
+        let most: u64 = limits.split_whitespace().nth(2).unwrap().parse().unwrap();
+        let told = emulation.notices().iter().any(|notice| notice.contains("tcp_wmem"));
+        assert_eq!(most < 64 << 20, told, "{limits} {:?}", emulation.notices());
+    }
+    assert_eq!(emulation.statistics().unwrap().notices, emulation.notices());
+}
+
+/// A way of so many links that no core moves super-packets over it as fast as they can be sent.
+fn overloaded() -> Option<Emulation> {
+    const ROUTERS: usize = 1_000;
+    start(LinkSpec::default(), LinkSpec::default())?;
+    let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
+    // Hosts are nodes 0 and 1, routers follow.
+    let nodes: Vec<usize> = [0].into_iter().chain(2..2 + ROUTERS).chain([1]).collect();
+    let links = nodes.windows(2).map(|pair| between(pair[0], pair[1]));
+    let network = Network {
+        routers: (0..ROUTERS).map(|n| format!("r{n}")).collect(),
+        links: links.chain([between(1, 0)]).collect(),
+        ..Network::default()
+    };
+    let spec = EmulationSpec::pair(LinkSpec::default(), LinkSpec::default());
+    Some(Emulation::start(EmulationSpec { network, ..spec }).unwrap())
+}
+
+#[test]
+fn an_emulation_that_cannot_keep_up_says_that_it_is_invalid_and_why() {
+    let Some(emulation) = overloaded() else { return };
+    let (a, _b) = sockets(&emulation, false);
+    // 8800 packets over 1000 links, in as long as it takes to hand them to the kernel.
+    send_numbered(&a, 200, 44, 1_000);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let statistics = loop {
+        let statistics = emulation.statistics().unwrap();
+        if statistics.delivered > 0 && statistics.in_flight == 0 {
+            break statistics;
+        }
+        assert!(Instant::now() < deadline, "{statistics}");
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(statistics.offered + statistics.own_drops, 8_800);
+    let Verdict::Invalid(reason) = statistics.verdict() else { panic!("{statistics}") };
+    assert!(statistics.to_string().contains(&reason), "{statistics}");
 }
 
 #[test]

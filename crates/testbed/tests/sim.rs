@@ -126,6 +126,40 @@ fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
 }
 
 #[test]
+fn copies_that_read_one_disk_are_served_in_turn() {
+    let disk = "disk-rate = \"24M\"";
+    let alone = between(disk, "", "reads-disk = true").finished.expect("it ends");
+    let flow = "protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\nreads-disk = true";
+    let hosts = format!("[[host]]\nname = \"a\"\n{disk}\n");
+    let text = format!("{}{hosts}", pair(r#"rate = "200M", delay = "5ms""#, &[flow, flow]));
+    // 3 MB at 24 Mbit/s are a second.
+    let second = |time: Time| time.since(Time::ZERO).as_secs_f64();
+    assert!(second(alone) > 1.0 && second(alone) < 1.1, "{alone:?}");
+    for flow in run(&text).flows {
+        let finished = second(flow.finished.expect("it ends"));
+        assert!(finished > 1.9 && finished < 2.1, "{finished}");
+    }
+}
+
+#[test]
+fn copies_into_one_host_share_its_memory_in_equal_parts() {
+    const MEMORY: u64 = 96 << 20;
+    let flow = "protocol = \"rbudp\"\nsize = \"80MB\"\nrate = \"400M\"\nwrites-disk = true";
+    let host = "[[host]]\nname = \"b\"\nmemory = \"96MiB\"\ndisk-rate = \"80M\"\n";
+    let path = pair(r#"rate = "1G", delay = "5ms""#, &[flow, flow]);
+    let outcome = run(&format!("record-every = \"1s\"\n{path}{host}"));
+    for flow in &outcome.flows {
+        assert_eq!(Some(flow.delivered), flow.object);
+        // After three seconds the memory is full: each has half of it, and what the disk wrote.
+        let there = flow.series[2].delivered.get();
+        assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
+    }
+    // 160 MB at 10 MB/s: the disk is never idle for want of data.
+    let ended = outcome.ended.since(Time::ZERO).as_secs_f64();
+    assert!(ended > 16.0 && ended < 16.3, "{ended}");
+}
+
+#[test]
 fn a_flow_elsewhere_changes_nothing() {
     let star = "[topology]\nkind = \"star\"\nhosts = 4\n\
                 access = { rate = \"50M\", delay = \"5ms\", loss = \"2%\", reorder = \"1%\" }\n";

@@ -1,41 +1,37 @@
-//! A scenario file as a network to emulate, with the commands that it has.
+//! A scenario file as a network to emulate, with the flows and commands that it has.
 
 use std::fs;
 use std::path::Path;
 
 use longhaul_proto::time::Time;
 use longhaul_testbed::emu::EmulationSpec;
+use longhaul_testbed::emu::flows::Flows;
 use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
 
 use super::programs::Program;
-use super::{EmulateArgs, Plan, Trouble, asked, say};
+use super::{EmulateArgs, Plan, Trouble, asked};
 
 /// What `file` and the flags beside it ask for.
 pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
-    let scenario = read(file)?;
-    let mut spec = EmulationSpec::of(&scenario);
-    spec.seed = args.seed.unwrap_or(spec.seed);
-    let mut programs = Vec::new();
-    for flow in &scenario.flows {
-        let host = scenario.node_name(flow.from);
-        match &flow.traffic {
-            Traffic::Command(command) => {
-                let start = flow.start.since(Time::ZERO);
-                programs.push(Program { start, ..Program::shell(host, command) });
-            }
-            _ if !args.quiet => say(&format!(
-                "longhaul emulate: flow {} is not started: only commands are",
-                flow.name
-            )),
-            _ => {}
-        }
+    let mut scenario = read(file)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    let spec = EmulationSpec::of(&scenario);
+    if args.no_flows {
+        scenario.flows.clear();
     }
-    let own = !programs.is_empty();
+    let commands = scenario.flows.iter().filter_map(|flow| {
+        let Traffic::Command(command) = &flow.traffic else { return None };
+        let start = flow.start.since(Time::ZERO);
+        Some(Program { start, ..Program::shell(scenario.node_name(flow.from), command) })
+    });
+    let mut programs: Vec<Program> = commands.collect();
+    let own = !scenario.flows.is_empty();
     let asked = asked(args, scenario.node_name(0), !own);
     // Whoever asks for a command waits for it; the scenario's own run beside it.
     let limit = if asked.is_empty() { Some(scenario.time_limit) } else { None };
     programs.extend(asked);
-    Ok(Plan { spec, programs, limit: args.time_limit.or(limit) })
+    let flows = Some(scenario).filter(Flows::are_some);
+    Ok(Plan { spec, programs, limit: args.time_limit.or(limit), flows })
 }
 
 fn read(file: &Path) -> Result<Scenario, Trouble> {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
+use longhaul_testbed::emu::flows::Stop;
 use longhaul_testbed::emu::{Emulation, EmulationError};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -16,7 +17,7 @@ use signal_hook::iterator::Signals;
 use super::say;
 
 /// What `timeout` of the coreutils ends with.
-const EXIT_TIME_LIMIT: u8 = 124;
+pub(super) const EXIT_TIME_LIMIT: u8 = 124;
 
 /// What a command gets to end by itself after a signal.
 const GRACE: Duration = Duration::from_secs(2);
@@ -38,23 +39,54 @@ impl Program {
 }
 
 /// What ends the wait.
-enum Event {
+pub(super) enum Event {
     /// The last program has ended.
     Ended(io::Result<ExitStatus>),
+    /// Every flow that can end has, and nothing else is waited for.
+    Flows,
     Signal(i32),
 }
 
-/// Runs `programs`, each at its time; gives the exit status of the last one in their order when it
-/// ends. The others then still run: the emulation's end is theirs.
+/// What comes while programs and flows run.
+pub(super) struct Events {
+    sender: Sender<Event>,
+    inbox: Receiver<Event>,
+}
+
+impl Events {
+    /// From now on, each signal that asks for an end comes here, and stops the flows.
+    pub(super) fn watch(stop: &Stop) -> Result<Events, EmulationError> {
+        let (sender, inbox) = channel();
+        watch_signals(sender.clone(), stop.clone())
+            .map_err(|error| EmulationError::System("watch signals", error))?;
+        Ok(Events { sender, inbox })
+    }
+
+    /// Where else events come from.
+    pub(super) fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The exit status that a signal asks for, if one has come.
+    pub(super) fn signalled(&self) -> Option<u8> {
+        self.inbox.try_iter().find_map(|event| match event {
+            Event::Signal(signal) => Some(of_signal(signal)),
+            Event::Ended(_) | Event::Flows => None,
+        })
+    }
+}
+
+/// Runs `programs`, each at its time after `began`; gives the exit status of the last one in their
+/// order when it ends, or 0 when the flows have ended and there is no program. The others then
+/// still run: the emulation's end is theirs.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],
+    began: Instant,
     limit: Option<Span>,
+    events: &Events,
 ) -> Result<u8, EmulationError> {
-    let began = Instant::now();
-    let (events, inbox) = channel();
-    // Before a program could be asked to end by a signal that also came here.
-    watch_signals(events.clone()).map_err(|e| EmulationError::System("watch signals", e))?;
+    let inbox = &events.inbox;
     let deadline = limit.map(|limit| began + duration(limit));
     let mut order: Vec<usize> = (0..programs.len()).collect();
     order.sort_by_key(|place| programs[*place].start);
@@ -62,8 +94,8 @@ pub(super) fn run(
     for place in order {
         let program = &programs[place];
         let start = began + duration(program.start);
-        if let Some(end) = wait(&inbox, Some(deadline.map_or(start, |limit| limit.min(start)))) {
-            return end_of(end, decides, &inbox);
+        if let Some(end) = wait(inbox, Some(deadline.map_or(start, |limit| limit.min(start)))) {
+            return end_of(end, decides, inbox);
         }
         if deadline.is_some_and(|limit| limit < start) {
             return Ok(out_of_time(limit));
@@ -71,11 +103,11 @@ pub(super) fn run(
         let child = launch(emulation, program)?;
         if place + 1 == programs.len() {
             decides = Pid::from_raw(child.id().cast_signed());
-            report_end(child, events.clone())?;
+            report_end(child, events.sender())?;
         }
     }
-    match wait(&inbox, deadline) {
-        Some(event) => end_of(event, decides, &inbox),
+    match wait(inbox, deadline) {
+        Some(event) => end_of(event, decides, inbox),
         None => Ok(out_of_time(limit)),
     }
 }
@@ -105,6 +137,7 @@ fn end_of(
         Event::Ended(status) => {
             status.map(exit_code).map_err(|e| EmulationError::System("run a program", e))
         }
+        Event::Flows => Ok(0),
         Event::Signal(signal) => {
             // Ctrl-C goes to the programs of the terminal too; other signals come here only.
             if signal != SIGINT
@@ -115,7 +148,7 @@ fn end_of(
             if decides.is_some() {
                 wait(inbox, Some(Instant::now() + GRACE));
             }
-            Ok(u8::try_from(128 + signal).unwrap_or(1))
+            Ok(of_signal(signal))
         }
     }
 }
@@ -140,11 +173,17 @@ fn report_end(mut child: Child, events: Sender<Event>) -> Result<(), EmulationEr
     started.map(drop).map_err(|error| EmulationError::System("start a thread", error))
 }
 
-/// Tells `events` of each signal that asks for an end.
-fn watch_signals(events: Sender<Event>) -> io::Result<()> {
+/// What a shell makes of a program that a signal ended.
+fn of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(1)
+}
+
+/// Tells `events` of each signal that asks for an end, and stops the flows.
+fn watch_signals(events: Sender<Event>, stop: Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let watch = move || {
         for signal in signals.forever() {
+            stop.stop();
             if events.send(Event::Signal(signal)).is_err() {
                 // The programs are being ended already: with this process, the rest is.
                 std::process::exit(128 + signal);

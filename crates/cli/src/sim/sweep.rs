@@ -15,6 +15,13 @@ pub(crate) struct Sweep {
     values: Vec<String>,
 }
 
+impl Sweep {
+    /// Whether it sets this key.
+    pub(super) fn is_of(&self, key: &str) -> bool {
+        self.key == key
+    }
+}
+
 /// Reads `KEY=A,B,C`.
 pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     let expected = "expected a key and values such as topology.link.loss=0,0.1%,1%";
@@ -29,6 +36,12 @@ pub(super) fn parse(text: &str) -> Result<Sweep, String> {
 
 /// The settings of each run: the last sweep's values change fastest. Without a sweep, one run.
 pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error> {
+    let mut keys: Vec<&str> = sweeps.iter().map(|sweep| &*sweep.key).collect();
+    keys.sort_unstable();
+    if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        let what = format!("two sweeps of {}", twice[0]);
+        return Err(Error::new(Class::Usage, what).advise("give all its values in one"));
+    }
     let runs = sweeps.iter().try_fold(1usize, |n, sweep| n.checked_mul(sweep.values.len()));
     if runs.is_none_or(|runs| runs > MOST) {
         let what = format!("the sweeps together make more than {MOST} runs");
@@ -74,7 +87,9 @@ mod tests {
         assert_eq!(all, ["1x", "1y", "1z", "2x", "2y", "2z"]);
         assert_eq!(super::combinations(&[]).unwrap(), [[]]);
         let many = format!("a={}", vec!["1"; 101].join(","));
-        let many = [parse(&many).unwrap(), parse(&many).unwrap()];
+        let many = [parse(&many).unwrap(), parse(&many.replace('a', "b")).unwrap()];
         assert!(super::combinations(&many).unwrap_err().to_string().contains("10000"));
+        let twice = ["a=1,2", "b=1", "a=3"].map(|text| parse(text).unwrap());
+        assert!(super::combinations(&twice).unwrap_err().to_string().contains("sweeps of a"));
     }
 }

@@ -78,7 +78,7 @@ fn a_server_that_stays_frozen_is_given_up_after_stall() {
 }
 
 /// Lets a process run for `on` of every `on + off`, until `over`.
-fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool) {
+pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool) {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a child has a number");
     while !over.load(Ordering::Relaxed) {
         let _ = kill_process(pid, Signal::STOP);

@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod flood;
 mod holes;
+mod many;
 mod path;
 mod probe;
 mod protocols;

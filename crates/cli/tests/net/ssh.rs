@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Ended, Host, assert_same, bytes, skip, write};
+use crate::rig::{Child, Ended, Host, Server, assert_same, bytes, skip, write};
 
 const SSHD: &str = "/usr/sbin/sshd";
 /// Where sshd wants an empty folder before it starts as root.
@@ -160,6 +160,28 @@ fn a_tree_goes_over_ssh_through_a_gate() {
     let to = ssh.at("");
     ssh.cp("-J gate", &["-r", "tree", &to]).is(0, &[]);
     assert_same(&ssh.here.join("tree"), &ssh.there.join("tree"));
+}
+
+#[test]
+fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
+    let Some(ssh) = Ssh::new() else { return };
+    let root = ssh.path("root");
+    let content = bytes(3_000_000, 12);
+    write(&root.join("part"), &content);
+    write(&root.join("source"), &ssh.content);
+    let host = Host::new(&ssh.path("server"));
+    let server = Server::start(&host, &root, &["--allow", &ssh.client.id]);
+    let of_server = |path: &str| format!("lh://{}/{path}", server.address);
+    let far = ssh.at("source");
+    let ended = ssh.cp("", &["--accept-new", &far, &of_server("part"), "."]);
+    let summary = ended.summary();
+    assert_eq!((&summary["protocol"], &summary["files"]), (&"gtp".into(), &2.into()), "{ended}");
+    assert!(fs::read(ssh.here.join("part")).expect("it was copied") == content);
+    assert!(fs::read(ssh.here.join("source")).expect("it was copied") == ssh.content);
+    let both = [&far, &of_server("source")];
+    let ended = ssh.cp("", &["--replicas", "--accept-new", both[0], both[1], "copy"]);
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert!(fs::read(ssh.here.join("copy")).expect("it was copied") == ssh.content);
 }
 
 #[test]

@@ -128,7 +128,13 @@ fn what_is_wrong_is_refused_with_what_to_do() {
     };
     let case = Case::new(MIXED);
     refused(&case, &["--sweep", "loss"], 2, &["topology.link.loss="]);
-    refused(&case, &["--sweep", "flow.no.rate=1M"], 2, &["no 'flow.no.rate' to set"]);
+    let no_flow = ["no 'flow.no.rate' to set", "there is copy, 1, 2"];
+    refused(&case, &["--sweep", "flow.no.rate=1M"], 2, &no_flow);
+    let no_link = ["no 'link.0.rate' to set", "topology"];
+    refused(&case, &["--sweep", "link.0.rate=1M"], 2, &no_link);
+    let twice = ["--sweep", "flow.copy.rate=1M", "--sweep", "flow.copy.rate=2M"];
+    refused(&case, &twice, 2, &["two sweeps of flow.copy.rate"]);
+    refused(&case, &["--seed", "3", "--sweep", "seed=1,2"], 2, &["--seed and --sweep seed="]);
     refused(&case, &["--sweep", "flow.0.rate=fast"], 2, &["fast", "950M"]);
     refused(&case, &["--json", "--csv"], 2, &["--csv"]);
     let wrong = MIXED.replace("\nrate = \"60M\"", "\nrates = \"60M\"");
@@ -137,6 +143,18 @@ fn what_is_wrong_is_refused_with_what_to_do() {
     refused(&Case::new(&unknown), &[], 2, &["rbupd", "rbudp"]);
     fs::remove_file(case.path()).expect("it was there");
     refused(&case, &[], 4, &["wan.toml", "cannot be read"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_those_that_went_well() {
+    let case = Case::new(MIXED);
+    let run = case.run(&["--sweep", "flow.copy.settings.tail-copies=1,99,2", "--csv"]);
+    assert_eq!(run.status, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("tail-copies=99") && run.stderr.contains("within"));
+    let copies = run.stdout.lines().filter(|line| line.contains(",copy,")).count();
+    assert_eq!(copies, 2, "{}", run.stdout);
+    let none = Case::new("[topology]\nkind = \"pair\"\n").run(&[]);
+    assert!(none.status == 0 && none.stderr.contains("no [[flow]]"), "{}", none.stderr);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
         [.., "src" | "tests", "lib.rs" | "main.rs"] | [_, _, "build.rs"] => true,
-        [.., "benches", _, "main.rs"] => true,
+        [.., "benches" | "tests", _, "main.rs"] => true,
         [.., "bin" | "benches" | "examples" | "fuzz_targets", _] => true,
         [_, _, "tests", _] => !path.starts_with("crates/cli/"),
         _ => false,

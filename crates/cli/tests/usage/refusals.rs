@@ -61,7 +61,7 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
         (&["--protocol=tcp", "--window=9"], "--window does not go with --protocol tcp"),
         (&["--protocol=fobs", "--ack-frequency=0.5"], "not within 1 and"),
         (&["--protocol=sabul", "--loss-threshold=1.5"], "not within 0 and 1"),
-        (&["--protocol=netblt", "--buffers=many"], "a number, or auto"),
+        (&["--protocol=netblt", "--buffers=many"], "a number, auto, or SOURCE=NUMBER"),
         (&["--protocol=fobs", "--ack-frequncy=9"], "--ack-frequency"),
     ];
     for (words, expected) in cases {

@@ -1,27 +1,34 @@
 //! Cases run in real time: the emulator's path, the real binary's `serve` and `cp`, and the
-//! kernel's TCP.
+//! kernel's TCP, as [`longhaul_testbed::emu::flows`] has them.
 //!
 //! Files are made in memory where the machine has a folder there, so that no disk is in the way.
-//! An emulation that was itself the bottleneck is an error, not a value.
-
-mod binary;
-mod tcp;
+//! An emulation that was itself the bottleneck is an error, not a value; what would take minutes
+//! is left out.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::time::Time;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
-use longhaul_testbed::scenario::{Scenario, Traffic};
+use longhaul_testbed::scenario::Scenario;
 
 use crate::experiment::{Case, Ways};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes};
-use binary::Ends;
+use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes, Sample};
 
 /// A machine that was busy for a moment may do better at once.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 2;
+/// A case that takes longer in virtual time is not run in real time.
+const LONGEST: Span = Span::from_secs(120);
+/// What a case takes beside its flows: hosts, servers, objects, the end of all of them.
+const AROUND: Span = Span::from_secs(3);
+/// A case is given up after this many times what it took in virtual time, and [`PATIENCE`].
+const SLOWER: u64 = 3;
+const PATIENCE: Span = Span::from_secs(60);
 
 /// Why a case could not be emulated, or gave nothing that can be believed.
 #[derive(Debug)]
@@ -52,28 +59,52 @@ impl From<EmulationError> for EmulateError {
 }
 
 /// Runs cases over the emulator.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Emulator {
     /// The binary whose `serve` and `cp` are run.
-    pub binary: PathBuf,
+    binary: PathBuf,
+    /// What was run: pages that show the same cases share their outcomes.
+    done: Vec<(Scenario, Outcome)>,
 }
 
 impl Emulator {
+    /// One that runs the `serve` and the `cp` of `binary`.
+    pub fn new(binary: PathBuf) -> Emulator {
+        Emulator { binary, done: Vec::new() }
+    }
+
+    /// How many of `cases` are emulated, and what that takes at least, by what they took in
+    /// virtual time.
+    pub fn expected(&self, cases: &[Case], simulated: &Outcomes) -> (usize, Span) {
+        let run = cases.iter().filter(|case| case.ways == Ways::Both);
+        let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
+        let spans = fresh.filter_map(|case| {
+            let span = simulated.case(&case.name).map(Outcome::span)?;
+            (span <= LONGEST).then_some(span + AROUND)
+        });
+        spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
+    }
+
     /// Runs those of `cases` that can be emulated, one after the other, and tells each that is
-    /// done and each that failed to `told`; the failed ones have no outcome.
+    /// done and each that failed to `told`; the failed ones have no outcome. What they came to in
+    /// virtual time says how long to wait for them, and which would take too long.
     pub fn run(
-        &self,
+        &mut self,
         cases: &[Case],
+        simulated: &Outcomes,
         mut told: impl FnMut(&str, Result<&Outcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for case in cases.iter().filter(|case| case.ways == Ways::Both) {
-            let mut outcome = self.case(&case.scenario);
-            for _ in 1..ATTEMPTS {
-                if outcome.is_err() {
-                    outcome = self.case(&case.scenario);
+            let span = simulated.case(&case.name).map_or(LONGEST, Outcome::span);
+            let outcome = match self.earlier(&case.scenario) {
+                Some(outcome) => Ok(outcome.clone()),
+                None if span > LONGEST => {
+                    let takes = format!("it takes {span}, more than {LONGEST}");
+                    Err(EmulateError::new(takes))
                 }
-            }
+                None => self.patiently(&case.scenario, span),
+            };
             told(&case.name, outcome.as_ref());
             if let Ok(outcome) = outcome {
                 outcomes.insert(&*case.name, outcome);
@@ -82,29 +113,49 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs one scenario.
+    fn earlier(&self, scenario: &Scenario) -> Option<&Outcome> {
+        self.done.iter().find(|(done, _)| done == scenario).map(|(_, outcome)| outcome)
+    }
+
+    /// Runs a scenario that should take `span`, more than once if need be.
+    fn patiently(&mut self, scenario: &Scenario, span: Span) -> Result<Outcome, EmulateError> {
+        let limit = span * SLOWER + PATIENCE;
+        let mut outcome = self.case(scenario, limit);
+        for _ in 1..ATTEMPTS {
+            if outcome.is_err() {
+                outcome = self.case(scenario, limit);
+            }
+        }
+        if let Ok(outcome) = &outcome {
+            self.done.push((scenario.clone(), outcome.clone()));
+        }
+        outcome
+    }
+
+    /// Runs one scenario, for `limit` at most.
     ///
     /// # Errors
-    /// [`EmulateError`] where this machine cannot emulate, a program failed, or the emulator was
-    /// in the way.
-    pub fn case(&self, scenario: &Scenario) -> Result<Outcome, EmulateError> {
-        let ends = Ends::new(&self.binary, scenario)?;
+    /// [`EmulateError`] where this machine cannot emulate, a program failed, the limit came, or
+    /// the emulator was in the way.
+    pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<Outcome, EmulateError> {
         let emulation = Emulation::start(EmulationSpec::of(scenario))?;
-        let servers = ends.serve(&emulation, scenario)?;
-        let began = Instant::now();
-        let flows = thread::scope(|scope| {
-            let flows = scenario.flows.iter();
-            let running: Vec<_> = flows
-                .enumerate()
-                .map(|(place, _)| {
-                    let (emulation, ends) = (&emulation, &ends);
-                    scope.spawn(move || run_flow(place, scenario, emulation, ends, began))
-                })
-                .collect();
-            let flows = running.into_iter().map(|flow| flow.join().expect("a flow never panics"));
-            flows.collect::<Result<Vec<FlowOutcome>, EmulateError>>()
-        })?;
-        drop(servers);
+        let stop = Stop::default();
+        let flows = Flows::prepare(&emulation, scenario, &self.binary, &stop)?;
+        let (done, watched) = channel::<()>();
+        let over = &stop;
+        let ends = thread::scope(|scope| {
+            scope.spawn(move || {
+                let limit = Duration::from_nanos(limit.as_nanos());
+                if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    over.stop();
+                }
+            });
+            let ends = flows.run(Instant::now(), over);
+            drop(done);
+            ends
+        });
+        drop(flows);
+        let flows = ends.into_iter().map(outcome).collect::<Result<_, EmulateError>>()?;
         match emulation.statistics()?.verdict() {
             Verdict::Valid => Ok(Outcome { flows }),
             Verdict::Invalid(why) => Err(EmulateError::of("not valid", &why)),
@@ -112,20 +163,93 @@ impl Emulator {
     }
 }
 
-fn run_flow(
-    place: usize,
-    scenario: &Scenario,
-    emulation: &Emulation,
-    ends: &Ends,
-    began: Instant,
-) -> Result<FlowOutcome, EmulateError> {
-    let flow = &scenario.flows[place];
-    let start = Duration::from_nanos(flow.start.since(Time::ZERO).as_nanos());
-    // A scenario's time is an event of its own: nothing else says that it has come.
-    thread::sleep(start.saturating_sub(began.elapsed()));
-    match &flow.traffic {
-        Traffic::Protocol(transfer) => ends.copy(emulation, scenario, flow, transfer, began),
-        Traffic::Tcp(tcp) => tcp::run(emulation, scenario, place, tcp),
-        _ => Err(EmulateError::new(format!("flow {} is neither a copy nor TCP", flow.name))),
+/// What a flow came to. The time of a copy begins with its first datagram: the simulation has no
+/// session to set up.
+fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
+    let name = &end.name;
+    if let Some(why) = &end.error {
+        return Err(EmulateError::new(format!("flow {name} failed: {why}")));
+    }
+    if !end.finished {
+        return Err(EmulateError::new(format!("flow {name} did not come to its end")));
+    }
+    let start = end.started.since(Time::ZERO).as_secs_f64();
+    let sample = |pair: &[(Span, Bytes)]| {
+        let ((before, had), (at, has)) = (pair[0], pair[1]);
+        let goodput = (has - had).bits() / (at - before).as_secs_f64() / 1e6;
+        Sample { at: start + at.as_secs_f64(), goodput, ..Sample::default() }
+    };
+    let apart = end.series.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+    let series = apart.map(sample).collect();
+    let counts = end.counts;
+    Ok(FlowOutcome {
+        bytes: end.delivered,
+        started: end.started,
+        elapsed: end.took - end.setup,
+        finished: end.finished,
+        sent: Count(counts.sent),
+        retransmitted: Count(counts.retransmitted),
+        reported_lost: Count(counts.reported_lost),
+        received: Count(counts.received),
+        duplicates: Count(counts.duplicates),
+        lost: Count(counts.lost),
+        blocks: Count(counts.blocks),
+        rounds: Count(counts.rounds),
+        series,
+        name: end.name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_testbed::scenario::Reading;
+
+    #[test]
+    fn what_is_expected_is_what_can_be_run_in_bounded_time() {
+        use crate::scenarios::vary;
+
+        let copy = || vary("quanta-streaming");
+        let cases = [
+            Case::both("short", copy()),
+            Case::both("long", copy()),
+            Case::simulated("never", copy()),
+        ];
+        let mut simulated = Outcomes::default();
+        for (name, seconds) in [("short", 7), ("long", 1_000), ("never", 1)] {
+            let elapsed = Span::from_secs(seconds);
+            let flow = FlowOutcome { elapsed, ..FlowOutcome::default() };
+            simulated.insert(name, Outcome { flows: vec![flow] });
+        }
+        let mut emulator = Emulator::new("/no/such/program".into());
+        let expected = (1, Span::from_secs(7) + AROUND);
+        assert_eq!(emulator.expected(&cases, &simulated), expected);
+        let mut told = Vec::new();
+        let outcomes = emulator.run(&cases[1..], &simulated, |name, outcome| {
+            told.push((name.to_owned(), outcome.err().map(ToString::to_string)));
+        });
+        assert!(outcomes.is_empty());
+        let [(name, Some(why))] = &told[..] else { panic!("{told:?}") };
+        assert!(name == "long" && why.contains("more than"), "{why}");
+    }
+
+    #[test]
+    fn a_copy_is_timed_from_its_first_datagram() {
+        let flow = r#"{ from = "a", to = "b", protocol = "rbudp", size = "250MB", start = "1s" }"#;
+        let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
+        let scenario = Scenario::parse("case", &text, &Reading::PLAIN).unwrap();
+        let mut end = FlowEnd::of(&scenario, &scenario.flows[0]);
+        assert!(outcome(end.clone()).is_err(), "it did not end");
+        let seconds = Span::from_secs;
+        end.series = vec![(seconds(1), Bytes::ZERO), (seconds(2), Bytes::new(125_000_000))];
+        (end.delivered, end.finished) = (Bytes::new(250_000_000), true);
+        (end.took, end.setup) = (Span::from_millis(2_500), Span::from_millis(500));
+        (end.counts.sent, end.counts.lost) = (Some(12), Some(3));
+        let outcome = outcome(end.clone()).unwrap();
+        assert_eq!((outcome.goodput(), outcome.loss()), (1000.0, 25.0));
+        assert_eq!((outcome.series.len(), outcome.series[0].at), (1, 3.0));
+        assert_eq!(outcome.series[0].goodput, 1000.0);
+        end.error = Some("no way".into());
+        assert!(super::outcome(end).unwrap_err().to_string().contains("no way"));
     }
 }

@@ -1,21 +1,16 @@
 //! Figure 1: what slow start costs TCP.
 
-use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, LossRatio};
-use longhaul_testbed::scenario::Amount;
-
-use super::{LINK, UNTUNED, reno};
-use crate::experiment::{Case, Experiment, Figure};
+use super::UNTUNED;
+use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::FlowOutcome;
-use crate::paths::{lossy_pair, tcp};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
+use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 /// Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to 60ms".
-const FIG1_SIZE: Bytes = Bytes::new(100_000_000);
 const FIG1_RTTS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0];
-const FIG1_WINDOWS: [(&str, Option<Bytes>); 2] =
+const FIG1_WINDOWS: [(&str, Option<u32>); 2] =
     [("no limit of the window", None), ("window 64 kB", Some(UNTUNED))];
 
 fn fig1_case(window: &str, millis: f64) -> String {
@@ -38,15 +33,18 @@ pub(super) static FIG1: Experiment = Experiment {
         cases
             .map(|((name, window), millis)| {
                 let case = fig1_case(name, millis);
-                let flow = tcp(Amount::Size(FIG1_SIZE), reno(*window));
-                let rtt = Span::from_secs_f64(millis / 1e3);
-                let scenario = lossy_pair(&case, LINK, rtt, LossRatio::NONE, vec![flow]);
-                Case::both(case, scenario)
+                let tcp =
+                    vary("gtp-fig1").set("topology.link.delay", format!("{}ms", millis / 2.0));
+                let tcp = match window {
+                    Some(window) => tcp.set("flow.tcp.window", window),
+                    None => tcp,
+                };
+                Case::both(case, tcp)
             })
             .collect()
     },
     tables: |outcomes| {
-        let table = |(name, _): (&str, Option<Bytes>)| {
+        let table = |(name, _): (&str, Option<u32>)| {
             let rows = FIG1_RTTS.iter().map(|millis| {
                 let case = fig1_case(name, *millis);
                 let ours = outcomes.first(&case, FlowOutcome::goodput);
@@ -81,5 +79,5 @@ pub(super) static FIG1: Experiment = Experiment {
               trips a large part of 100 MB is gone before the rate is reached, and what slow start \
               overshoots must be sent again. With an untuned window it is over from a millisecond \
               on: window over round-trip time is all that there can be.",
-    quick: true,
+    set: Set::Quick,
 };

@@ -1,79 +1,29 @@
 //! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP side by side. The sentences quoted are
 //! the study's.
 //!
-//! `emulated`: the NISTNET runs of its section 4.3. `internet`: its sections 4.1 and 4.2.
-//! `reordering`: what its section 6 asks for.
+//! `emulated`: the NISTNET runs of its section 4.3. `internet`: its section 4.1. `files`: its
+//! section 4.2. `reordering`: what its section 6 asks for.
 
 mod emulated;
+mod files;
 mod internet;
 mod reordering;
 
-use longhaul_proto::registry;
-use longhaul_proto::units::{Bytes, Rate};
-use longhaul_testbed::scenario::{Amount, Congestion, Flow, Tcp, Traffic, Udp};
-
-use crate::experiment::Experiment;
+use crate::experiment::{Case, Experiment};
 use crate::outcome::{FlowOutcome, Outcomes};
-use crate::paths::{flow, tcp, transfer, with_overhead};
 use crate::quantity::{DUPLICATES, GOODPUT, LOST, Quantity, RETRANSMITTED, SENT};
-use crate::table::{Published, Row};
+use crate::scenarios::Variant;
+use crate::table::{Published, Row, Table};
 
 /// The experiments of this study.
-pub const ALL: [&Experiment; 4] =
-    [&emulated::MEMORY, &emulated::FILE, &internet::INTERNET, &reordering::REORDERING];
-
-/// "200 MByte Memory-to-memory tests".
-const MEMORY_SIZE: Bytes = Bytes::new(200_000_000);
-
-/// What moves the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carrier {
-    /// A protocol of the registry.
-    Protocol {
-        /// There.
-        name: &'static str,
-        /// Whether it is told the rate, as its user did or its table of the cards' speeds;
-        /// otherwise it finds its own.
-        told: bool,
-    },
-    /// Parallel connections.
-    Tcp {
-        /// How many.
-        streams: u32,
-        /// The window of each, if congestion is not the only limit.
-        window: Option<Bytes>,
-    },
-    /// Constant, repaired by nobody: iperf's, which sent for a time or a size of its own.
-    Udp(Bytes),
-}
-
-const RBUDP: Carrier = Carrier::Protocol { name: "rbudp", told: true };
-const FOBS: Carrier = Carrier::Protocol { name: "fobs-table", told: true };
-const SABUL: Carrier = Carrier::Protocol { name: "sabul-ornl", told: false };
-const TSUNAMI: Carrier = Carrier::Protocol { name: "tsunami", told: true };
-
-impl Carrier {
-    /// Its flow of `size` at `rate` (those that are told one); nothing where the registry does
-    /// not have it.
-    fn flow(self, size: Bytes, rate: Rate) -> Option<Flow> {
-        match self {
-            Carrier::Protocol { name, told } => {
-                registry::find(name)?;
-                Some(transfer(name, size, told.then(|| with_overhead(rate))))
-            }
-            Carrier::Tcp { streams, window } => {
-                let congestion = Congestion::NewReno;
-                let kind = Tcp { streams, congestion, window, ..Tcp::default() };
-                Some(tcp(Amount::Size(size), kind))
-            }
-            Carrier::Udp(size) => {
-                // iperf's datagrams carry 1470 bytes.
-                let udp = Udp { rate, datagram: Some(1_470), bursts: None, random: false };
-                Some(flow(Amount::Lasts(size / rate), Traffic::Udp(udp)))
-            }
-        }
-    }
-}
+pub const ALL: [&Experiment; 6] = [
+    &emulated::MEMORY,
+    &emulated::FILE,
+    &internet::INTERNET,
+    &files::LBL,
+    &files::CERN,
+    &reordering::REORDERING,
+];
 
 /// The study's columns of one run: the rate in Mbit/s, then counts of datagrams; what it does not
 /// give is missing.
@@ -100,6 +50,58 @@ const fn columns(values: [f64; 5]) -> Columns {
     }
 }
 
+/// What moved the data under two conditions: without and with loss, on a good day and on a bad one.
+struct Contender {
+    /// Its name on the page.
+    name: &'static str,
+    /// Its flow in the scenario.
+    flow: &'static str,
+    /// What the study measured under each condition.
+    published: [Columns; 2],
+}
+
+const fn contender(
+    name: &'static str,
+    flow: &'static str,
+    first: [f64; 5],
+    second: [f64; 5],
+) -> Contender {
+    Contender { name, flow, published: [columns(first), columns(second)] }
+}
+
+fn case_name(contender: &str, condition: &str) -> String {
+    format!("{contender}, {condition}")
+}
+
+/// Each contender alone under each condition, which says what it changes for it.
+fn runs(
+    contenders: &[Contender],
+    conditions: [&str; 2],
+    vary: impl Fn(&Contender, usize) -> Variant,
+    case: impl Fn(&Contender, String, Variant) -> Case,
+) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for contender in contenders {
+        for (index, condition) in conditions.iter().enumerate() {
+            let variant = vary(contender, index).only(&[contender.flow]);
+            cases.push(case(contender, case_name(contender.name, condition), variant));
+        }
+    }
+    cases
+}
+
+/// A table for each condition, in it the rows of each contender.
+fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) -> Vec<Table> {
+    let table = |(index, condition): (usize, &str)| {
+        let rows = contenders.iter().flat_map(|contender| {
+            let case = case_name(contender.name, condition);
+            rows(&case, &contender.published[index], outcomes)
+        });
+        Table::new(condition, rows.collect())
+    };
+    conditions.into_iter().enumerate().map(table).collect()
+}
+
 /// A quantity, the study's value and ours.
 type Column = (Quantity, Option<f64>, fn(&FlowOutcome) -> f64);
 
@@ -107,11 +109,11 @@ type Column = (Quantity, Option<f64>, fn(&FlowOutcome) -> f64);
 fn rows(case: &str, published: &Columns, outcomes: &Outcomes) -> Vec<Row> {
     let columns: [Column; 6] = [
         (GOODPUT, published.rate, FlowOutcome::goodput),
-        (LOST, published.lost, |flow| flow.reported_lost as f64),
-        (RETRANSMITTED, published.retransmitted, |flow| flow.retransmitted as f64),
-        (SENT, published.sent, |flow| flow.sent as f64),
-        (crate::quantity::RECEIVED, published.received, |flow| flow.received as f64),
-        (DUPLICATES, published.duplicates, |flow| flow.duplicates as f64),
+        (LOST, published.lost, |flow| flow.reported_lost.number()),
+        (RETRANSMITTED, published.retransmitted, |flow| flow.retransmitted.number()),
+        (SENT, published.sent, |flow| flow.sent.number()),
+        (crate::quantity::RECEIVED, published.received, |flow| flow.received.number()),
+        (DUPLICATES, published.duplicates, |flow| flow.duplicates.number()),
     ];
     let told = columns.into_iter().filter(|(_, published, _)| published.is_some());
     told.map(|(quantity, published, ours)| Row {

@@ -1,24 +1,20 @@
 //! Section 6: "That would seem to indicate that packets may not be received in strict order but
 //! more study needs to be done on this problem."
 
-use longhaul_proto::time::Span;
-use longhaul_testbed::link::Reorder;
-use longhaul_testbed::scenario::Scenario;
-
-use super::emulated::{LINK, RATE, path};
-use super::{Carrier, FOBS, MEMORY_SIZE, RBUDP, SABUL, TSUNAMI};
-use crate::experiment::{Case, Experiment, Figure};
+use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::FlowOutcome;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{DUPLICATES, GOODPUT, LOST};
+use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table};
 
-const CONTENDERS: [(&str, Carrier); 5] = [
-    ("RBUDP", RBUDP),
-    ("FOBS", FOBS),
-    ("SABUL of the study", SABUL),
-    ("SABUL", Carrier::Protocol { name: "sabul", told: false }),
-    ("Tsunami", TSUNAMI),
+/// Name, and flow in the scenario.
+const CONTENDERS: [(&str, &str); 5] = [
+    ("RBUDP", "rbudp"),
+    ("FOBS", "fobs"),
+    ("SABUL of the study", "release"),
+    ("SABUL", "sabul"),
+    ("Tsunami", "tsunami"),
 ];
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
@@ -39,13 +35,11 @@ fn degrees() -> impl Iterator<Item = (f64, f64)> {
     [(0.0, 0.0)].into_iter().chain(some)
 }
 
-fn scenario(name: &str, share: f64, by: f64, carrier: Carrier) -> Option<Scenario> {
-    let mut scenario = path(name, 0.0, carrier.flow(MEMORY_SIZE, RATE)?);
-    let reorder = Reorder { share: share / 100.0, by: Span::from_secs_f64(by / 1e3) };
-    for between in &mut scenario.network.links {
-        between.link.reorder = reorder;
-    }
-    Some(scenario)
+fn variant(flow: &str, share: f64, by: f64) -> Variant {
+    vary("ornl-reorder")
+        .only(&[flow])
+        .set("topology.link.reorder", share / 100.0)
+        .set("topology.link.reorder-by", format!("{}us", by * 1e3))
 }
 
 /// The sweep that the study asks for.
@@ -59,21 +53,25 @@ pub(super) static REORDERING: Experiment = Experiment {
             overtake them. At 100 Mbit/s a packet follows the next after 0.12 ms.",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
-        runs.filter_map(|((name, carrier), (share, by))| {
-            let name = case_name(name, share, by);
-            Some(Case::simulated(&*name, scenario(&name, share, by, *carrier)?))
+        runs.map(|((name, flow), (share, by))| {
+            let (case, variant) = (case_name(name, share, by), variant(flow, share, by));
+            // One degree over real sockets says whether the rest would be the same.
+            match share == 0.0 || (share, by) == (1.0, 1.0) {
+                true => Case::both(case, variant),
+                false => Case::simulated(case, variant),
+            }
         })
         .collect()
     },
     tables: |outcomes| {
-        let table = |(contender, _): &(&'static str, Carrier)| {
+        let table = |(contender, _): &(&str, &str)| {
             let rows = degrees().flat_map(|(share, by)| {
                 let case = case_name(contender, share, by);
                 let of = |number: fn(&FlowOutcome) -> f64| outcomes.first(&case, number);
                 [
                     Row::new(&*case, GOODPUT, of(FlowOutcome::goodput)),
-                    Row::new(&*case, LOST, of(|flow| flow.reported_lost as f64)),
-                    Row::new(&*case, DUPLICATES, of(|flow| flow.duplicates as f64)),
+                    Row::new(&*case, LOST, of(|flow| flow.reported_lost.number())),
+                    Row::new(&*case, DUPLICATES, of(|flow| flow.duplicates.number())),
                 ]
             });
             Table::new(*contender, rows.collect())
@@ -85,14 +83,14 @@ pub(super) static REORDERING: Experiment = Experiment {
         let series = CONTENDERS.iter().map(|(name, _)| {
             let points = SHARES.iter().filter_map(|share| {
                 let case = case_name(name, *share, by);
-                Some((*share, outcomes.first(&case, |flow| flow.reported_lost as f64)?))
+                Some((*share, outcomes.first(&case, |flow| flow.reported_lost.number())?))
             });
             Series::new(*name, Origin::Simulated, points)
         });
         let series = series.filter(|series| !series.points.is_empty()).collect();
         let x = Axis::linear("packets held back for 1 ms, %");
         let y = Axis::linear("losses reported");
-        let title = format!("Losses reported where none is, {LINK}");
+        let title = "Losses reported where none is, 100.00 Mbit/s".into();
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The study could not reorder: this is the experiment that it wished for.",
@@ -102,5 +100,5 @@ pub(super) static REORDERING: Experiment = Experiment {
               with what has come before it asks, so what the study saw of it was the program. \
               RBUDP, which reports at the end of a round, and FOBS, which looks once in 10,000 \
               packets, hardly notice.",
-    quick: false,
+    set: Set::Full,
 };

@@ -83,6 +83,11 @@ impl Frontier {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
 
+    /// Whether a first block may go.
+    pub fn is_open(&self) -> bool {
+        self.peek().is_some() && !self.is_out_of_grant()
+    }
+
     /// The receiver grants so many bytes of first sends. A grant never shrinks.
     pub fn raise_grant(&mut self, grant: Bytes) {
         self.grant = self.grant.max(grant);
@@ -95,10 +100,14 @@ impl Frontier {
         let first = self.layout.block(gap.start)?;
         let rest = u64::from(self.layout.blocks_in(first.segment) - first.index);
         let most = rest.min(gap.end - gap.start).min(u64::from(max));
-        let (mut end, mut bytes) = (gap.start, self.first_sent);
-        while end < gap.start + most && bytes + self.len(end) <= self.grant {
-            bytes += self.len(end);
-            end += 1;
+        let all = gap.start..gap.start + most;
+        let (mut end, mut bytes) = (all.end, self.first_sent + Bytes::new(self.bytes_of(&all)));
+        if bytes > self.grant {
+            (end, bytes) = (all.start, self.first_sent);
+            while end < all.end && bytes + self.len(end) <= self.grant {
+                bytes += self.len(end);
+                end += 1;
+            }
         }
         let count = (end - gap.start) as u32;
         if count == 0 {

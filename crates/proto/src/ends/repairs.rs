@@ -3,31 +3,20 @@
 
 use core::ops::Range;
 
-use super::{LossList, Recent, Run, SendingEnd, Wholes};
-use crate::endpoint::{BlockRange, Event, Setup};
+use super::{LossList, Recent, Run, SendingEnd};
+use crate::endpoint::BlockRange;
 use crate::time::Time;
 
 /// What goes again before anything new.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Repairs {
     lost: LossList,
     recent: Recent,
-    wholes: Wholes,
     /// All blocks below are known to be there.
     acknowledged: u64,
 }
 
 impl Repairs {
-    /// Nothing yet.
-    pub fn new(setup: &Setup) -> Repairs {
-        Repairs {
-            lost: LossList::default(),
-            recent: Recent::default(),
-            wholes: Wholes::new(setup.layout),
-            acknowledged: 0,
-        }
-    }
-
     /// Whether nothing is to be sent again.
     pub fn is_empty(&self) -> bool {
         self.lost.is_empty()
@@ -94,7 +83,7 @@ impl Repairs {
             self.acknowledged = next;
             end.frontier.set_there(news.clone());
             self.lost.remove(0..next);
-            self.note(end, news);
+            end.note(news);
         }
         true
     }
@@ -103,17 +92,7 @@ impl Repairs {
     pub fn skip(&mut self, end: &mut SendingEnd, blocks: BlockRange) {
         if let Some(blocks) = end.frontier.skip(blocks) {
             self.lost.remove(blocks.clone());
-            self.note(end, blocks);
-        }
-    }
-
-    fn note(&mut self, end: &mut SendingEnd, news: Range<u64>) {
-        let SendingEnd { frontier, events, .. } = end;
-        self.wholes.note(frontier.there(), news, |segment| {
-            events.push_back(Event::SegmentDone { segment });
-        });
-        if frontier.is_complete() {
-            end.finish();
+            end.note(blocks);
         }
     }
 }

@@ -3,13 +3,14 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::frontier::{Frontier, Run};
+use super::wholes::Wholes;
 use crate::accounting::SenderAccounting;
 use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
 use crate::layout::{Block, Layout};
 use crate::pace::Pacer;
-use crate::ranges::RangeSet;
 use crate::rate::{Feedback, datagram};
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
@@ -37,8 +38,7 @@ pub struct SendingEnd {
     /// The columns; [`SendingEnd::send`] counts what is sent.
     pub accounting: SenderAccounting,
     overhead: Bytes,
-    /// Segments known to be whole.
-    whole: RangeSet,
+    wholes: Wholes,
     sent: SentLog,
     /// One more than the highest packet number that was used: none higher can have come.
     numbered: u64,
@@ -48,7 +48,7 @@ pub struct SendingEnd {
     finished: bool,
     last_pulse: u64,
     outgoing: VecDeque<Outgoing>,
-    pub(super) events: VecDeque<Event>,
+    events: VecDeque<Event>,
 }
 
 impl SendingEnd {
@@ -62,7 +62,7 @@ impl SendingEnd {
             rtt: Rtt::new(setup.rtt),
             accounting: SenderAccounting::default(),
             overhead: setup.overhead,
-            whole: RangeSet::new(),
+            wholes: Wholes::new(setup.layout),
             sent: SentLog::default(),
             numbered: 0,
             heard: None,
@@ -88,17 +88,26 @@ impl SendingEnd {
     /// Every block of a segment is known to be there; tells whether that is news. With the last
     /// segment the flow is finished.
     pub fn set_whole(&mut self, segment: u32) -> bool {
-        if self.whole.insert(u64::from(segment)..u64::from(segment) + 1) == 0 {
+        if self.wholes.is_told(segment) {
             return false;
         }
         let base = self.layout.number(Block { segment, index: 0 });
-        let blocks = u64::from(self.layout.blocks_in(segment));
-        self.frontier.set_there(base..base + blocks);
-        self.events.push_back(Event::SegmentDone { segment });
-        if self.whole.count() == u64::from(self.layout.segments()) {
+        let blocks = base..base + u64::from(self.layout.blocks_in(segment));
+        self.frontier.set_there(blocks.clone());
+        self.note(blocks);
+        true
+    }
+
+    /// `blocks` are news in what the frontier knows to be there: tells the segments that they make
+    /// whole, and the end of the flow.
+    pub fn note(&mut self, blocks: Range<u64>) {
+        let SendingEnd { frontier, wholes, events, .. } = self;
+        wholes.note(frontier.there(), blocks, |segment| {
+            events.push_back(Event::SegmentDone { segment });
+        });
+        if wholes.is_all() {
             self.finish();
         }
-        true
     }
 
     /// Whether all of the segment's blocks from index `from` on are known to be there.

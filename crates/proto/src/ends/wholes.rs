@@ -18,6 +18,16 @@ impl Wholes {
         Wholes { layout, told: RangeSet::new() }
     }
 
+    /// Whether a segment is known to be whole.
+    pub fn is_told(&self, segment: u32) -> bool {
+        self.told.contains(segment.into())
+    }
+
+    /// Whether all are.
+    pub fn is_all(&self) -> bool {
+        self.told.count() == u64::from(self.layout.segments())
+    }
+
     /// `blocks` are news in `there`: tells each segment that they make whole.
     pub fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);

@@ -153,7 +153,29 @@ impl Circle {
 
     /// Every block of a segment has come.
     pub(super) fn forget(&mut self, segment: u32) {
-        self.open.remove(&segment);
+        if self.open.remove(&segment).is_none() {
+            return;
+        }
+        let base = self.base(segment);
+        let end = base + u64::from(self.layout.blocks_in(segment));
+        self.newest.take_if(|(first, _)| (base..end).contains(first));
+        // There are few counts at a time: all that goes again has gone about equally often.
+        let mut times = 0;
+        while let Some((&(of, first), _)) = self.stretches.range((times, base)..).next() {
+            if of > times {
+                times = of;
+            } else if first < end {
+                self.stretches.remove(&(of, first));
+            } else {
+                times += 1;
+            }
+        }
+    }
+
+    /// Segments and stretches that are kept.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.open.len() + self.stretches.len() + usize::from(self.newest.is_some())
     }
 
     /// The newest stretch is to go again like any other.

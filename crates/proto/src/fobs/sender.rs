@@ -1,23 +1,18 @@
 //! The sending end: first blocks, then the circle, batch after batch until the completion signal.
-//! Greedy, or by the table: that goes round after each chunk, and is less greedy while there is
-//! congestion.
+//! After each chunk of new data what is known to be lost goes first. By the table it is less greedy
+//! while there is congestion.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::circle::{Circle, Known};
 use super::table::Table;
-use super::{BATCH, BURST, CHUNK, STATE_SEGMENT, TOLERATED_LOSS};
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
-};
-use crate::ends::{Run, SendingEnd};
+use super::{BATCH, BURST, CHUNK, GREEDY_CHUNK, STATE_SEGMENT, TOLERATED_LOSS};
+use crate::endpoint::{BlockRange, Event, PacketNumber, Setup, Wake, Why};
+use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
-use crate::time::{Span, Time};
-use crate::units::Rate;
+use crate::time::Time;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
 /// The smallest batch that an acknowledgement makes: the paper's best.
@@ -29,9 +24,9 @@ pub struct FobsSender {
     speed: Speed,
     circle: Circle,
     batch: Batch,
-    /// Blocks of a chunk, and the first of the next one, counted through the object.
+    /// Blocks of a chunk, and where the one that is sent ends, counted through the object.
     chunk: u64,
-    next_chunk: u64,
+    chunk_end: u64,
     /// The newest acknowledgement that has come to its end.
     sequence: u64,
     /// What it said of the datagrams under way.
@@ -68,7 +63,8 @@ enum Batch {
 impl FobsSender {
     /// A greedy sender at the start of a flow.
     pub fn greedy(setup: &Setup) -> FobsSender {
-        FobsSender::new(setup, Speed::Greedy(controller(setup)), u64::MAX)
+        let chunk = setup.settings.value(&GREEDY_CHUNK);
+        FobsSender::new(setup, Speed::Greedy(controller(setup)), chunk)
     }
 
     /// A sender by the table at the start of a flow.
@@ -76,15 +72,16 @@ impl FobsSender {
         let settings = &setup.settings;
         let tolerated = settings.value(&TOLERATED_LOSS) / 100.0;
         let table = Table::new(setup, settings.count(&STATE_SEGMENT), tolerated);
-        let chunk = settings.value(&CHUNK) * f64::from(1 << 20);
-        let blocks = (chunk / f64::from(setup.layout.block_size())) as u64;
-        let mut sender = FobsSender::new(setup, Speed::Table(table), blocks.max(1));
+        let chunk = settings.value(&CHUNK);
+        let mut sender = FobsSender::new(setup, Speed::Table(table), chunk);
         sender.end.pacer.fix_burst(settings.count(&BURST));
         sender
     }
 
-    fn new(setup: &Setup, mut speed: Speed, chunk: u64) -> FobsSender {
-        FobsSender {
+    /// A sender that goes back after `chunk` MiB of new data.
+    fn new(setup: &Setup, mut speed: Speed, chunk: f64) -> FobsSender {
+        let blocks = chunk * f64::from(1 << 20) / f64::from(setup.layout.block_size());
+        let mut sender = FobsSender {
             end: SendingEnd::new(setup, speed.controller().rate()),
             speed,
             circle: Circle::new(setup.layout),
@@ -92,12 +89,29 @@ impl FobsSender {
                 0 => Batch::Auto(u64::MAX),
                 count => Batch::Fixed(count),
             },
-            chunk,
-            next_chunk: chunk,
+            chunk: (blocks as u64).max(1),
+            chunk_end: 0,
             sequence: 0,
             highest: 0,
             rest: None,
-        }
+        };
+        sender.chunk_end = sender.chunk_end_after(0);
+        sender
+    }
+
+    /// Where the chunk of a block ends: chunks never straddle segments.
+    fn chunk_end_after(&self, number: u64) -> u64 {
+        let end = (number / self.chunk + 1).saturating_mul(self.chunk);
+        let layout = &self.end.layout;
+        layout.block(number).map_or(end, |Block { segment, .. }| {
+            let base = layout.number(Block { segment, index: 0 });
+            end.min(base + u64::from(layout.blocks_in(segment)))
+        })
+    }
+
+    /// A chunk has been sent whole, or need not be, and the next has not begun.
+    fn is_between_chunks(&self) -> bool {
+        self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
     fn known(&self) -> Known {
@@ -120,8 +134,8 @@ impl FobsSender {
     }
 
     /// What goes next, the first datagram under number `number`; and whether for the first time.
-    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
-        if self.end.frontier.peek().is_some_and(|next| next >= self.next_chunk) {
+    fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
+        if self.is_between_chunks() {
             // What was lost goes again only after a chunk's new data. What is on its way is not
             // waited for: that would be the lock-step which the study saw.
             let known = self.known();
@@ -138,10 +152,10 @@ impl FobsSender {
 
     fn first(&mut self, now: Time, number: u64, max: u32) -> Option<Run> {
         let next = self.end.frontier.peek()?;
-        if next >= self.next_chunk {
-            self.next_chunk = (next / self.chunk + 1).saturating_mul(self.chunk);
+        if next >= self.chunk_end {
+            self.chunk_end = self.chunk_end_after(next);
         }
-        let rest = u32::try_from(self.next_chunk - next).unwrap_or(u32::MAX);
+        let rest = u32::try_from(self.chunk_end - next).unwrap_or(u32::MAX);
         let run = self.end.frontier.take(max.min(rest))?;
         let last = number + run.blocks.len() as u64 - 1;
         self.circle.send_first(now, &run, last, self.end.frontier.there());
@@ -202,53 +216,49 @@ impl FobsSender {
             self.end.pacer.set_rate(now, rate);
         }
     }
-
-    /// The most datagrams of this poll.
-    fn room(&mut self, now: Time, next: PacketNumber, max: usize) -> u32 {
-        let trained = self.speed.controller().train(now, next);
-        let batch = match self.batch {
-            Batch::Fixed(count) => count,
-            // First blocks go in any case: that batch is about repeats.
-            Batch::Auto(count) => count.max(LEAST_BATCH),
-        };
-        let room = trained.max(self.end.pacer.allowance(now)).min(until_train(next));
-        room.min(batch).min(max as u64) as u32
-    }
 }
 
 #[cfg(test)]
 impl FobsSender {
-    /// Whether no first block may go for want of a grant, and whether one is left.
+    /// How many segments and stretches of blocks it keeps.
+    pub(super) fn remembered(&self) -> usize {
+        self.circle.remembered()
+    }
+
+    /// Whether what is known to be lost goes before first blocks, for want of a grant or because a
+    /// chunk has ended; and whether a first block is left.
     pub(super) fn first_blocks(&self) -> (bool, bool) {
-        (self.end.frontier.is_out_of_grant(), self.end.frontier.peek().is_some())
+        let frontier = &self.end.frontier;
+        (frontier.is_out_of_grant() || self.is_between_chunks(), frontier.peek().is_some())
     }
 }
 
-impl Sender for FobsSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for FobsSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         self.rest = None;
         match control {
             Control::Selective(told) => self.on_selective(told),
             Control::Ack(ack) => self.on_ack(ack),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
         }
+        true
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        if !self.end.check_breaker(now) && self.rest.is_some_and(|rest| rest <= now) {
-            self.rest = None;
-        }
+    fn expire(&mut self, now: Time) {
+        self.rest = self.rest.filter(|rest| *rest > now);
     }
 
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        let BlockRange { first: Block { segment, index }, .. } = blocks;
-        if flow != self.end.flow {
-            return;
-        }
+    fn leave_out(&mut self, _: Time, blocks: BlockRange) {
+        let Block { segment, index } = blocks.first;
         let Some(range) = self.end.frontier.skip(blocks) else { return };
         self.rest = None;
         let slice = index..index + (range.end - range.start) as u32;
@@ -258,66 +268,43 @@ impl Sender for FobsSender {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() {
-            return;
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
+        let trained = self.speed.controller().train(now, next);
+        let batch = match self.batch {
+            Batch::Fixed(count) => count,
+            // First blocks go in any case: that batch is about repeats.
+            Batch::Auto(count) => count.max(LEAST_BATCH),
+        };
+        trained.max(self.end.pacer.allowance(now)).min(until_train(next)).min(batch)
+    }
+
+    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
+        let chosen = self.choose(now, number, max);
+        if chosen.is_none() {
+            let patience = self.known().patience;
+            self.rest = Some(self.circle.next_loss(patience).unwrap_or(Time::NEVER));
         }
-        let mut room = self.room(now, next, max);
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(now, number, room) else {
-                self.end.pacer.idle(now);
-                let patience = self.known().patience;
-                self.rest = Some(self.circle.next_loss(patience).unwrap_or(Time::NEVER));
-                break;
-            };
-            self.end.send(now, &run, first_time, out);
-            number += run.blocks.len() as u64;
-            room -= run.blocks.len() as u32;
-        }
-        self.end.sent(now, next, number - next.0);
-        if number > next.0 {
-            self.speed.controller().on_sent(now, next, number - next.0);
+        chosen
+    }
+
+    fn on_sent(&mut self, now: Time, next: PacketNumber, count: u64) {
+        if count > 0 {
+            self.speed.controller().on_sent(now, next, count);
         }
         let rate = self.speed.controller().rate();
         self.end.pacer.set_rate(now, rate);
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        self.rest.is_none()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
+    fn has_only_first(&self) -> bool {
+        self.rest.is_some()
     }
 
-    fn next_wakeup(&self) -> Wake {
-        let wake = self.end.next_wakeup(self.rest.is_none());
-        match self.rest {
-            Some(rest) if rest < Time::NEVER && !self.end.is_at_rest() => {
-                wake.earlier(Wake::At(rest, Why::Repeat))
-            }
-            _ => wake,
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        !self.is_finished() && self.rest.is_some() && self.end.frontier.is_out_of_grant()
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+    fn next_due(&self) -> Wake {
+        let rest = self.rest.filter(|rest| *rest < Time::NEVER);
+        rest.map_or(Wake::OnInput, |rest| Wake::At(rest, Why::Repeat))
     }
 }

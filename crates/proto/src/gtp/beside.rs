@@ -14,7 +14,9 @@
 use alloc::vec::Vec;
 
 use super::scheduler::{Demand, shares};
-use crate::units::Rate;
+use crate::endpoint::Others;
+use crate::time::{Span, Time};
+use crate::units::{Bytes, Rate};
 
 /// What is left to others at the least, so that what they could do shows, as a share of the link.
 const LEAST: f64 = 0.01;
@@ -25,6 +27,8 @@ const UNUSED: f64 = 0.5;
 /// By how much they are left more or less.
 const MORE: f64 = 1.25;
 const LESS: f64 = 0.9;
+/// What came in is not judged over a shorter time: a card's counter moves in steps.
+const SHORTEST: Span = Span::from_millis(100);
 
 /// The traffic beside ours on the receiver's access link.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +64,51 @@ impl Beside {
         let demands: Vec<Demand> = core::iter::once(others).chain(ours).collect();
         self.left = shares(&demands, self.link, &mut 0)[0];
         Rate::from_bps_f64(self.link - self.left)
+    }
+}
+
+/// The same, as a driver tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    beside: Beside,
+    /// Where the stretch that is judged next begins, and what was told last.
+    from: (Time, Bytes),
+    newest: (Time, Others),
+    /// C_r, once a stretch has been judged.
+    capacity: Option<Rate>,
+}
+
+impl Told {
+    /// The first word of others.
+    pub(super) fn new(now: Time, others: Others) -> Told {
+        let beside = Beside::new(others.link);
+        Told { beside, from: (now, others.bytes), newest: (now, others), capacity: None }
+    }
+
+    /// A further word. Where the link has become another, what was learnt of it is void.
+    pub(super) fn note(&mut self, now: Time, others: Others) {
+        let is_same = others.link == self.newest.1.link && others.bytes >= self.newest.1.bytes;
+        if is_same {
+            self.newest = (now, others);
+        } else {
+            *self = Told { capacity: self.capacity, ..Told::new(now, others) };
+        }
+    }
+
+    /// A control interval is over, in which ours could do `estimates`, each with its weight.
+    pub(super) fn on_interval(&mut self, estimates: &[(Rate, f64)]) {
+        let ((since, before), (at, others)) = (self.from, self.newest);
+        let span = at.since(since);
+        if span >= SHORTEST {
+            self.from = (at, others.bytes);
+            let seen = (others.bytes - before) / span;
+            self.capacity = Some(self.beside.capacity(seen, others.flows, estimates));
+        }
+    }
+
+    /// What others leave of the link, in bits a second.
+    pub(super) fn left(&self) -> f64 {
+        self.capacity.map_or(f64::INFINITY, |capacity| capacity.as_bps() as f64)
     }
 }
 
@@ -104,6 +153,29 @@ mod tests {
         let mut beside = Beside::new(LINK);
         let capacity = settle(&mut beside, 50, 1, &[(LINK, 1.0)]);
         assert!((890.0..940.0).contains(&capacity), "{capacity}");
+    }
+
+    #[test]
+    fn a_stretch_is_judged_once_and_a_link_that_has_changed_anew() {
+        let others = |bytes, link| Others { link, bytes: Bytes::new(bytes), flows: 1 };
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
+        let mut told = Told::new(at(0), others(5_000_000, LINK));
+        assert_eq!(told.left(), f64::INFINITY);
+        // A hundredth of the link is left them at first. 1.25 MB in a second are all of that.
+        told.note(at(1_000), others(6_250_000, LINK));
+        told.on_interval(&[(LINK, 1.0)]);
+        assert_eq!(told.left(), 987.5e6);
+        told.on_interval(&[(LINK, 1.0)]);
+        assert_eq!(told.left(), 987.5e6);
+        // A counter that begins anew says nothing yet.
+        told.note(at(2_000), others(0, LINK));
+        told.on_interval(&[(LINK, 1.0)]);
+        assert_eq!(told.left(), 987.5e6);
+        let half = Rate::from_mbps(500);
+        told.note(at(3_000), others(1, half));
+        told.note(at(4_000), others(2, half));
+        told.on_interval(&[(LINK, 1.0)]);
+        assert_eq!(told.left(), 495e6);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! C_r, "the capacity of all GTP traffic" (section 4.3): given, or found.
 //!
 //! Found is ours; the paper knows the access link. What a flow's first datagrams show, which leave
-//! at once, is a first value; without that it doubles each interval, as long as all of it is used
-//! and arrives. Then it rises and falls on the whole of all flows as the CE's estimate does on one;
-//! but a fall shows a ceiling, and what arrives is the measure of it, near which C_r then stays for
-//! [`BELIEF`] intervals. A first loss is enough for that; while the ceiling is believed it takes as
-//! much as the CE minds, for a path may lose a little at any rate.
+//! at once, is a first value, and a ceiling near which C_r stays for [`BELIEF`] intervals; without
+//! that it doubles each interval, as long as all of it is used and arrives. Then it rises and falls
+//! on the whole of all flows as the CE's estimate does on one, but its steps stay as small as the
+//! first: what is too much fills a queue first, and shows late. A fall shows a ceiling too, and
+//! what arrives is the measure of it. A first loss is enough for that; while the ceiling is believed
+//! it takes as much as the CE minds, for a path may lose a little at any rate.
 //!
 //! The receiver's own loss is the median flow's (each counting with its rate): a link that is
 //! overrun loses of all flows alike, a bad path of one.
@@ -19,8 +20,8 @@ const BELIEF: u32 = 32;
 /// What of a first train's rate is taken, and how far below a ceiling C_r goes.
 const TRAIN: f64 = 0.9;
 const BELOW: f64 = 0.98;
-/// A first loss is more than this.
-const FIRST_LOSS: f64 = 0.001;
+/// A first loss is more than this: a step up that was too much loses more of an interval.
+const FIRST_LOSS: f64 = 0.003;
 
 /// What all flows did together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,7 +56,8 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    step: f64,
+    /// What the fastest first train showed, until it is doubted.
+    shown: f64,
     /// Nothing has shown how much there is.
     searching: bool,
     /// Intervals for which the ceiling is still believed.
@@ -64,7 +66,14 @@ pub(super) struct Capacity {
 
 impl Capacity {
     pub(super) fn new() -> Capacity {
-        Capacity { given: None, share: 1.0, found: 0.0, step: 0.0, searching: true, belief: 0 }
+        Capacity {
+            given: None,
+            share: 1.0,
+            found: 0.0,
+            shown: f64::INFINITY,
+            searching: true,
+            belief: 0,
+        }
     }
 
     /// A flow's rules; where flows differ, the newest one's count for all.
@@ -88,7 +97,7 @@ impl Capacity {
     pub(super) fn on_train(&mut self, rate: f64) -> bool {
         let news = self.given.is_none() && rate * TRAIN > self.found;
         if news {
-            self.found = rate * TRAIN;
+            (self.found, self.shown) = (rate * TRAIN, rate);
         }
         self.searching &= !news;
         news
@@ -103,7 +112,6 @@ impl Capacity {
         let is_used = whole.total >= rules.close * self.found * self.share;
         if loss > most && current < self.found * self.share {
             self.found = self.found.min(current * BELOW / self.share).max(rules.least_rate);
-            self.step = 0.0;
             self.searching = false;
             self.belief = BELIEF;
         } else if self.belief > 0 {
@@ -112,9 +120,12 @@ impl Capacity {
             self.found *= 2.0;
         } else if is_used && self.share == 1.0 {
             // More than a share of the link is not asked for, so nothing shows the link's limit.
-            let first = rules.increase * whole.total;
-            self.step = if self.step > 0.0 { 2.0 * self.step } else { first };
-            self.found = self.found.max(whole.total + self.step.min(self.found));
+            let (wanted, top) = (whole.total * (1.0 + rules.increase), self.shown * BELOW);
+            self.found = self.found.max(wanted.min(top));
+            if wanted >= top {
+                // Next time the train counts no more.
+                (self.shown, self.belief) = (f64::INFINITY, BELIEF);
+            }
         }
     }
 }
@@ -167,11 +178,21 @@ mod tests {
         assert!(capacity.on_train(1e9));
         assert_eq!(capacity.rate(0.0), 0.9e9);
         assert!(!capacity.on_train(0.5e9));
-        // Clean intervals raise it: 2 %, then twice that.
-        interval(&mut capacity, &rules(), 1e9);
-        assert!((capacity.rate(0.0) - 0.918e9).abs() < 1.0);
-        interval(&mut capacity, &rules(), 1e9);
-        assert!((capacity.rate(0.0) - 0.954e9).abs() < 1.0);
+        // Clean intervals raise it, 2 % each, up to just below what the train showed.
+        let mut rates = |intervals: usize| {
+            let each = (0..intervals).map(|_| {
+                interval(&mut capacity, &rules(), 1e9);
+                capacity.rate(0.0) / 1e6
+            });
+            each.collect::<std::vec::Vec<f64>>()
+        };
+        let close = |rates: &[f64], expected: &[f64]| {
+            assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
+        };
+        close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
+        // That is believed for a while, then doubted a step at a time.
+        close(&rates(32), &[980.0; 32]);
+        close(&rates(4), &[999.6, 1019.6, 980.0, 980.0]);
     }
 
     #[test]

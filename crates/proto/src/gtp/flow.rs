@@ -13,11 +13,12 @@ use super::controller::Controller;
 use super::estimator::Estimator;
 use super::monitor::{Measure, Monitor, Seen};
 use super::options::Rules;
+use super::own::OwnLoss;
 use super::sender::early;
 use super::standing::Standing;
 use super::transitions::Pending;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
-use crate::ends::{Frontier, ReceivingEnd};
+use crate::ends::{Frontier, ReceivingEnd, Wholes};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::rate::datagram;
@@ -61,6 +62,7 @@ pub(super) struct Flow {
     monitor: Monitor,
     sfc: Controller,
     ce: Estimator,
+    own: OwnLoss,
     datagram: Bytes,
     overhead: Bytes,
     pending: Pending,
@@ -86,7 +88,7 @@ pub(super) struct Flow {
     silences: u32,
     /// Blocks that were once found missing.
     lost: RangeSet,
-    whole: RangeSet,
+    wholes: Wholes,
     /// Segments before this one are acknowledged.
     acked: u32,
 }
@@ -113,6 +115,7 @@ impl Flow {
             // Until its first target takes effect, others have not made room for it.
             sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
             ce: Estimator::new(bound),
+            own: OwnLoss::default(),
             datagram: datagram(setup),
             overhead: setup.overhead,
             pending: Pending::default(),
@@ -131,7 +134,7 @@ impl Flow {
             looked: now,
             silences: 0,
             lost: RangeSet::new(),
-            whole: RangeSet::new(),
+            wholes: Wholes::new(setup.layout),
             acked: 0,
         }
     }
@@ -225,18 +228,12 @@ impl Flow {
 
     fn end_segments(&mut self, run: Range<u64>) {
         let layout = self.end.layout;
-        let segment = |number| layout.block(number).map(|block| block.segment);
-        let (Some(first), Some(last)) = (segment(run.start), segment(run.end - 1)) else { return };
-        for segment in first..=last {
-            let base = layout.number(Block { segment, index: 0 });
-            let blocks = base..base + u64::from(layout.blocks_in(segment));
-            let is_whole = self.frontier.there().covers(blocks);
-            if is_whole && self.whole.insert(u64::from(segment)..u64::from(segment) + 1) > 0 {
-                self.end.tell(Event::SegmentDone { segment });
-            }
-        }
+        let end = &mut self.end;
+        self.wholes.note(self.frontier.there(), run, |segment| {
+            end.tell(Event::SegmentDone { segment });
+        });
         let next = self.frontier.there().run_at(0).map_or(0, |run| run.end);
-        let to = segment(next).unwrap_or(layout.segments());
+        let to = layout.block(next).map_or(layout.segments(), |block| block.segment);
         if to > self.acked {
             self.acked = to;
             let ack = Ack { sequence: to.into(), next, received: self.frontier.there().count() };
@@ -350,7 +347,8 @@ impl Flow {
 
     /// What of a measure says that there was too much: loss, or a queue that counts as loss.
     fn sign_of(&self, measure: &Measure) -> f64 {
-        self.rules.excess(measure.loss).max(self.standing.queued(&self.rules))
+        let loss = self.rules.excess(self.own.excess(measure.loss));
+        loss.max(self.standing.queued(&self.rules))
     }
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
@@ -374,7 +372,11 @@ impl Flow {
         self.interval_from = Some(seen);
         let starved = core::mem::take(&mut self.starved);
         self.blocked = false;
-        let Measure { total, current, loss, .. } = measure;
+        let Measure { total, current, .. } = measure;
+        if self.rules.own_loss {
+            self.own.note(total, measure.loss);
+        }
+        let loss = self.own.excess(measure.loss);
         let sign = self.sign_of(&measure);
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {

@@ -29,11 +29,13 @@
 //!   memory (in pulses), the sender its access rate and round-trip time. A round-trip time that is
 //!   longer than the sender's answers take is not believed.
 //! - A flow that has stopped answering leaves the schedule, and joins again when it answers.
+//! - Loss that stays as it is while a flow's rate falls is the path's own, and then means nothing.
+//!   The paper's rules would slow the flow down for ever.
 //! - Shares may be weighted, and the SFC may react to queues instead of waiting for loss.
 //!
 //! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
-//! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `flow`
-//! asks. All flows: `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins
+//! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `own`
+//! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins
 //! and departures change and when, `receiver` ties it together, [`beside`] leaves other traffic its
 //! share. `sender` obeys. `options`: every constant.
 
@@ -45,6 +47,7 @@ mod estimator;
 mod flow;
 mod monitor;
 mod options;
+mod own;
 mod receiver;
 mod scheduler;
 mod sender;
@@ -55,6 +58,7 @@ mod transitions;
 
 pub use options::*;
 pub use receiver::GtpReceiver;
+pub use scheduler::{Demand, shares};
 pub use sender::GtpSender;
 
 use alloc::boxed::Box;

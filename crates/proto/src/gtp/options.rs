@@ -124,6 +124,15 @@ pub const TOLERATED_LOSS: ProtocolOption = option(
     0.0,
 );
 
+/// Whether loss that does not fall with the rate is taken for the path's own; the paper's rules
+/// slow down for ever.
+pub const OWN_LOSS: ProtocolOption = option(
+    "own-loss",
+    "1: loss that stays while a flow's rate falls is its path's own; 0: as in the paper",
+    (0.0, 1.0),
+    1.0,
+);
+
 /// All of them, for the registry.
 pub(super) const ALL: &[ProtocolOption] = &[
     RECEIVE_RATE,
@@ -143,6 +152,7 @@ pub(super) const ALL: &[ProtocolOption] = &[
     INTERVAL,
     OUTSTANDING,
     TOLERATED_LOSS,
+    OWN_LOSS,
 ];
 
 /// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
@@ -164,6 +174,7 @@ pub(super) struct Rules {
     pub(super) interval: f64,
     pub(super) outstanding: f64,
     pub(super) tolerated_loss: f64,
+    pub(super) own_loss: bool,
 }
 
 impl Rules {
@@ -187,6 +198,7 @@ impl Rules {
             interval: settings.value(&INTERVAL),
             outstanding: settings.value(&OUTSTANDING),
             tolerated_loss: share(&TOLERATED_LOSS),
+            own_loss: settings.value(&OWN_LOSS) >= 0.5,
         }
     }
 

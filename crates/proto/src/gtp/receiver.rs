@@ -10,13 +10,16 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use super::beside::Told;
 use super::capacity::{Capacity, Whole};
 use super::flow::Flow;
 use super::options::Rules;
 use super::scheduler::{Demand, shares};
 use super::transitions::{delay, gain};
 use crate::accounting::ReceiverAccounting;
-use crate::endpoint::{Arrival, BlockRange, Event, FlowId, Outgoing, Receiver, Setup, Wake, Why};
+use crate::endpoint::{
+    Arrival, BlockRange, Event, FlowId, Others, Outgoing, Receiver, Setup, Wake, Why,
+};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
@@ -36,6 +39,8 @@ pub struct GtpReceiver {
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
+    /// What else comes in on the access link, if anybody tells.
+    others: Option<Told>,
     /// The newest flow's, which hold for what all share.
     rules: Option<Rules>,
     /// Flows have come, gone or changed since the last schedule; the rate that those gone leave.
@@ -55,6 +60,7 @@ impl Default for GtpReceiver {
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
             capacity: Capacity::new(),
+            others: None,
             rules: None,
             changed: false,
             gone: 0.0,
@@ -123,7 +129,8 @@ impl GtpReceiver {
             .collect();
         self.work += self.due.len() as u64;
         let fixed = active.iter().filter_map(|(_, flow)| flow.standing.fixed()).sum();
-        let capacity = self.capacity.rate(fixed);
+        let left = self.others.map_or(f64::INFINITY, |others| others.left());
+        let capacity = self.capacity.rate(fixed).min(left);
         let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
         let gone = core::mem::take(&mut self.gone);
         let mut demands = Vec::with_capacity(active.len());
@@ -163,6 +170,11 @@ impl GtpReceiver {
         }
         let whole = Whole { unmeasured, ..Whole::of(&mut did) };
         self.capacity.on_interval(rules, &whole);
+        if let Some(others) = &mut self.others {
+            let active = self.flows.values().filter(|flow| flow.is_active());
+            let demand = |flow: &Flow| (Rate::from_bps_f64(flow.estimate()), flow.rules.weight);
+            others.on_interval(&active.map(demand).collect::<Vec<_>>());
+        }
     }
 
     /// What a flow's first datagrams show of the receiver's capacity.
@@ -205,6 +217,15 @@ impl Receiver for GtpReceiver {
 
     fn set_socket_lost(&mut self, _: Time, flow: FlowId, lost: u64) {
         self.with(flow, |flow| flow.end.pulses.set_socket_lost(lost));
+    }
+
+    fn set_others(&mut self, now: Time, others: Others) {
+        match &mut self.others {
+            // A link of no rate is one that nobody knows.
+            _ if others.link == Rate::ZERO => self.others = None,
+            Some(told) => told.note(now, others),
+            None => self.others = Some(Told::new(now, others)),
+        }
     }
 
     fn poll_control(&mut self, now: Time) -> Option<Outgoing> {

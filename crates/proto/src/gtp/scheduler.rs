@@ -13,9 +13,11 @@ use core::cmp::Ordering;
 
 /// What a flow may have at most, in bits a second, and its weight, which is positive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Demand {
-    pub(super) estimate: f64,
-    pub(super) weight: f64,
+pub struct Demand {
+    /// What it may have at most, in bits a second.
+    pub estimate: f64,
+    /// Its weight.
+    pub weight: f64,
 }
 
 impl Demand {
@@ -26,7 +28,7 @@ impl Demand {
 
 /// The shares of `capacity`, in the order of `demands`. What it took is added to `work`: looks at
 /// flows, O(N log N) for N.
-pub(super) fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
+pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     order.sort_unstable_by(|&a, &b| {
         *work += 1;

@@ -10,15 +10,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::options::{EARLY, START_RATE};
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Carrier, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake,
-};
-use crate::ends::{Frontier, Run, SendingEnd};
+use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
+use crate::ends::{FirstTrain, Frontier, Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
-use crate::pulse::TRAIN_LEN;
 use crate::ranges::RangeSet;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Offer, Pulse, Request};
 
@@ -34,8 +30,8 @@ pub struct GtpSender {
     end: SendingEnd,
     /// The most that may be sent, whatever is asked for.
     cap: Option<Rate>,
-    /// Whether the first datagrams leave at once, to show the receiver what the path delivers.
-    train: bool,
+    /// It shows the receiver what the path delivers.
+    train: FirstTrain,
     /// What is to be sent, in the order of asking.
     wanted: VecDeque<Range<u64>>,
     /// What has been sent.
@@ -48,8 +44,8 @@ pub struct GtpSender {
     /// Something was asked for since the last offer that all is sent.
     unanswered: bool,
     offer: Offer,
-    /// The first segment that is not known to be whole.
-    segment: u32,
+    /// All blocks below are known to be there.
+    acknowledged: u64,
 }
 
 /// The blocks that leave before any request, known to both ends: the first `early` of the object
@@ -77,7 +73,7 @@ impl GtpSender {
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,
-            train: setup.rate.is_none() && !wanted.is_empty(),
+            train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0),
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),
@@ -85,7 +81,7 @@ impl GtpSender {
             ahead: BTreeMap::new(),
             newest: 0,
             offer: Offer { rtt: setup.rtt, limit, ..Offer::default() },
-            segment: 0,
+            acknowledged: 0,
         };
         if !sender.end.is_finished() {
             sender.say_offer();
@@ -145,7 +141,7 @@ impl GtpSender {
     }
 
     /// The next run of one segment, at most `max` blocks, and whether it goes for the first time.
-    fn next_run(&mut self, max: u64) -> Option<(Run, bool)> {
+    fn take(&mut self, max: u64) -> Option<(Run, bool)> {
         while let Some(front) = self.wanted.front_mut() {
             let gap = self.end.frontier.there().first_gap(front.clone());
             let place = gap.and_then(|gap| Some((self.end.layout.block(gap.start)?, gap)));
@@ -176,23 +172,12 @@ impl GtpSender {
             self.end.accounting.refused += 1;
             return;
         }
-        self.end.frontier.set_there(0..ack.next);
-        self.end_segments();
-    }
-
-    fn end_segments(&mut self) {
-        while self.segment < self.end.layout.segments() {
-            let segment = self.segment;
-            let base = self.end.layout.number(Block { segment, index: 0 });
-            let blocks = u64::from(self.end.layout.blocks_in(segment));
-            if !self.end.frontier.there().covers(base..base + blocks) {
-                return;
-            }
-            self.segment += 1;
-            self.end.tell(Event::SegmentDone { segment });
+        if ack.next > self.acknowledged {
+            let news = self.acknowledged..ack.next;
+            self.acknowledged = ack.next;
+            self.end.frontier.set_there(news.clone());
+            self.end.note(news);
         }
-        self.wanted.clear();
-        self.end.finish();
     }
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
@@ -205,82 +190,51 @@ impl GtpSender {
     }
 }
 
-impl Sender for GtpSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for GtpSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         match control {
             Control::Request(request) => self.on_request(now, request),
             Control::Ack(ack) => self.on_ack(ack),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    fn leave_out(&mut self, _: Time, blocks: BlockRange) {
+        if let Some(news) = self.end.frontier.skip(blocks) {
+            self.end.note(news);
         }
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.end.check_breaker(now);
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
+        self.train.room(next).max(self.end.pacer.allowance(now))
     }
 
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        if flow == self.end.flow && self.end.frontier.skip(blocks).is_some() {
-            self.end_segments();
-        }
+    fn next_run(&mut self, _: Time, _: u64, max: u32) -> Option<(Run, bool)> {
+        self.take(max.into())
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() {
-            return;
-        }
-        let train = if self.train { TRAIN_LEN.saturating_sub(next.0) } else { 0 };
-        let mut room = train.max(self.end.pacer.allowance(now)).min(max as u64);
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(room) else {
-                self.end.pacer.idle(now);
-                break;
-            };
-            let count = run.blocks.len() as u64;
-            number += count;
-            room -= count;
-            self.end.send(now, &run, first_time, out);
-        }
-        self.end.sent(now, next, number - next.0);
+    fn on_sent(&mut self, _: Time, next: PacketNumber, count: u64) {
         if self.wanted.is_empty() && core::mem::take(&mut self.unanswered) {
-            (self.offer.answered, self.offer.highest) = (self.obeyed, number);
+            (self.offer.answered, self.offer.highest) = (self.obeyed, next.0 + count);
             self.say_offer();
         }
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        !self.wanted.is_empty()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
-    }
-
-    fn next_wakeup(&self) -> Wake {
-        self.end.next_wakeup(!self.wanted.is_empty())
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        !self.is_finished() && self.wanted.is_empty() && self.end.frontier.is_out_of_grant()
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+    fn has_only_first(&self) -> bool {
+        self.wanted.is_empty()
     }
 }

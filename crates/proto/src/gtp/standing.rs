@@ -9,6 +9,7 @@
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
 use crate::endpoint::Setup;
+use crate::ends::grace;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::Offer;
@@ -17,8 +18,6 @@ use crate::wire::Offer;
 const MAX_RTT: Span = Span::from_secs(2);
 /// A host's clock and threads are no finer.
 const MIN_TICK: Span = Span::from_millis(10);
-/// The shortest grace for datagrams that others have overtaken.
-const MIN_GRACE: Span = Span::from_millis(1);
 /// A drain that was measured on what was sent must not hold the flow there.
 const DRAIN: f64 = 1.1;
 
@@ -94,7 +93,7 @@ impl Standing {
 
     /// How long what has been overtaken may still come.
     pub(super) fn grace(&self) -> Span {
-        (self.rtt() / 4).max(MIN_GRACE)
+        grace(self.rtt())
     }
 
     /// The share of the round-trip time that is queue beyond the allowed.

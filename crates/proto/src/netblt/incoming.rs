@@ -6,12 +6,11 @@
 
 use core::ops::Range;
 
+use crate::ends::grace;
 use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// The shortest grace for data that were overtaken.
-const MIN_GRACE: Span = Span::from_millis(1);
 /// Requests that nothing answers are repeated ever more slowly, up to this (or four round trips).
 const MAX_REPEAT: Span = Span::from_secs(2);
 
@@ -25,7 +24,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(rtt: Span) -> Patience {
-        Patience { rtt, grace: (rtt / 4).max(MIN_GRACE) }
+        Patience { rtt, grace: grace(rtt) }
     }
 
     /// The longest silence within a buffer.

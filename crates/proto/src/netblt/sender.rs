@@ -2,20 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use super::BURST;
 use super::buffers::Buffers;
 use super::sending::Sending;
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Carrier, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake,
-};
-use crate::ends::{Run, SendingEnd};
+use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
+use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller, datagram};
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::{Begun, BufferOk, Burst, Control, Pulse, Resend};
 
@@ -114,13 +110,6 @@ impl NetbltSender {
         Some(run)
     }
 
-    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
-        match self.again(now, number, max) {
-            Some(run) => Some((run, false)),
-            None => Some((self.first(now, number, max)?, true)),
-        }
-    }
-
     fn forget(&mut self, buffer: u64) {
         self.open.remove(&buffer);
         self.resending.remove(&buffer);
@@ -177,11 +166,16 @@ impl NetbltSender {
     }
 }
 
-impl Sender for NetbltSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for NetbltSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         match control {
             Control::Go(go) if go.buffers <= self.buffers.count() => {
                 self.go = self.go.max(go.buffers);
@@ -189,19 +183,13 @@ impl Sender for NetbltSender {
             Control::BufferOk(ok) => self.on_ok(now, ok),
             Control::Resend(resend) => self.on_resend(now, resend),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
         }
+        true
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.end.check_breaker(now);
-    }
-
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
+    fn leave_out(&mut self, _: Time, blocks: BlockRange) {
         let Block { segment, index } = blocks.first;
-        if flow != self.end.flow {
-            return;
-        }
         let Some(range) = self.end.frontier.skip(blocks) else { return };
         let end = index + (range.end - range.start) as u32;
         for buffer in self.buffers.touching(segment, index..end) {
@@ -217,62 +205,31 @@ impl Sender for NetbltSender {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() {
-            return;
-        }
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
         let trained = self.controller.train(now, next);
-        let room = trained.max(self.end.pacer.allowance(now)).min(until_train(next));
-        let mut room = room.min(max as u64) as u32;
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(now, number, room) else {
-                self.end.pacer.idle(now);
-                break;
-            };
-            self.end.send(now, &run, first_time, out);
-            number += run.blocks.len() as u64;
-            room -= run.blocks.len() as u32;
+        trained.max(self.end.pacer.allowance(now)).min(until_train(next))
+    }
+
+    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
+        match self.again(now, number, max) {
+            Some(run) => Some((run, false)),
+            None => Some((self.first(now, number, max)?, true)),
         }
-        self.end.sent(now, next, number - next.0);
-        if number > next.0 {
-            self.controller.on_sent(now, next, number - next.0);
+    }
+
+    fn on_sent(&mut self, now: Time, next: PacketNumber, count: u64) {
+        if count > 0 {
+            self.controller.on_sent(now, next, count);
         }
         self.set_rate(now);
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        let has_first = || self.next_first().is_some() && !self.end.frontier.is_out_of_grant();
+        !self.resending.is_empty() || has_first()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
-    }
-
-    fn next_wakeup(&self) -> Wake {
-        let frontier = &self.end.frontier;
-        let has_first = self.next_first().is_some() && !frontier.is_out_of_grant();
-        self.end.next_wakeup(has_first || !self.resending.is_empty())
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        let waits = self.next_first().is_some() && self.end.frontier.is_out_of_grant();
-        !self.is_finished() && self.resending.is_empty() && waits
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+    fn has_only_first(&self) -> bool {
+        self.resending.is_empty() && self.next_first().is_some()
     }
 }

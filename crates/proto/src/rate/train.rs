@@ -34,6 +34,8 @@ const TRICKLE_LEN: u64 = 128;
 const INSTANT: Span = Span::from_micros(500);
 /// A train that came in fewer steps is not timed well: the host looked too seldom.
 const MIN_STEPS: u32 = 6;
+/// What of a first train's rate is taken: others may fill the path as well.
+pub const FIRST_SHARE: f64 = 0.9;
 /// No rate is lower or higher than these, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
@@ -110,11 +112,11 @@ enum Mode {
     Check(Measure),
 }
 
-/// The rate to begin with, by a flow's first train: below what it showed, or what is too fast to be
-/// timed. Nothing as long as the train's report has not come.
-pub fn first_rate(datagram: Bytes, pulse: &Pulse) -> Option<Rate> {
+/// The rate to begin with, by a flow's first train: a share of what it showed, or what is too fast
+/// to be timed. Nothing as long as the train's report has not come.
+pub fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
-        Some(train) => Some((train.bytes / train.span).scale(0.9)),
+        Some(train) => Some((train.bytes / train.span).scale(share)),
         None if pulse.highest >= TRAIN_LEN => {
             Some(Bytes::new(datagram.get() * TRAIN_LEN) / INSTANT)
         }
@@ -204,7 +206,7 @@ impl Trains {
 
     /// The first report: the train's, or that it came too fast to be timed.
     fn start(&mut self, feedback: &Feedback<'_>) {
-        let Some(rate) = first_rate(self.datagram, feedback.pulse) else { return };
+        let Some(rate) = first_rate(self.datagram, feedback.pulse, FIRST_SHARE) else { return };
         if feedback.pulse.train.is_some_and(|train| train.first.0 == 0) {
             // A host that stalled meanwhile has drawn the train apart: what it showed is no
             // ceiling.

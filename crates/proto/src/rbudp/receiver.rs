@@ -4,12 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reports::{Segment, whole};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
-use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
+use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies, grace};
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// The shortest grace for data that DONE has overtaken.
-const MIN_GRACE: Span = Span::from_millis(1);
 /// A question that comes again sooner than this after its answer is a copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
@@ -108,7 +106,7 @@ impl ReceivingFlow for Flow {
     fn new(now: Time, setup: &Setup) -> Flow {
         Flow {
             end: ReceivingEnd::new(now, setup),
-            grace: (setup.rtt / 4).max(MIN_GRACE),
+            grace: grace(setup.rtt),
             recent: setup.rtt.max(MIN_RECENT),
             tallies: Tallies::new(setup.layout),
             open: BTreeMap::new(),

@@ -2,20 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use super::TAIL_COPIES;
 use super::segments::{Next, Segment, TailCopies};
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Carrier, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
-};
-use crate::ends::{Run, SendingEnd};
+use crate::endpoint::{BlockRange, Carrier, Event, PacketNumber, Setup, Wake, Why};
+use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
 use crate::time::{Span, Time};
-use crate::units::Rate;
 use crate::wire::{Control, Done, Pulse, Report};
 
 /// A question is asked again after this at the latest (unless the path is longer).
@@ -58,44 +53,9 @@ impl RbudpSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// Repairs first, earliest segment first; then first blocks. Tells whether it is a first one.
-    fn next_run(&mut self, now: Time, max: u32) -> Option<(Run, bool)> {
-        while let Some(&segment) = self.repairing.first() {
-            let base = self.base(segment);
-            if let Some(open) = self.open.get_mut(&segment)
-                && let Some(blocks) = open.next_repair(max, base, self.end.frontier.there())
-            {
-                return Some((Run { segment, blocks }, false));
-            }
-            // What was left has been skipped meanwhile.
-            self.repairing.remove(&segment);
-            self.settle(now, segment);
-        }
-        Some((self.end.frontier.take(max)?, true))
-    }
-
     /// The segment whose first blocks are being sent.
     fn current(&self) -> Option<u32> {
         Some(self.end.layout.block(self.end.frontier.peek()?)?.segment)
-    }
-
-    /// Sends a run whose datagrams have numbers up to `last`.
-    fn send_run(
-        &mut self,
-        now: Time,
-        run: &Run,
-        first_time: bool,
-        last: u64,
-        out: &mut Vec<Block>,
-    ) {
-        self.end.send(now, run, first_time, out);
-        let blocks = self.end.layout.blocks_in(run.segment);
-        let open = self.open.entry(run.segment).or_insert_with(|| Segment::new(blocks));
-        open.on_sent(&run.blocks, PacketNumber(last), first_time);
-        if !first_time {
-            open.list_repair(run.blocks.clone(), self.copies);
-        }
-        self.end.accounting.rounds = self.end.accounting.rounds.max(open.rounds);
     }
 
     /// A run of a segment has left: is its round over?
@@ -154,11 +114,6 @@ impl RbudpSender {
         self.end.set_whole(segment);
     }
 
-    fn has_work(&self) -> bool {
-        let frontier = &self.end.frontier;
-        !self.repairing.is_empty() || (frontier.peek().is_some() && !frontier.is_out_of_grant())
-    }
-
     fn on_report(&mut self, now: Time, report: &Report) {
         let segment = report.segment();
         let (slice, blocks) = (report.slice(), self.end.layout.blocks_in(segment));
@@ -193,22 +148,25 @@ impl RbudpSender {
     }
 }
 
-impl Sender for RbudpSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for RbudpSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         match control {
             Control::Report(report) => self.on_report(now, report),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
         }
+        true
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        if self.end.check_breaker(now) {
-            return;
-        }
+    fn expire(&mut self, now: Time) {
         let most = MAX_REPEAT.max(self.end.rtt.timeout() * 2);
         while let Some(&(again, segment)) = self.repeats.first()
             && again <= now
@@ -223,9 +181,9 @@ impl Sender for RbudpSender {
         }
     }
 
-    fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange) {
+    fn leave_out(&mut self, now: Time, blocks: BlockRange) {
         let segment = blocks.first.segment;
-        if flow != self.end.flow || self.end.frontier.skip(blocks).is_none() {
+        if self.end.frontier.skip(blocks).is_none() {
             return;
         }
         if self.end.is_there(segment, 0) {
@@ -235,67 +193,55 @@ impl Sender for RbudpSender {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() {
-            return;
-        }
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
         let trained = self.controller.train(now, next);
-        let room = trained.max(self.end.pacer.allowance(now)).min(until_train(next));
-        let mut room = room.min(max as u64) as u32;
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(now, room) else {
-                self.end.pacer.idle(now);
-                break;
-            };
-            let count = run.blocks.len() as u64;
-            number += count;
-            room -= count as u32;
-            self.send_run(now, &run, first_time, number - 1, out);
-            self.end_round(now, run.segment);
+        trained.max(self.end.pacer.allowance(now)).min(until_train(next))
+    }
+
+    /// Repairs first, earliest segment first; then first blocks.
+    fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
+        while let Some(&segment) = self.repairing.first() {
+            let base = self.base(segment);
+            if let Some(open) = self.open.get_mut(&segment)
+                && let Some(blocks) = open.next_repair(max, base, self.end.frontier.there())
+            {
+                return Some((Run { segment, blocks }, false));
+            }
+            // What was left has been skipped meanwhile.
+            self.repairing.remove(&segment);
+            self.settle(now, segment);
         }
-        self.end.sent(now, next, number - next.0);
-        if number > next.0 {
-            self.controller.on_sent(now, next, number - next.0);
+        Some((self.end.frontier.take(max)?, true))
+    }
+
+    fn on_run(&mut self, now: Time, run: &Run, first_time: bool, last: u64) {
+        let blocks = self.end.layout.blocks_in(run.segment);
+        let open = self.open.entry(run.segment).or_insert_with(|| Segment::new(blocks));
+        open.on_sent(&run.blocks, PacketNumber(last), first_time);
+        if !first_time {
+            open.list_repair(run.blocks.clone(), self.copies);
+        }
+        self.end.accounting.rounds = self.end.accounting.rounds.max(open.rounds);
+        self.end_round(now, run.segment);
+    }
+
+    fn on_sent(&mut self, now: Time, next: PacketNumber, count: u64) {
+        if count > 0 {
+            self.controller.on_sent(now, next, count);
         }
         self.end.pacer.set_rate(now, self.controller.rate());
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        !self.repairing.is_empty() || self.end.frontier.is_open()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
+    fn has_only_first(&self) -> bool {
+        self.repairing.is_empty()
     }
 
-    fn next_wakeup(&self) -> Wake {
-        let wake = self.end.next_wakeup(self.has_work());
-        match self.repeats.first() {
-            Some(&(again, _)) if !self.end.is_at_rest() => {
-                wake.earlier(Wake::At(again, Why::Repeat))
-            }
-            _ => wake,
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        !self.is_finished() && self.repairing.is_empty() && self.end.frontier.is_out_of_grant()
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+    fn next_due(&self) -> Wake {
+        let repeat = |&(again, _): &(Time, u32)| Wake::At(again, Why::Repeat);
+        self.repeats.first().map_or(Wake::OnInput, repeat)
     }
 }

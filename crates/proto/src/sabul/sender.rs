@@ -1,23 +1,18 @@
 //! The sending end: the loss list's head, else a new block within the window.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use super::rate::{PaperRate, RateControl};
 use super::release::ReleaseRate;
 use super::window::Window;
 use super::{INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
-};
-use crate::ends::{Again, Heard, Repairs, Run, SendingEnd};
-use crate::layout::Block;
+use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
+use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
 use crate::pulse::TRAIN_LEN;
 use crate::rate::datagram;
-use crate::rate::train::{TRICKLE, first_rate};
+use crate::rate::train::{FIRST_SHARE, TRICKLE};
 use crate::time::{Span, Time};
-use crate::units::{Bytes, Rate};
+use crate::units::Rate;
 use crate::wire::{Ack, Control, Loss, Pulse, Sync};
 
 /// "If no ACK or ERR packet has been received during a specified interval (1000ms). The server
@@ -42,8 +37,7 @@ pub struct SabulSender {
     expiries: Again,
     /// Sending is frozen until then.
     frozen: Option<Time>,
-    /// The datagram's size, as long as the first train is to show the rate.
-    finding: Option<Bytes>,
+    train: FirstTrain,
     cap: Option<Rate>,
     /// Signals of the receiver end the intervals, not this end's clock; and see the front page.
     release: bool,
@@ -81,7 +75,7 @@ impl SabulSender {
         let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
         let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
-        sender.finding = wanted.is_none().then(|| datagram(setup));
+        sender.train = FirstTrain::new(setup, wanted.is_none(), FIRST_SHARE);
         sender
     }
 
@@ -105,7 +99,7 @@ impl SabulSender {
         window.note_rate(cap.unwrap_or(control.rate()));
         SabulSender {
             end: SendingEnd::new(setup, control.rate()),
-            repairs: Repairs::new(setup),
+            repairs: Repairs::default(),
             heard: Heard::default(),
             syncs: Heard::default(),
             window,
@@ -114,7 +108,7 @@ impl SabulSender {
             probes: Again::new(MOST_DOUBLED),
             expiries: Again::new(MOST_DOUBLED),
             frozen: None,
-            finding: None,
+            train: FirstTrain::new(setup, false, FIRST_SHARE),
             cap,
             release: false,
         }
@@ -131,22 +125,8 @@ impl SabulSender {
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
         // The packet train is the application's, not the protocol's: it goes whole.
-        let size = if self.finding.is_some() { size.max(TRAIN_LEN) } else { size };
+        let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
-    }
-
-    /// "The sender always first checks the loss list when it is time to send a packet. If there
-    /// are lost packets, the first packet in the list is resent and then removed." (3.4) Tells
-    /// whether the run is of first blocks.
-    fn next_run(&mut self, now: Time, max: u32) -> Option<(Run, bool)> {
-        if let Some(run) = self.repairs.take(now, &self.end, max) {
-            return Some((run, false));
-        }
-        let room = self.window_room().min(u64::from(max)) as u32;
-        if self.end.frontier.unacknowledged() == 0 {
-            self.hear_report(now);
-        }
-        Some((self.end.frontier.take(room)?, true))
     }
 
     fn is_frozen(&mut self, now: Time) -> bool {
@@ -155,12 +135,6 @@ impl SabulSender {
             self.end.pacer.idle(now);
         }
         self.frozen.is_some()
-    }
-
-    fn has_work(&self) -> bool {
-        let frontier = &self.end.frontier;
-        let is_new = frontier.peek().is_some() && !frontier.is_out_of_grant();
-        !self.repairs.is_empty() || (is_new && self.window_room() > 0)
     }
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
@@ -244,10 +218,9 @@ impl SabulSender {
         if self.end.on_pulse(now, pulse).is_none() {
             return;
         }
-        if let Some(rate) = self.finding.and_then(|datagram| first_rate(datagram, pulse)) {
-            self.finding = None;
+        if let Some(rate) = self.train.on_pulse(pulse) {
             self.window.end_start();
-            self.control.start(self.cap.map_or(rate, |cap| rate.min(cap)));
+            self.control.start(rate);
             self.apply_rate(now);
         }
     }
@@ -279,98 +252,78 @@ impl SabulSender {
     }
 }
 
-impl Sender for SabulSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for SabulSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         self.check_interval(now);
         match control {
             Control::Ack(ack) => self.on_ack(now, ack),
             Control::Loss(loss) => self.on_loss(now, loss),
             Control::Sync(sync) => self.on_sync(now, sync),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
         }
+        true
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        if !self.end.check_breaker(now) {
-            self.check_silence(now);
-        }
+    fn expire(&mut self, now: Time) {
+        self.check_silence(now);
     }
 
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        if flow == self.end.flow {
-            self.repairs.skip(&mut self.end, blocks);
-        }
+    fn leave_out(&mut self, _: Time, blocks: BlockRange) {
+        self.repairs.skip(&mut self.end, blocks);
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() || self.is_frozen(now) {
-            return;
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
+        if self.is_frozen(now) {
+            return 0;
         }
         self.check_interval(now);
-        let is_train = self.finding.is_some();
-        let trained = if is_train { TRAIN_LEN.saturating_sub(next.0) } else { 0 };
-        let room = trained.max(self.end.pacer.allowance(now));
-        let mut room = room.min(max as u64) as u32;
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(now, room) else {
-                self.end.pacer.idle(now);
-                break;
-            };
-            number += run.blocks.len() as u64;
-            room -= run.blocks.len() as u32;
-            self.end.send(now, &run, first_time, out);
+        self.train.room(next).max(self.end.pacer.allowance(now))
+    }
+
+    /// "The sender always first checks the loss list when it is time to send a packet. If there
+    /// are lost packets, the first packet in the list is resent and then removed." (3.4)
+    fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
+        if let Some(run) = self.repairs.take(now, &self.end, max) {
+            return Some((run, false));
         }
-        let count = number - next.0;
-        self.end.sent(now, next, count);
+        let room = self.window_room().min(u64::from(max)) as u32;
+        if self.end.frontier.unacknowledged() == 0 {
+            self.hear_report(now);
+        }
+        Some((self.end.frontier.take(room)?, true))
+    }
+
+    fn on_sent(&mut self, now: Time, _: PacketNumber, count: u64) {
         if count > 0 {
             self.interval.sent += count;
             self.interval.end.get_or_insert(now + self.interval.len);
         }
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        let has_first = || self.end.frontier.is_open() && self.window_room() > 0;
+        self.frozen.is_none() && (!self.repairs.is_empty() || has_first())
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
+    fn has_only_first(&self) -> bool {
+        self.repairs.is_empty()
     }
 
-    fn next_wakeup(&self) -> Wake {
-        if self.end.is_at_rest() {
-            return Wake::OnInput;
-        }
+    fn next_due(&self) -> Wake {
         let thaw = self.frozen.map_or(Wake::OnInput, |until| Wake::At(until, Why::Pacing));
-        let wake = self.end.next_wakeup(self.frozen.is_none() && self.has_work()).earlier(thaw);
         if self.end.frontier.unacknowledged() == 0 {
-            return wake;
+            return thaw;
         }
         let silence = self.probe().map_or(self.expiry(), |at| at.min(self.expiry()));
-        wake.earlier(Wake::At(silence, Why::Repeat))
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        !self.is_finished() && self.repairs.is_empty() && self.end.frontier.is_out_of_grant()
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+        thaw.earlier(Wake::At(silence, Why::Repeat))
     }
 }

@@ -5,13 +5,11 @@ use core::ops::Range;
 use super::TABLE;
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::Setup;
-use crate::ends::{Arrived, Recent};
+use crate::ends::{Arrived, Recent, grace};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// The shortest time in which a datagram may be late and yet come.
-const MIN_GRACE: Span = Span::from_millis(1);
 /// The shortest time after which a block is asked for again.
 const MIN_WAIT: Span = Span::from_millis(5);
 
@@ -59,7 +57,7 @@ impl Requests {
         Requests {
             table: setup.settings.count(&TABLE),
             wait: (setup.rtt * 2).max(MIN_WAIT),
-            grace: (setup.rtt / 4).max(MIN_GRACE),
+            grace: grace(setup.rtt),
             settled: 0,
             settling: (0, now),
             recent: Recent::default(),

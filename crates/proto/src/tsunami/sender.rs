@@ -1,20 +1,11 @@
 //! The sending end: what is asked for, else the next block.
 
-use alloc::vec::Vec;
-
 use super::REPORT_INTERVAL;
 use super::delay::Delay;
-use crate::accounting::SenderAccounting;
-use crate::endpoint::{
-    BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake, Why,
-};
-use crate::ends::{Again, Heard, Repairs, Run, SendingEnd};
-use crate::layout::Block;
-use crate::pulse::TRAIN_LEN;
-use crate::rate::datagram;
-use crate::rate::train::{TRICKLE, first_rate};
+use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
+use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
+use crate::rate::train::TRICKLE;
 use crate::time::{Span, Time};
-use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse};
 
 /// Without a report for so long the public tool takes everything for lost.
@@ -22,14 +13,17 @@ const HEARTBEAT: Span = Span::from_millis(500);
 /// How often the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
 
+/// What of the rate that the first train shows is the target: it is come to slowly, from a third of
+/// it, and the error rate speaks before.
+const TARGET_SHARE: f64 = 0.97;
+
 /// Tsunami's sender.
 pub struct TsunamiSender {
     end: SendingEnd,
     repairs: Repairs,
     delay: Delay,
-    /// The datagram's size, as long as the first train is to show the target.
-    finding: Option<Bytes>,
-    limit: Option<Rate>,
+    /// It shows the target.
+    train: FirstTrain,
     /// Requests and error rates that have come.
     requests: Heard,
     rates: Heard,
@@ -48,30 +42,15 @@ impl TsunamiSender {
         let delay = Delay::new(setup, limit.map_or(target, |limit| target.min(limit)));
         TsunamiSender {
             end: SendingEnd::new(setup, delay.rate()),
-            repairs: Repairs::new(setup),
+            repairs: Repairs::default(),
             delay,
-            finding: setup.rate.is_none().then(|| datagram(setup)),
-            limit,
+            train: FirstTrain::new(setup, setup.rate.is_none(), TARGET_SHARE),
             requests: Heard::default(),
             rates: Heard::default(),
             reported: None,
             interval: Span::from_secs_f64(setup.settings.value(&REPORT_INTERVAL)),
             last: Again::new(MOST_DOUBLED),
         }
-    }
-
-    /// What was asked for goes first. Tells whether the run is of first blocks.
-    fn next_run(&mut self, now: Time, max: u32) -> Option<(Run, bool)> {
-        match self.repairs.take(now, &self.end, max) {
-            Some(run) => Some((run, false)),
-            None => Some((self.end.frontier.take(max)?, true)),
-        }
-    }
-
-    fn has_work(&self) -> bool {
-        let frontier = &self.end.frontier;
-        let is_new = frontier.peek().is_some() && !frontier.is_out_of_grant();
-        !self.repairs.is_empty() || is_new
     }
 
     fn hear_report(&mut self, now: Time) {
@@ -96,7 +75,7 @@ impl TsunamiSender {
     }
 
     fn adapt(&mut self, now: Time, error: u32) {
-        if self.finding.is_none() {
+        if !self.train.is_open() {
             self.delay.on_error_rate(error);
             self.end.pacer.set_rate(now, self.delay.rate());
         }
@@ -129,9 +108,8 @@ impl TsunamiSender {
         if self.end.on_pulse(now, pulse).is_none() {
             return;
         }
-        if let Some(rate) = self.finding.and_then(|datagram| first_rate(datagram, pulse)) {
-            self.finding = None;
-            self.delay.set_target(self.limit.map_or(rate, |limit| rate.min(limit)));
+        if let Some(rate) = self.train.on_pulse(pulse) {
+            self.delay.set_target(rate);
             self.end.pacer.set_rate(now, self.delay.rate());
         }
     }
@@ -156,96 +134,66 @@ impl TsunamiSender {
     }
 }
 
-impl Sender for TsunamiSender {
-    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        if !self.end.hear(now, flow) {
-            return;
-        }
+impl SendingFlow for TsunamiSender {
+    fn end(&self) -> &SendingEnd {
+        &self.end
+    }
+
+    fn end_mut(&mut self) -> &mut SendingEnd {
+        &mut self.end
+    }
+
+    fn hear(&mut self, now: Time, control: &Control) -> bool {
         match control {
             Control::Loss(loss) => self.on_loss(now, loss),
             Control::ErrorRate(rate) => self.on_error_rate(now, rate),
             Control::Ack(ack) => self.on_ack(now, ack),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
-            _ => self.end.accounting.refused += 1,
+            _ => return false,
         }
+        true
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        if self.end.check_breaker(now) {
-            return;
-        }
+    fn expire(&mut self, now: Time) {
         if self.next_last().is_some_and(|at| at <= now) {
             self.repairs.list_last(&self.end);
             self.last.note(now);
         }
     }
 
-    fn skip(&mut self, _: Time, flow: FlowId, blocks: BlockRange) {
-        if flow == self.end.flow {
-            self.repairs.skip(&mut self.end, blocks);
+    fn leave_out(&mut self, _: Time, blocks: BlockRange) {
+        self.repairs.skip(&mut self.end, blocks);
+    }
+
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
+        self.check_heartbeat(now);
+        self.train.room(next).max(self.end.pacer.allowance(now))
+    }
+
+    /// What was asked for goes first.
+    fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
+        match self.repairs.take(now, &self.end, max) {
+            Some(run) => Some((run, false)),
+            None => Some((self.end.frontier.take(max)?, true)),
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
-        if self.end.is_at_rest() {
-            return;
-        }
-        self.check_heartbeat(now);
-        let is_train = self.finding.is_some();
-        let trained = if is_train { TRAIN_LEN.saturating_sub(next.0) } else { 0 };
-        let room = trained.max(self.end.pacer.allowance(now));
-        let mut room = room.min(max as u64) as u32;
-        let mut number = next.0;
-        while room > 0 {
-            let Some((run, first_time)) = self.next_run(now, room) else {
-                self.end.pacer.idle(now);
-                break;
-            };
-            number += run.blocks.len() as u64;
-            room -= run.blocks.len() as u32;
-            self.end.send(now, &run, first_time, out);
-        }
-        let count = number - next.0;
-        self.end.sent(now, next, count);
+    fn on_sent(&mut self, now: Time, _: PacketNumber, count: u64) {
         if count > 0 {
             self.reported.get_or_insert(now);
             self.last.put_off(now);
         }
     }
 
-    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
-        self.end.poll_control()
+    fn has_work(&self) -> bool {
+        !self.repairs.is_empty() || self.end.frontier.is_open()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.end.poll_event()
+    fn has_only_first(&self) -> bool {
+        self.repairs.is_empty()
     }
 
-    fn next_wakeup(&self) -> Wake {
-        let wake = self.end.next_wakeup(self.has_work());
-        match self.next_last() {
-            Some(at) if !self.end.is_at_rest() => wake.earlier(Wake::At(at, Why::Repeat)),
-            _ => wake,
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.end.is_finished()
-    }
-
-    fn is_blocked_by_grant(&self) -> bool {
-        !self.is_finished() && self.repairs.is_empty() && self.end.frontier.is_out_of_grant()
-    }
-
-    fn rate(&self) -> Rate {
-        self.end.pacer.rate()
-    }
-
-    fn rtt(&self) -> Span {
-        self.end.rtt.smoothed()
-    }
-
-    fn accounting(&self) -> &SenderAccounting {
-        &self.end.accounting
+    fn next_due(&self) -> Wake {
+        self.next_last().map_or(Wake::OnInput, |at| Wake::At(at, Why::Repeat))
     }
 }

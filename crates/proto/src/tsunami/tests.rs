@@ -226,8 +226,8 @@ fn without_a_rate_the_first_train_shows_the_target() {
     let train = Some(Train { first: PacketNumber(0), bytes, span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // A third of nine tenths of 825.6 Mbit/s.
-    assert_eq!(out.sender.rate(), Rate::from_bps(247_680_000));
+    // A third of 97 % of 825.6 Mbit/s.
+    assert_eq!(out.sender.rate(), Rate::from_bps(266_944_000));
 }
 
 /// A receiver, and what it says.

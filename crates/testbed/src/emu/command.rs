@@ -12,8 +12,8 @@ use super::sys;
 
 /// A program to run on an emulated host: as [`std::process::Command`].
 ///
-/// It sees the host's network only, the emulated hosts by name, and the processes of the
-/// emulation; the file system is the machine's. It is killed, with everything that it has
+/// It sees the host's network only, the emulated hosts by name, the host's name as its own, and the
+/// processes of the emulation; the file system is the machine's. It is killed, with everything that it has
 /// started, when the emulation ends. Wait for a child before that: afterwards its status is lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
@@ -85,7 +85,8 @@ impl<'e> HostCommand<'e> {
     /// Where the program cannot be started.
     pub fn spawn(mut self) -> io::Result<Child> {
         // The host, and with it the descriptor, outlives the spawn, for which this waits.
-        sys::enter_on_spawn(&mut self.command, self.host.namespace.as_raw_fd());
+        let namespace = self.host.namespace.as_raw_fd();
+        sys::enter_on_spawn(&mut self.command, namespace, &self.host.name);
         self.keeper.spawn(self.command)
     }
 

@@ -26,6 +26,7 @@ pub struct Emulation {
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
     mtu: u16,
+    notices: Vec<String>,
 }
 
 impl Emulation {
@@ -53,7 +54,13 @@ impl Emulation {
         let network = spec.network;
         let ends = network.links.iter().map(|l| (l.from, l.to)).collect();
         let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
-        Ok(Emulation { keeper, remote, hosts, routers: network.routers, ends, mtu: spec.mtu })
+        let mut notices: Vec<String> =
+            hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
+        // What one host is refused, all are.
+        notices.sort();
+        notices.dedup();
+        let routers = network.routers;
+        Ok(Emulation { keeper, remote, hosts, routers, ends, mtu: spec.mtu, notices })
     }
 
     /// A program to run on the host named `host`.
@@ -95,6 +102,11 @@ impl Emulation {
         self.hosts.iter().map(|host| host.name.as_str())
     }
 
+    /// What this machine's kernel or user does not let the hosts be, each a sentence for people.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
     /// Makes the link from one node to another a different one from now on; packets on their way
     /// keep their fate. The schedule's times count from the emulation's start.
     ///
@@ -133,8 +145,12 @@ impl Emulation {
             in_flight: report.in_flight,
             delivered: report.delivered,
             own_drops: report.own_drops,
+            offered: report.offered,
             unrouted: report.unrouted,
             late: report.late,
+            waited: report.waited,
+            burst_drops: report.burst_drops,
+            notices: self.notices.clone(),
             processor: report.processor,
             elapsed: report.elapsed,
             shortest_delay: report.links.iter().map(|l| l.delay).min().unwrap_or(Span::ZERO),

@@ -26,6 +26,8 @@ pub enum EmulationError {
     NoSuchHost(String),
     /// The system refused something else: what was tried, and its answer.
     System(&'static str, io::Error),
+    /// A program that a scenario's flows need could not be made ready: which, and why.
+    Program(String),
     /// The emulation has ended.
     Ended,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for EmulationError {
             EmulationError::Link { from, to, error } => write!(f, "link {from} to {to}: {error}"),
             EmulationError::NoSuchHost(name) => write!(f, "no emulated host is named {name}"),
             EmulationError::System(what, error) => write!(f, "emulation: {what}: {error}"),
+            EmulationError::Program(what) => write!(f, "emulation: {what}"),
             EmulationError::Ended => f.write_str("the emulation has ended"),
         }
     }

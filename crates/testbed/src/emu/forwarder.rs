@@ -23,8 +23,9 @@ use rustix::io::Errno;
 use rustix::time::ClockId;
 
 use super::host::Port;
-use super::slab::{Slab, Slot};
-use super::statistics::Lateness;
+use super::slab::{LARGEST_FRAME, Slab, Slot};
+use super::starvation::Starvation;
+use super::statistics::{LATE_ALLOWANCE, Lateness};
 use super::superpacket::{MOST_HEADERS, Shape, destination, payload_start};
 use super::ways::Ways;
 use super::{EmulationError, sys};
@@ -57,8 +58,11 @@ pub(super) struct Report {
     pub(super) in_flight: u64,
     pub(super) delivered: u64,
     pub(super) own_drops: u64,
+    pub(super) offered: u64,
     pub(super) unrouted: u64,
     pub(super) late: Lateness,
+    pub(super) waited: Lateness,
+    pub(super) burst_drops: u64,
     pub(super) processor: Span,
     pub(super) elapsed: Span,
 }
@@ -138,6 +142,17 @@ struct Lane {
     offered: Time,
     /// In the order in which they are due.
     due: VecDeque<Run>,
+    /// Packets of bunched runs that the queue, or its control, dropped.
+    burst_drops: u64,
+}
+
+/// What the forwarder knows of a host's port.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// When it was last found empty.
+    empty_at: Time,
+    frames: u64,
+    segments: u64,
 }
 
 /// Segments of one frame that are handed over together.
@@ -150,23 +165,33 @@ struct Run {
     way: u32,
     /// How many links of the way come after this one.
     left: u16,
+    /// Whether its frame may have waited for this thread for longer than [`LATE_ALLOWANCE`]: then
+    /// it came in a burst that the emulator made.
+    bunched: bool,
 }
 
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
+    /// For each port.
+    entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,
     slab: Slab,
+    /// What is read although there is no memory for it.
+    scrap: Box<[u8]>,
+    starved: Starvation,
     orders: Receiver<Order>,
     wake: OwnedFd,
-    /// Device drops before the start: not ours.
-    drops_before: u64,
+    /// Each device's drops before the start: not ours.
+    drops_before: Vec<u64>,
     in_flight: u64,
+    offered: u64,
     delivered: u64,
     refused: u64,
     unrouted: u64,
     late: Lateness,
+    waited: Lateness,
     tick: Timespec,
 }
 
@@ -188,23 +213,29 @@ impl Forwarder {
             link: Link::new(between.link, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index)),
             offered: Time::ZERO,
             due: VecDeque::new(),
+            burst_drops: 0,
         });
         let lanes: Vec<Lane> = lanes.collect();
         let forwarder = Forwarder {
             tick: tick(&lanes, &ways),
             start: Instant::now(),
-            drops_before: ports.iter().map(Port::drops).sum(),
+            drops_before: ports.iter().map(Port::drops).collect(),
             lanes,
+            entries: vec![Entry::default(); ports.len()],
             ports,
             ways,
             slab: Slab::new(MOST_MEMORY),
+            scrap: vec![0; LARGEST_FRAME].into(),
+            starved: Starvation::default(),
             orders: inbox,
             wake: ours,
             in_flight: 0,
+            offered: 0,
             delivered: 0,
             refused: 0,
             unrouted: 0,
             late: Lateness::default(),
+            waited: Lateness::default(),
         };
         let thread = thread::Builder::new()
             .name("forwarder".into())
@@ -222,6 +253,7 @@ impl Forwarder {
         // Both only make it more punctual; where they are refused, the lateness tells.
         let _ = sys::run_first();
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
+        self.starved = Starvation::of_this_thread();
         while self.obey() {
             let lanes = (0..self.lanes.len()).map(|lane| self.hand_over(lane)).max();
             let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
@@ -254,7 +286,10 @@ impl Forwarder {
     fn report(&self) -> Report {
         let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
         let processor = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
-        let dropped: u64 = self.ports.iter().map(Port::drops).sum();
+        let drops = self.ports.iter().zip(&self.drops_before).zip(&self.entries);
+        let unread: u64 = drops
+            .map(|((port, before), entry)| unread(port.drops().saturating_sub(*before), entry))
+            .sum();
         let links = self
             .lanes
             .iter()
@@ -263,9 +298,12 @@ impl Forwarder {
             links: links.collect(),
             in_flight: self.in_flight,
             delivered: self.delivered,
-            own_drops: dropped - self.drops_before + self.refused,
+            own_drops: unread + self.refused,
+            offered: self.offered,
             unrouted: self.unrouted,
             late: self.late.clone(),
+            waited: self.waited.clone(),
+            burst_drops: self.lanes.iter().map(|lane| lane.burst_drops).sum(),
             processor: Span::from_secs_f64(processor),
             elapsed: self.now().since(Time::ZERO),
         }
@@ -279,8 +317,15 @@ impl Forwarder {
         let mut events: Vec<PollFd<'_>> =
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
         events.push(PollFd::new(&self.wake, PollFlags::IN));
+        let before = self.starved.so_far();
         // An interrupted or refused wait only means to look again.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
+        // Nothing had come before this thread was woken: since then it waited for a processor.
+        let starved = self.starved.so_far().saturating_sub(before);
+        let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
+        for entry in &mut self.entries {
+            entry.empty_at = entry.empty_at.max(woken);
+        }
         if events.last().is_some_and(|e| e.revents().contains(PollFlags::IN)) {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.wake, &mut count);
@@ -290,12 +335,16 @@ impl Forwarder {
     /// Reads what a host has sent.
     fn read(&mut self, port: usize) -> Pass {
         for n in 0..TURN {
+            let looked = self.now();
             let tun = self.ports[port].tun.as_fd();
             let read = self.slab.read_with(|room| Ok(rustix::io::read(tun, room)?));
             match read {
                 Ok(Some(slot)) => self.offer(port, slot),
                 Ok(None) => self.drop_unread(port),
-                Err(_) => return Pass::after(n),
+                Err(_) => {
+                    self.entries[port].empty_at = looked;
+                    return Pass::after(n);
+                }
             }
         }
         Pass::More
@@ -303,8 +352,9 @@ impl Forwarder {
 
     /// Reads a packet that there is no memory for.
     fn drop_unread(&mut self, port: usize) {
-        if rustix::io::read(&self.ports[port].tun, &mut [0; 64]).is_ok() {
-            self.refused += 1;
+        if let Ok(len) = rustix::io::read(&self.ports[port].tun, &mut *self.scrap) {
+            let shape = Shape::of(&self.scrap[..len]);
+            self.refused += shape.map_or(1, |shape| shape.segments as u64);
         }
     }
 
@@ -316,15 +366,24 @@ impl Forwarder {
             self.refused += 1;
             return;
         };
-        let to = destination(frame).and_then(|to| self.host_at(to));
+        let Some(destination) = destination(frame) else { return };
+        let to = self.host_at(destination);
         let Some(way) = to.and_then(|to| self.ways.between(from, to)) else {
-            self.unrouted += 1;
+            // What is for everybody around (neighbour discovery) has found nobody.
+            self.unrouted += u64::from(!destination.is_multicast()) * shape.segments as u64;
             return;
         };
+        let packets = shape.segments as u64;
+        let entry = &mut self.entries[from];
+        entry.frames += 1;
+        entry.segments += packets;
+        self.offered += packets;
+        self.waited.count(entry.empty_at, now, packets);
+        let bunched = now.since(entry.empty_at) > LATE_ALLOWANCE;
         let links = self.ways.links(way);
         let segments = 0..shape.segments as u16;
         let left = links.len() as u16 - 1;
-        let run = Run { at: now, slot, segments, turned_bit: None, way, left };
+        let run = Run { at: now, slot, segments, turned_bit: None, way, left, bunched };
         let lane = &mut self.lanes[links[0] as usize];
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
@@ -393,11 +452,16 @@ impl Lane {
     /// number of those that are on their way now.
     fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
+        let bunched = run.bunched;
         let mut on_their_way = 0;
         let mut gathered: Option<(Run, Time)> = None;
         for segment in run.segments.clone() {
             let fate = self.link.offer(run.at, shape.packet_bytes(segment.into()));
-            let Fate::Arrives(passage) = fate else { continue };
+            let Fate::Arrives(passage) = fate else {
+                let queue = matches!(fate, Fate::QueueFull | Fate::Managed);
+                self.burst_drops += u64::from(bunched && queue);
+                continue;
+            };
             let run = run.only(segment, passage);
             if passage.twice {
                 self.schedule(slab, run.clone());
@@ -439,8 +503,8 @@ impl Run {
     /// One segment of it, on its way over a link.
     fn only(&self, segment: u16, passage: Passage) -> Run {
         let turned_bit = self.turned_bit.or(passage.turned_bit);
-        let Run { slot, way, left, .. } = *self;
-        Run { at: passage.at, slot, segments: segment..segment + 1, turned_bit, way, left }
+        let (at, segments) = (passage.at, segment..segment + 1);
+        Run { at, segments, turned_bit, ..self.clone() }
     }
 
     /// Whether `next` can go with these segments, the first of which is due at `first`.
@@ -451,6 +515,12 @@ impl Run {
             && self.turned_bit.is_none()
             && next.turned_bit.is_none()
     }
+}
+
+/// Packets in `frames` frames that a device dropped before they could be read: as many a frame as
+/// in those of this port that were read, and at least one.
+fn unread(frames: u64, entry: &Entry) -> u64 {
+    frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }
 
 /// How long to sleep between looks for work.
@@ -498,5 +568,18 @@ fn turn_a_bit(packet: &mut [u8], random: u32) {
     if !payload.is_empty() {
         let bit = random as usize % (payload.len() * 8);
         payload[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_was_never_read_counts_as_many_packets_as_those_that_were() {
+        let entry = Entry { frames: 10, segments: 435, ..Entry::default() };
+        assert_eq!(unread(3, &entry), 3 * 44);
+        assert_eq!(unread(3, &Entry::default()), 3);
+        assert_eq!(unread(0, &entry), 0);
     }
 }

@@ -17,12 +17,18 @@ use super::{EmulationError, sys};
 /// Frames that a device holds until the forwarder reads them; more are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
+/// What TCP on the hosts may have on its way at most, each way: that of a host tuned for long fat
+/// networks. The machine's own limit, often 4 MiB to send, would be the path's otherwise.
+const TCP_BUFFER: u64 = 64 << 20;
+
 /// A host that exists for as long as this does.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addresses: HostAddresses,
     /// Its network namespace.
     pub(super) namespace: OwnedFd,
+    /// What this machine's kernel or user does not let it be; each sentence is for people.
+    pub(super) notices: Vec<String>,
 }
 
 /// The forwarder's end of a host's network card.
@@ -39,8 +45,21 @@ pub(super) fn make(
 ) -> Result<(Host, Port), EmulationError> {
     let made = in_new_thread(|| {
         sys::unshare(UnshareFlags::NEWNET).map_err(forbidden("a network namespace"))?;
-        let tun = open_tun()?;
+        let (tun, offload) = open_tun()?;
+        let mut notices = Vec::new();
+        if offload == sys::Offload::TcpOnly {
+            notices.push(NO_USO.to_owned());
+        }
         configure(addresses, mtu).map_err(EmulationError::system("set up a host's devices"))?;
+        if let Err(error) = widen_tcp() {
+            let kept = ["tcp_rmem", "tcp_wmem"].map(|name| tcp_buffer(name).unwrap_or_default());
+            notices.push(format!(
+                "TCP on the hosts keeps this machine's limits (tcp_rmem {}, tcp_wmem {}): {error}; \
+                 what it carries is bounded by them",
+                kept[0].trim(),
+                kept[1].trim()
+            ));
+        }
         let namespace = rustix::fs::open(
             "/proc/thread-self/ns/net",
             OFlags::RDONLY | OFlags::CLOEXEC,
@@ -50,10 +69,10 @@ pub(super) fn make(
         .map_err(EmulationError::system("open a host's namespace"))?;
         let drops =
             DropCounter::open().map_err(EmulationError::system("read a host's counters"))?;
-        Ok((namespace, Port { tun, drops }))
+        Ok((namespace, notices, Port { tun, drops }))
     });
-    let (namespace, port) = made?;
-    Ok((Host { name: name.to_owned(), addresses, namespace }, port))
+    let (namespace, notices, port) = made?;
+    Ok((Host { name: name.to_owned(), addresses, namespace, notices }, port))
 }
 
 /// Runs `work` in a new thread, which may change its namespaces.
@@ -74,7 +93,7 @@ fn forbidden(what: &'static str) -> impl FnOnce(io::Error) -> EmulationError {
 }
 
 /// Opens a TUN device in the calling thread's network namespace.
-fn open_tun() -> Result<OwnedFd, EmulationError> {
+fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| {
         EmulationError::Forbidden(format!(
@@ -82,8 +101,34 @@ fn open_tun() -> Result<OwnedFd, EmulationError> {
              this user (chmod 0666 /dev/net/tun, as udev does)"
         ))
     })?;
-    sys::make_tun(tun.as_fd()).map_err(forbidden("a TUN device with TSO and USO"))?;
-    Ok(tun)
+    let offload = sys::make_tun(tun.as_fd()).map_err(forbidden("a TUN device with TSO"))?;
+    Ok((tun, offload))
+}
+
+const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 does): UDP \
+    goes packet by packet, which costs more of a core";
+
+/// A limit of TCP's buffers in the calling thread's network namespace: least, first, most.
+fn tcp_buffer(name: &str) -> io::Result<String> {
+    std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))
+}
+
+/// Lets TCP in the calling thread's network namespace have [`TCP_BUFFER`] on its way.
+fn widen_tcp() -> io::Result<()> {
+    for name in ["tcp_rmem", "tcp_wmem"] {
+        if let Some(wider) = widened(&tcp_buffer(name)?) {
+            std::fs::write(format!("/proc/sys/net/ipv4/{name}"), wider)?;
+        }
+    }
+    Ok(())
+}
+
+/// The three numbers of a limit with at least [`TCP_BUFFER`] as the last; nothing where it is.
+fn widened(limit: &str) -> Option<String> {
+    let mut numbers = limit.split_whitespace();
+    let (least, first) = (numbers.next()?, numbers.next()?);
+    let most: u64 = numbers.next()?.parse().ok()?;
+    (most < TCP_BUFFER).then(|| format!("{least} {first} {TCP_BUFFER}"))
 }
 
 fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
@@ -179,6 +224,14 @@ fn transmit_drops(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_tcp_is_widened_and_never_narrowed() {
+        let wider = widened("4096\t16384\t4194304\n");
+        assert_eq!(wider.as_deref(), Some("4096 16384 67108864"));
+        assert_eq!(widened("4096 16384 268435456"), None);
+        assert_eq!(widened("odd"), None);
+    }
 
     #[test]
     fn transmit_drops_are_the_twelfth_number_of_the_devices_line() {

@@ -2,23 +2,30 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::{Emulation, EmulationError};
+use super::{Emulation, EmulationError, sys};
 use crate::scenario::Amount;
 
 /// What one call writes or reads.
 const PIECE: usize = 256 * 1024;
 /// How soon an order to stop is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of buffer for each byte of window: what Linux charges to a socket counts its bookkeeping,
+/// which is as much again for packets of 1500 bytes, and twice that for smaller ones.
+const BUFFER_FOR_WINDOW: u64 = 4;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1_024;
 
 /// A bulk transfer over the kernel's TCP, memory to memory, neither sealed nor verified.
 #[derive(Clone, Debug)]
@@ -33,7 +40,8 @@ pub struct KernelTcp {
     pub streams: u16,
     /// How much in all; what is endless is stopped.
     pub amount: Amount,
-    /// The buffers of each connection's two ends; nothing for what the system finds.
+    /// The most that each connection has on its way: the receiver offers no more, and both ends'
+    /// buffers have room for it. Nothing for what the system finds.
     pub window: Option<Bytes>,
     /// The kernel's name of the congestion control; nothing for the system's.
     pub congestion: Option<String>,
@@ -44,42 +52,72 @@ pub struct Running {
     received: Arc<AtomicU64>,
     /// Nanoseconds from the start to the last byte of a connection that has ended.
     ended: Arc<AtomicU64>,
+    counts: Arc<Mutex<Segments>>,
     stop: Arc<AtomicBool>,
     started: Instant,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
+/// What the kernel counted at the sending ends of connections that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// Segments with data, repeats too.
+    pub sent: u64,
+    /// Of these, repeats.
+    pub retransmitted: u64,
+}
+
+impl core::ops::AddAssign for Segments {
+    fn add_assign(&mut self, other: Segments) {
+        self.sent += other.sent;
+        self.retransmitted += other.retransmitted;
+    }
+}
+
 impl Emulation {
-    /// Starts a bulk transfer. The time counts from before the connections are opened.
+    /// Starts a bulk transfer: all connections open at once. The time counts from before that.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; where the connections cannot be made, or the kernel has no
-    /// such congestion control.
+    /// [`EmulationError::NoSuchHost`]; where nobody may listen there, or the kernel has no such
+    /// congestion control.
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);
         let listener = self.enter_host(&tcp.to, || listen(address, tcp))?.map_err(failed)?;
-        let started = Instant::now();
         let streams = tcp.streams.max(1);
-        let connect =
-            || (0..streams).map(|_| connect(address, tcp)).collect::<io::Result<Vec<_>>>();
-        let connected = self.enter_host(&tcp.from, connect)?.map_err(failed)?;
+        let open = || (0..streams).map(|_| open(tcp)).collect::<io::Result<Vec<_>>>();
+        let sockets = self.enter_host(&tcp.from, open)?.map_err(failed)?;
         let (received, ended) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let stop = Arc::<AtomicBool>::default();
-        let mut threads = Vec::new();
-        for (index, stream) in connected.into_iter().enumerate() {
-            let end = End::of(tcp.amount, started, streams, index as u64);
-            let (accepted, _) = listener.accept().map_err(failed)?;
-            let (count, last, until) = (received.clone(), ended.clone(), stop.clone());
-            threads.push(thread::spawn(move || {
-                take(accepted, &count, &until)?;
+        let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Segments>>::default());
+        let started = Instant::now();
+        let (count, last, until) = (received.clone(), ended.clone(), stop.clone());
+        let taken = tcp.clone();
+        let mut threads = vec![thread::spawn(move || {
+            take_all(&listener, &taken, &count, &until, || {
                 last.fetch_max(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-                Ok(())
+            })
+        })];
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let end = End::of(tcp.amount, started, streams, index as u64);
+            let (until, counts) = (stop.clone(), counts.clone());
+            threads.push(thread::spawn(move || {
+                let given = connect(socket, address, &until)
+                    .and_then(|stream| stream.map_or(Ok(None), |s| give(s, end, &until).map(Some)));
+                match given {
+                    Ok(segments) => {
+                        let mut all = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                        *all += segments.unwrap_or_default();
+                        Ok(())
+                    }
+                    Err(error) => {
+                        // The other end would wait for this connection.
+                        until.store(true, Ordering::Relaxed);
+                        Err(error)
+                    }
+                }
             }));
-            let until = stop.clone();
-            threads.push(thread::spawn(move || give(stream, end, &until)));
         }
-        Ok(Running { received, ended, stop, started, threads })
+        Ok(Running { received, ended, counts, stop, started, threads })
     }
 }
 
@@ -97,6 +135,16 @@ impl Running {
     /// Whether every byte has come, or nothing more will.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// What the kernel counted, of connections that have ended.
+    pub fn segments(&self) -> Segments {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for the end: what waits to be sent is not sent any more.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Waits until every byte has come; gives how long that took from the start.
@@ -123,9 +171,9 @@ impl Drop for Running {
 
 /// When a connection has written enough.
 #[derive(Clone, Copy)]
-struct End {
-    bytes: u64,
-    at: Option<Instant>,
+pub(super) struct End {
+    pub(super) bytes: u64,
+    pub(super) at: Option<Instant>,
 }
 
 impl End {
@@ -145,51 +193,174 @@ impl End {
     }
 }
 
-fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpListener> {
+/// A socket that listens at `address`, and looks up from waiting now and then.
+pub(super) fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpListener> {
     let socket = socket(tcp)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LOOK_EVERY))?;
     rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, tcp.streams.max(1).into())?;
+    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-fn connect(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpStream> {
+/// A socket that can be connected, with all that `tcp` says of it.
+pub(super) fn open(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let socket = socket(tcp)?;
     if let Some(name) = &tcp.congestion {
         sockopt::set_tcp_congestion(&socket, name)?;
     }
-    rustix::net::connect(&socket, &address)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     if let Some(window) = tcp.window {
-        // Linux doubles what it is given, to count its own bookkeeping in.
-        let bytes = usize::try_from(window.get()).unwrap_or(usize::MAX) / 2;
-        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
-        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        make_room(&socket, window)?;
+        clamp(socket.as_fd(), window)?;
     }
     Ok(socket)
 }
 
-fn give(mut stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
+/// Gives a socket buffers in which `window` has room.
+fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
+    let wanted = window.get().saturating_mul(BUFFER_FOR_WINDOW);
+    // Linux doubles what it is given, to count its own bookkeeping in.
+    let asked = libc::c_int::try_from(wanted / 2).unwrap_or(libc::c_int::MAX);
+    let buffers = [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "rmem_max"),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "wmem_max"),
+    ];
+    for (force, ask, limit) in buffers {
+        // Only the machine's own root goes beyond its limit.
+        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, asked)
+            .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, ask, asked))?;
+        let granted = match ask {
+            libc::SO_RCVBUF => sockopt::socket_recv_buffer_size(socket)?,
+            _ => sockopt::socket_send_buffer_size(socket)?,
+        };
+        // Half of it is enough for full packets.
+        if (granted as u64) < wanted / 2 {
+            return Err(io::Error::other(format!(
+                "a window of {window} needs a buffer of {} and gets {}: raise \
+                 net.core.{limit} to {} or make the window smaller",
+                Bytes::new(wanted / 2),
+                Bytes::new(granted as u64),
+                asked / 2
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Lets the other end have no more than `window` on its way.
+///
+/// It must be said again while a connection works: kernels from 6.4 on find the share of
+/// bookkeeping in a buffer anew as packets come, and with it a window of their own.
+fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
+    let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
+    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)
+}
+
+/// Connects a socket; nothing if it was stopped before.
+pub(super) fn connect(
+    socket: OwnedFd,
+    address: SocketAddr,
+    stop: &AtomicBool,
+) -> io::Result<Option<TcpStream>> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+            let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
+            while rustix::event::poll(&mut fds, Some(&wait))? == 0 {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(Some(socket.into()))
+}
+
+/// The next connection; nothing if it was stopped before.
+pub(super) fn accept(
+    listener: &TcpListener,
+    stop: &AtomicBool,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(accepted) = patiently(listener.accept())? {
+            return Ok(Some(accepted));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes what the connections of `tcp` bring; `ended` is told when one has brought all.
+fn take_all(
+    listener: &TcpListener,
+    tcp: &KernelTcp,
+    received: &AtomicU64,
+    stop: &AtomicBool,
+    ended: impl Fn() + Sync,
+) -> io::Result<()> {
+    thread::scope(|scope| {
+        let mut taking = Vec::new();
+        for _ in 0..tcp.streams.max(1) {
+            let Some((stream, _)) = accept(listener, stop)? else { break };
+            let ended = &ended;
+            let window = tcp.window;
+            taking
+                .push(scope.spawn(move || take(&stream, window, received, stop).map(|()| ended())));
+        }
+        taking.into_iter().try_for_each(|taking| {
+            taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
+}
+
+/// Writes until `end`, and waits until the other end has all; gives what the kernel counted.
+pub(super) fn give(stream: TcpStream, end: End, stop: &AtomicBool) -> io::Result<Segments> {
+    match pour(&stream, end, stop) {
+        // Of two ends that were stopped, one finds the other gone.
+        Err(error) if !stop.load(Ordering::Relaxed) => return Err(error),
+        _ => {}
+    }
+    let (sent, retransmitted) = sys::tcp_segments(stream.as_fd())?;
+    Ok(Segments { sent: sent.into(), retransmitted: retransmitted.into() })
+}
+
+fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
     stream.set_write_timeout(Some(LOOK_EVERY))?;
-    let piece = vec![0x5a; PIECE];
+    let piece = vec![0x5a; PIECE.min(usize::try_from(end.bytes).unwrap_or(PIECE)).max(1)];
     let mut left = end.bytes;
     let is_time = |at: Option<Instant>| at.is_none_or(|at| Instant::now() < at);
     while left > 0 && is_time(end.at) && !stop.load(Ordering::Relaxed) {
-        let len = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
+        let len = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
         left -= patiently(stream.write(&piece[..len]))?.unwrap_or(0) as u64;
     }
-    stream.shutdown(Shutdown::Write)
+    stream.shutdown(Shutdown::Write)?;
+    // The other end closes when it has taken all.
+    take(stream, None, &AtomicU64::new(0), stop)
 }
 
-fn take(mut stream: TcpStream, received: &AtomicU64, stop: &AtomicBool) -> io::Result<()> {
+/// Reads until the other end has said all, and never offers it more than `window`.
+pub(super) fn take(
+    mut stream: &TcpStream,
+    window: Option<Bytes>,
+    received: &AtomicU64,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     let mut piece = vec![0; PIECE];
     while !stop.load(Ordering::Relaxed) {
+        if let Some(window) = window {
+            clamp(stream.as_fd(), window)?;
+        }
         match patiently(stream.read(&mut piece))? {
             Some(0) => break,
             read => received.fetch_add(read.unwrap_or(0) as u64, Ordering::Relaxed),
@@ -199,7 +370,7 @@ fn take(mut stream: TcpStream, received: &AtomicU64, stop: &AtomicBool) -> io::R
 }
 
 /// A time-out is no error, only a moment to look up.
-fn patiently(moved: io::Result<usize>) -> io::Result<Option<usize>> {
+fn patiently<T>(moved: io::Result<T>) -> io::Result<Option<T>> {
     match moved {
         Ok(moved) => Ok(Some(moved)),
         Err(error)

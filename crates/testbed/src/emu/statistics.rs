@@ -12,6 +12,10 @@ pub const LATE_ALLOWANCE: Span = Span::from_micros(300);
 /// Own drops up to this share of the offered packets do not spoil a run.
 const OWN_DROP_SHARE: f64 = 1e-4;
 
+/// Drops in bursts of the emulator's own making up to this share of all that queues dropped do not
+/// spoil a run: a queue that overflows anyway does so at those times too.
+const BURST_SHARE: f64 = 0.1;
+
 /// What an emulation did so far.
 #[derive(Clone, Debug)]
 pub struct Statistics {
@@ -19,16 +23,26 @@ pub struct Statistics {
     pub links: Vec<LinkStatistics>,
     /// Packets on their way now.
     pub in_flight: u64,
+    /// Packets that the hosts sent into the network: what was offered to the first link of a way.
+    pub offered: u64,
     /// Packets handed to a host, second copies included.
     pub delivered: u64,
     /// Packets that the emulator itself lost: its device queue was full before it came to read,
     /// its memory was full, or a device refused a packet. A super-packet that the device queue
-    /// had no room for counts once.
+    /// had no room for counts as many as those that it had room for on average.
     pub own_drops: u64,
-    /// Packets to addresses that no link leads to (neighbour discovery of the hosts, mostly).
+    /// Packets to an address that no way leads to from where they were sent.
     pub unrouted: u64,
     /// How much later than due packets were handed over.
     pub late: Lateness,
+    /// How long packets may have waited at most before the emulator saw them: since it last found
+    /// nothing there. A path begins when a packet is seen.
+    pub waited: Lateness,
+    /// Packets that a queue of the path dropped, and that came in a burst after such a wait of more
+    /// than [`LATE_ALLOWANCE`]: some would have found room had they been seen in time.
+    pub burst_drops: u64,
+    /// What this machine does not let the emulation be; each a sentence.
+    pub notices: Vec<String>,
     /// Processor time of the thread that moves packets.
     pub processor: Span,
     /// Time since the start.
@@ -59,12 +73,14 @@ pub enum Verdict {
 
 impl Statistics {
     /// Whether the emulator kept up with the path that it was to be: at most 1 packet of 10,000
-    /// lost by itself, and the 99th percentile of lateness within 0.3 ms or, where that is more,
-    /// 1 % of the shortest delay.
+    /// lost by itself; the 99th percentile of lateness, and of the wait before packets were seen,
+    /// within 0.3 ms or, where that is more, 1 % of the shortest delay; and no more than 1 packet
+    /// of 10,000 dropped by the path's queues in bursts of the emulator's own making, unless that
+    /// is less than a tenth of all that they dropped.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
-        let offered = self.offered();
-        if self.own_drops as f64 > offered as f64 * OWN_DROP_SHARE {
+        let (offered, sent) = (self.offered, self.offered + self.own_drops);
+        if self.own_drops as f64 > sent as f64 * OWN_DROP_SHARE {
             return Verdict::Invalid(format!(
                 "the emulator lost {} packets of its own beside {offered} offered",
                 self.own_drops
@@ -76,12 +92,25 @@ impl Statistics {
                 "1 % of the packets was later than {late}, more than {allowance}"
             ));
         }
+        let waited = self.waited.percentile(0.99);
+        if waited > allowance {
+            return Verdict::Invalid(format!(
+                "1 % of the packets may have waited for {waited} before the emulator saw them, more \
+                 than {allowance}"
+            ));
+        }
+        let queues = self.links.iter().map(|link| link.tally.queue_full + link.tally.managed);
+        let dropped: u64 = queues.sum();
+        let bursts = self.burst_drops;
+        if bursts as f64 > sent as f64 * OWN_DROP_SHARE
+            && bursts as f64 > dropped as f64 * BURST_SHARE
+        {
+            return Verdict::Invalid(format!(
+                "of {dropped} packets that queues dropped, {bursts} came in bursts because the \
+                 emulator saw them late"
+            ));
+        }
         Verdict::Valid
-    }
-
-    /// Packets offered to all links.
-    pub fn offered(&self) -> u64 {
-        self.links.iter().map(|l| l.tally.offered).sum()
     }
 
     /// The account of the link from one host to another.
@@ -113,13 +142,18 @@ impl fmt::Display for Statistics {
             writeln!(f)?;
         }
         let share = self.processor.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9) * 100.0;
+        if self.unrouted > 0 {
+            writeln!(f, "{} packets had no way to where they were to go", self.unrouted)?;
+        }
         write!(
             f,
-            "emulator: {} own drops, late {} at the 99th percentile and {} at most, processor {} \
-             ({share:.0} % of one); ",
+            "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
+             and {}, processor {} ({share:.0} % of one); ",
             self.own_drops,
             self.late.percentile(0.99),
             self.late.worst(),
+            self.waited.percentile(0.99),
+            self.waited.worst(),
             self.processor
         )?;
         match self.verdict() {
@@ -214,28 +248,80 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_verdict_names_what_was_in_the_way() {
+    fn statistics() -> Statistics {
         let tally = LinkTally { offered: 20_000, ..LinkTally::default() };
         let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };
-        let mut statistics = Statistics {
+        Statistics {
             links: vec![link],
             in_flight: 0,
+            offered: 20_000,
             delivered: 20_000,
             own_drops: 2,
             unrouted: 0,
             late: Lateness::default(),
+            waited: Lateness::default(),
+            burst_drops: 0,
+            notices: Vec::new(),
             processor: Span::ZERO,
             elapsed: Span::from_secs(1),
             shortest_delay: Span::from_millis(50),
-        };
+        }
+    }
+
+    fn invalid(statistics: &Statistics) -> String {
+        assert!(statistics.to_string().contains("INVALID"));
+        match statistics.verdict() {
+            Verdict::Invalid(reason) => reason,
+            Verdict::Valid => panic!("{statistics} is not valid"),
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_what_was_in_the_way() {
+        let mut statistics = statistics();
         assert_eq!(statistics.verdict(), Verdict::Valid);
         statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
         assert_eq!(statistics.verdict(), Verdict::Valid, "1 % of 50 ms is more");
         statistics.shortest_delay = Span::ZERO;
-        assert!(matches!(statistics.verdict(), Verdict::Invalid(r) if r.contains("later")));
+        assert!(invalid(&statistics).contains("later"));
         statistics.own_drops = 3;
-        assert!(matches!(statistics.verdict(), Verdict::Invalid(r) if r.contains("of its own")));
-        assert!(statistics.to_string().contains("INVALID"));
+        assert!(invalid(&statistics).contains("of its own"));
+    }
+
+    #[test]
+    fn own_drops_are_a_share_of_what_the_hosts_sent_however_many_links_follow() {
+        let mut statistics = statistics();
+        // Ten links on the way: each is offered every packet.
+        statistics.links = vec![statistics.links[0].clone(); 10];
+        statistics.own_drops = 3;
+        assert!(invalid(&statistics).contains("3 packets of its own beside 20000"));
+    }
+
+    #[test]
+    fn a_wait_before_the_path_begins_spoils_a_run() {
+        let mut statistics = statistics();
+        statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
+        statistics.waited.count(Time::ZERO, Time::from_nanos(50_000), 9_950);
+        assert_eq!(statistics.verdict(), Verdict::Valid, "fewer than 1 %");
+        statistics.waited.count(Time::ZERO, Time::from_nanos(600_000), 100);
+        assert!(invalid(&statistics).contains("before the emulator saw them"));
+    }
+
+    #[test]
+    fn drops_in_bursts_that_the_emulator_made_spoil_a_run_unless_the_queue_overflows_anyway() {
+        let mut statistics = statistics();
+        statistics.burst_drops = 3;
+        statistics.links[0].tally.queue_full = 4;
+        assert!(invalid(&statistics).contains("of 4 packets"));
+        statistics.links[0].tally.queue_full = 40;
+        assert_eq!(statistics.verdict(), Verdict::Valid);
+    }
+
+    #[test]
+    fn what_had_no_way_is_in_the_account() {
+        let mut statistics = statistics();
+        assert!(!statistics.to_string().contains("no way"));
+        statistics.unrouted = 50;
+        assert!(statistics.to_string().contains("50 packets had no way"));
     }
 }

@@ -27,15 +27,25 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes `command` enter the network namespace `namespace` after the fork.
+/// Makes `command` enter the network namespace `namespace` after the fork, and call its machine
+/// `name`, as a shell's prompt shows it.
 ///
 /// `namespace` must stay open until the command was spawned.
-pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd) {
+pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
+    let name = name.as_bytes().to_vec();
     let enter = move || {
-        // SAFETY: setns reads no memory; between fork and exec it is allowed (one system call).
-        checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) }).map(drop)
+        // SAFETY: setns reads no memory; between fork and exec it is allowed (a system call).
+        checked(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })?;
+        // SAFETY: system calls on bytes that live as long as this closure. A name is for people:
+        // where it is refused, the program runs without.
+        unsafe {
+            if libc::unshare(libc::CLONE_NEWUTS) == 0 {
+                libc::sethostname(name.as_ptr().cast(), name.len());
+            }
+        }
+        Ok(())
     };
-    // SAFETY: the closure only makes one system call and allocates nothing.
+    // SAFETY: the closure only makes system calls and allocates nothing.
     unsafe { command.pre_exec(enter) };
 }
 
@@ -60,23 +70,41 @@ fn interface_ioctl(
 }
 
 /// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets in both directions.
-pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<()> {
+/// namespace, with super-packets in both directions; says of what kinds.
+pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     interface_ioctl(tun, libc::TUNSETIFF as libc::c_ulong, &mut request)?;
-    let offload = libc::TUN_F_CSUM
-        | libc::TUN_F_TSO4
-        | libc::TUN_F_TSO6
-        | libc::TUN_F_TSO_ECN
-        | libc::TUN_F_USO4
-        | libc::TUN_F_USO6;
-    // SAFETY: TUNSETOFFLOAD takes its flags by value.
-    let result = unsafe {
-        libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offload))
-    };
-    checked(result).map(drop)
+    offload(|flags| {
+        // SAFETY: TUNSETOFFLOAD takes its flags by value.
+        let result = unsafe {
+            libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))
+        };
+        checked(result).map(drop)
+    })
+}
+
+/// Asks for super-packets by `set`; says whether UDP's are among them. Kernels before 6.2 know TCP's
+/// only, and refuse a question for both as a whole.
+fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
+        Ok(()) => Ok(Offload::TcpAndUdp),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            set(tcp).map(|()| Offload::TcpOnly)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Of what super-packets a device is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offload {
+    /// TSO and USO.
+    TcpAndUdp,
+    /// TSO: the kernel cuts UDP's before the device gets them, which costs it time.
+    TcpOnly,
 }
 
 /// Sets the length of a device's transmit queue, in packets.
@@ -179,6 +207,48 @@ pub(super) fn run_first() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &priority) }).map(drop)
 }
 
+/// Sets an integer option of a socket.
+pub(super) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option's value is an int, valid for the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
+    };
+    checked(result).map(drop)
+}
+
+/// How many segments with data a TCP socket has sent, and how many of them again.
+pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    // Where the kernel's `struct tcp_info` (include/uapi/linux/tcp.h) has the two; it only grows
+    // at its end.
+    const TOTAL_RETRANS: usize = 100;
+    const DATA_SEGS_OUT: usize = 156;
+    let mut answer = [0u8; 256];
+    let mut len = answer.len() as libc::socklen_t;
+    // SAFETY: the option writes at most `len` bytes into the buffer, and how many into `len`; both
+    // are valid for the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            answer.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    checked(result)?;
+    let number = |at: usize| {
+        let bytes = answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u32::from_ne_bytes)
+    };
+    Ok((number(DATA_SEGS_OUT), number(TOTAL_RETRANS)))
+}
+
 /// Forks the first process of the process namespace that the calling thread has made for its
 /// children: it does nothing but end when `lifeline` (a pipe's reading end) does, and with it the
 /// kernel kills everything in the namespace. Gives its process id.
@@ -214,5 +284,31 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
         let mut byte = 0u8;
         while libc::read(0, (&raw mut byte).cast(), 1) != 0 {}
         libc::_exit(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_udp_super_packets_is_asked_for_tcps_alone() {
+        let uso = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        let asked = RefCell::new(Vec::new());
+        let old = |flags: libc::c_uint| {
+            asked.borrow_mut().push(flags);
+            match flags & uso {
+                0 => Ok(()),
+                _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            }
+        };
+        assert_eq!(offload(old).unwrap(), Offload::TcpOnly);
+        let asked = asked.into_inner();
+        assert_eq!((asked.len(), asked[0] & !uso), (2, asked[1]));
+        assert_eq!(offload(|_| Ok(())).unwrap(), Offload::TcpAndUdp);
+        let refused = offload(|_| Err(io::Error::from_raw_os_error(libc::EPERM)));
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
     }
 }

@@ -218,6 +218,35 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_that_loses_in_both_states_keeps_its_formulas() {
+        let n = 1_000_000;
+        for (worsens, recovers, good_loss, bad_loss) in
+            [(0.02, 0.1, 0.01, 0.4), (0.3, 0.5, 0.2, 0.9), (0.01, 0.01, 0.0, 0.5)]
+        {
+            let chain = GilbertElliott { worsens, recovers, good_loss, bad_loss };
+            let bad = worsens / (worsens + recovers);
+            let mean = (1.0 - bad) * good_loss + bad * bad_loss;
+            assert!((chain.mean() - mean).abs() < 1e-12);
+            let fates = fates(&Loss::GilbertElliott(chain), 1500, n);
+            // Fates k packets apart are correlated by memory^k times the states' own part of the
+            // variance: the sum over all k widens the margin of independent ones.
+            let memory = 1.0 - worsens - recovers;
+            let apart = bad_loss - good_loss;
+            let states = apart * apart * bad * (1.0 - bad);
+            let share_of_states = states / (mean * (1.0 - mean));
+            let widened = (1.0 + 2.0 * share_of_states * memory / (1.0 - memory)).sqrt();
+            let allowed = margin(mean, n) * widened;
+            assert!((share(&fates) - mean).abs() < allowed, "{chain:?}: {}", share(&fates));
+            // Two losses one behind the other: mean² and the covariance of neighbours.
+            let both = mean * mean + memory * states;
+            let pairs = fates.windows(2).filter(|pair| pair[0] && pair[1]).count();
+            let found = pairs as f64 / (n - 1) as f64;
+            let allowed = margin(both, n) * widened * 2.0;
+            assert!((found - both).abs() < allowed, "{chain:?}: {found} pairs, not {both}");
+        }
+    }
+
+    #[test]
     fn a_bit_error_ratio_takes_large_packets_more_often() {
         let (n, ratio) = (200_000, 1e-6_f64);
         for wire_bytes in [100u64, 1538] {

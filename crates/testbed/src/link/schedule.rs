@@ -3,14 +3,22 @@
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 
-use super::{Change, LinkSpec};
+use super::{Change, LinkSpec, Step};
 
-/// How far a link's schedule has come.
+/// How far a link's schedule has come, but for its rate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     next_step: usize,
-    rate: Option<Ramp>,
     delay: Option<Ramp>,
+}
+
+/// How far the rate in a schedule has come: a course of its own, because the queue asks for the
+/// rate at a packet's turn, which may be long after the time at which the packet comes.
+#[derive(Clone, Debug)]
+pub(super) struct RateCourse {
+    next_step: usize,
+    rate: Option<Rate>,
+    ramp: Option<Ramp>,
 }
 
 /// A value on its way, evenly in time.
@@ -33,10 +41,49 @@ impl Ramp {
         // A mean of two numbers of 64 bits is one.
         (sum / u128::from(self.over.as_nanos())) as u64
     }
+
+    fn has_ended(&self, now: Time) -> bool {
+        now.since(self.start) >= self.over
+    }
+}
+
+impl RateCourse {
+    /// The course that begins with `rate`.
+    pub(super) fn new(rate: Option<Rate>) -> RateCourse {
+        RateCourse { next_step: 0, rate, ramp: None }
+    }
+
+    /// The rate at `now`, by `steps`. Times must not go back.
+    pub(super) fn at(&mut self, steps: &[Step], now: Time) -> Option<Rate> {
+        while let Some(step) = steps.get(self.next_step).filter(|step| step.at <= now) {
+            self.next_step += 1;
+            // A ramp that this step ends has come as far as it could by then.
+            match step.change {
+                Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
+                Change::RateRamp { to, over } => {
+                    self.move_on(step.at);
+                    let from = self.rate.unwrap_or(to).as_bps();
+                    self.ramp = Some(Ramp { start: step.at, over, from, to: to.as_bps() });
+                }
+                _ => {}
+            }
+        }
+        self.move_on(now);
+        self.rate
+    }
+
+    /// Puts a rate on a ramp where it is at `now`.
+    fn move_on(&mut self, now: Time) {
+        if let Some(ramp) = &self.ramp {
+            self.rate = Some(Rate::from_bps(ramp.value(now)));
+            self.ramp.take_if(|ramp| ramp.has_ended(now));
+        }
+    }
 }
 
 impl Schedule {
-    /// Makes `spec` what it is at `now`; true where its loss is another than before.
+    /// Makes `spec` what it is at `now`, but for its rate; true where its loss is another than
+    /// before.
     pub(super) fn follow(&mut self, spec: &mut LinkSpec, now: Time) -> bool {
         let mut new_loss = false;
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {
@@ -45,12 +92,8 @@ impl Schedule {
             // A ramp that this step ends has come as far as it could by then.
             self.move_on(spec, at);
             match change {
-                Change::Rate(rate) => (spec.rate, self.rate) = (rate, None),
+                Change::Rate(_) | Change::RateRamp { .. } => {}
                 Change::Delay(delay) => (spec.delay, self.delay) = (delay, None),
-                Change::RateRamp { to, over } => {
-                    let from = spec.rate.unwrap_or(to).as_bps();
-                    self.rate = Some(Ramp { start: at, over, from, to: to.as_bps() });
-                }
                 Change::DelayRamp { to, over } => {
                     let from = spec.delay.as_nanos();
                     self.delay = Some(Ramp { start: at, over, from, to: to.as_nanos() });
@@ -65,14 +108,9 @@ impl Schedule {
 
     /// Puts what is on a ramp where it is at `now`.
     fn move_on(&mut self, spec: &mut LinkSpec, now: Time) {
-        let ended = |ramp: &mut Ramp| now.since(ramp.start) >= ramp.over;
-        if let Some(ramp) = &self.rate {
-            spec.rate = Some(Rate::from_bps(ramp.value(now)));
-            self.rate.take_if(ended);
-        }
         if let Some(ramp) = &self.delay {
             spec.delay = Span::from_nanos(ramp.value(now));
-            self.delay.take_if(ended);
+            self.delay.take_if(|ramp| ramp.has_ended(now));
         }
     }
 }
@@ -80,7 +118,6 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Step;
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)
@@ -93,9 +130,10 @@ mod tests {
             schedule: steps.iter().map(step).collect(),
             ..LinkSpec::path(Rate::from_mbps(100), Span::from_millis(20))
         };
-        let mut schedule = Schedule::default();
+        let (mut schedule, mut rate) = (Schedule::default(), RateCourse::new(spec.rate));
         move |millis| {
             schedule.follow(&mut spec, at(millis));
+            spec.rate = rate.at(&spec.schedule, at(millis));
             spec.clone()
         }
     }

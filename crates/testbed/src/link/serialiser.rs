@@ -1,24 +1,50 @@
 //! A rate and the drop-tail queue before it.
 
+use std::collections::VecDeque;
+
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 /// Puts packets on the wire one behind the other.
 ///
-/// All it remembers is when the wire is free again: what is queued is the rate times the span
-/// until then. A change of rate leaves the packets that were queued before at their old times.
+/// It remembers no packets, only stretches of time in which the wire is busy at one rate: what is
+/// queued is each stretch's rate times what is left of it. So bytes stay bytes where the rate
+/// changes while they wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
     /// The part of a nanosecond by which the wire is free later than `free_at`, in units of one
     /// nanosecond / rate, so that rounding never adds up.
     fraction: u64,
+    /// Without gaps, in their order; those that are over are forgotten at the next packet.
+    busy: VecDeque<Stretch>,
+    /// What is sent in all of them.
+    bytes: Bytes,
+}
+
+/// A time in which the wire is busy at one rate.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    until: Time,
+    /// Nothing where packets pass at once, at the time `until`.
+    rate: Option<Rate>,
+    /// All that is sent in it.
+    bytes: Bytes,
 }
 
 impl Serialiser {
     /// What is waiting or being sent at `now`.
-    pub(super) fn backlog(&self, now: Time, rate: Rate) -> Bytes {
-        rate.over(self.free_at.since(now))
+    pub(super) fn backlog(&self, now: Time) -> Bytes {
+        let mut rest = self.bytes;
+        for stretch in &self.busy {
+            rest = rest.saturating_sub(stretch.bytes);
+            if stretch.until >= now {
+                // There are no gaps, so that no stretch behind this one has begun.
+                let left = stretch.until.since(now);
+                return rest + stretch.rate.map_or(stretch.bytes, |rate| rate.over(left));
+            }
+        }
+        Bytes::ZERO
     }
 
     /// When the wire is free for a packet offered at `now`.
@@ -27,27 +53,45 @@ impl Serialiser {
     }
 
     /// When a packet of `wire` bytes offered at `now` has left, or nothing if more than `queue`
-    /// would then be waiting. A rate of zero never finishes: nothing.
+    /// would then be waiting. `rate` is what the wire has at the packet's [`Serialiser::turn`];
+    /// nothing where packets then pass at once. A rate of zero never finishes: nothing.
     pub(super) fn accept(
         &mut self,
         now: Time,
         wire: Bytes,
-        rate: Rate,
+        rate: Option<Rate>,
         queue: Bytes,
     ) -> Option<Time> {
-        if rate == Rate::ZERO || self.backlog(now, rate) + wire > queue {
+        while let Some(over) = self.busy.pop_front_if(|stretch| stretch.until < now) {
+            self.bytes = self.bytes.saturating_sub(over.bytes);
+        }
+        let turn = self.turn(now);
+        if rate.is_none() && turn == now {
+            return Some(now);
+        }
+        if rate == Some(Rate::ZERO) || self.backlog(now) + wire > queue {
             return None;
         }
-        if self.free_at < now {
-            (self.free_at, self.fraction) = (now, 0);
+        if self.busy.back().is_none_or(|last| last.rate != rate) {
+            self.fraction = 0;
+            self.busy.push_back(Stretch { until: turn, rate, bytes: Bytes::ZERO });
         }
+        self.free_at = turn + rate.map_or(Span::ZERO, |rate| self.takes(wire, rate));
+        if let Some(last) = self.busy.back_mut() {
+            last.until = self.free_at;
+            last.bytes += wire;
+            self.bytes += wire;
+        }
+        Some(self.free_at)
+    }
+
+    /// How long `wire` bytes take, the fraction before and behind counted.
+    fn takes(&mut self, wire: Bytes, rate: Rate) -> Span {
         let bps = u128::from(rate.as_bps());
         let work = u128::from(wire.get()) * 8 * 1_000_000_000 + u128::from(self.fraction);
         // The fraction is a remainder of a division by the rate, which fits 64 bits.
         self.fraction = (work % bps) as u64;
-        let nanos = u64::try_from(work / bps).unwrap_or(u64::MAX);
-        self.free_at += Span::from_nanos(nanos);
-        Some(self.free_at)
+        Span::from_nanos(u64::try_from(work / bps).unwrap_or(u64::MAX))
     }
 }
 
@@ -63,7 +107,7 @@ mod tests {
         let packet = Bytes::new(1_538);
         let mut left = Time::ZERO;
         for _ in 0..100_000 {
-            left = wire.accept(Time::ZERO, packet, rate, Bytes::MAX).unwrap();
+            left = wire.accept(Time::ZERO, packet, Some(rate), Bytes::MAX).unwrap();
         }
         let exact = Bytes::new(153_800_000) / rate;
         assert_eq!(left.since(Time::ZERO), exact);
@@ -73,22 +117,23 @@ mod tests {
     fn an_idle_wire_starts_at_once() {
         let mut wire = Serialiser::default();
         let now = Time::from_nanos(5_000);
-        let left = wire.accept(now, Bytes::new(125), GIGABIT, Bytes::new(125));
+        let left = wire.accept(now, Bytes::new(125), Some(GIGABIT), Bytes::new(125));
         assert_eq!(left, Some(now + Span::from_micros(1)));
-        assert_eq!(wire.backlog(now, GIGABIT), Bytes::new(125));
+        assert_eq!(wire.backlog(now), Bytes::new(125));
     }
 
     #[test]
     fn a_full_queue_drops_the_newest_and_drains_with_time() {
         let mut wire = Serialiser::default();
         let (packet, queue) = (Bytes::new(1_000), Bytes::new(3_000));
-        let took =
-            (0..5).filter(|_| wire.accept(Time::ZERO, packet, GIGABIT, queue).is_some()).count();
+        let took = (0..5)
+            .filter(|_| wire.accept(Time::ZERO, packet, Some(GIGABIT), queue).is_some())
+            .count();
         assert_eq!(took, 3);
         // The last that was taken waited for two others: 3 × 8 µs.
-        assert_eq!(wire.backlog(Time::ZERO, GIGABIT), queue);
+        assert_eq!(wire.backlog(Time::ZERO), queue);
         let later = Time::from_nanos(8_000);
-        assert!(wire.accept(later, packet, GIGABIT, queue).is_some());
+        assert!(wire.accept(later, packet, Some(GIGABIT), queue).is_some());
     }
 
     #[test]
@@ -103,7 +148,7 @@ mod tests {
             for _ in 0..n {
                 let gap = -libm::log(1.0 - random.unit()) * service.as_secs_f64() / load;
                 now += Span::from_secs_f64(gap);
-                let left = wire.accept(now, packet, GIGABIT, Bytes::MAX).unwrap();
+                let left = wire.accept(now, packet, Some(GIGABIT), Bytes::MAX).unwrap();
                 waited += (left.since(now) - service).as_secs_f64();
             }
             let mean = waited / f64::from(n);
@@ -116,6 +161,22 @@ mod tests {
     #[test]
     fn a_rate_of_zero_takes_nothing() {
         let mut wire = Serialiser::default();
-        assert_eq!(wire.accept(Time::ZERO, Bytes::new(1), Rate::ZERO, Bytes::MAX), None);
+        assert_eq!(wire.accept(Time::ZERO, Bytes::new(1), Some(Rate::ZERO), Bytes::MAX), None);
+    }
+
+    #[test]
+    fn what_is_queued_is_counted_in_bytes_whatever_the_rates() {
+        let (mut wire, packet) = (Serialiser::default(), Bytes::new(1_000));
+        // 8 µs at 1 Gbit/s, then 80 µs at 100 Mbit/s, then one that passes at once.
+        for rate in [Some(GIGABIT), Some(Rate::from_mbps(100)), None] {
+            wire.accept(Time::ZERO, packet, rate, Bytes::MAX).unwrap();
+        }
+        for (nanos, waits) in [(0, 3_000), (4_000, 2_500), (48_000, 1_500), (88_001, 0)] {
+            assert_eq!(wire.backlog(Time::from_nanos(nanos)), Bytes::new(waits), "{nanos} ns");
+        }
+        let later = Time::from_nanos(48_000);
+        assert_eq!(wire.accept(later, packet, Some(GIGABIT), Bytes::new(2_499)), None);
+        let left = wire.accept(later, packet, Some(GIGABIT), Bytes::new(2_500));
+        assert_eq!(left, Some(Time::from_nanos(96_000)));
     }
 }

@@ -74,7 +74,8 @@ pub struct Reorder {
 /// A change at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// When, on the driver's clock: it befalls the packets offered from then on.
+    /// When, on the driver's clock: a rate befalls the packets that are sent from then on, those
+    /// that wait in the queue too; all else the packets offered from then on.
     pub at: Time,
     /// What.
     pub change: Change,

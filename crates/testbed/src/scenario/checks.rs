@@ -149,6 +149,13 @@ impl Scenario {
                 ),
             );
         }
+        if let Some(memory) = host.memory.filter(|memory| *memory < Host::LEAST_MEMORY) {
+            let (name, least) = (&host.name, Host::LEAST_MEMORY);
+            return fault(
+                place,
+                format!("{memory} of memory for copies to {name}; at least {least}"),
+            );
+        }
         if let Some(disk) = host.disk {
             if disk.rate == Rate::ZERO {
                 return fault(place, format!("the disk of {} has a rate of zero", host.name));

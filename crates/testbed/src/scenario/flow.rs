@@ -22,6 +22,28 @@ pub struct Flow {
     pub traffic: Traffic,
 }
 
+impl Flow {
+    /// What carries it, in a word or two: a protocol's name, `tcp cubic`, `udp`, …
+    pub fn carrier(&self) -> String {
+        match &self.traffic {
+            Traffic::Protocol(copy) => copy.protocol.clone(),
+            Traffic::Tcp(tcp) => format!("tcp {}", tcp.congestion.name()),
+            Traffic::Udp(_) => "udp".into(),
+            Traffic::Mice(mice) => format!("mice, tcp {}", mice.tcp.congestion.name()),
+            Traffic::Command(command) => command.clone(),
+        }
+    }
+
+    /// What it is to deliver, of mice all together; nothing where there is no end.
+    pub fn object(&self) -> Option<Bytes> {
+        let Amount::Size(size) = self.amount else { return None };
+        match &self.traffic {
+            Traffic::Mice(mice) => Some(Bytes::new(size.get().saturating_mul(mice.count.into()))),
+            _ => Some(size),
+        }
+    }
+}
+
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
@@ -94,6 +116,16 @@ pub enum Congestion {
     /// RFC 9438.
     #[default]
     Cubic,
+}
+
+impl Congestion {
+    /// Its name in a scenario.
+    pub fn name(self) -> &'static str {
+        match self {
+            Congestion::NewReno => "newreno",
+            Congestion::Cubic => "cubic",
+        }
+    }
 }
 
 /// UDP at a given rate.

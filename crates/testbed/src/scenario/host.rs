@@ -22,6 +22,10 @@ pub struct Host {
     pub receives: Pace,
     /// What waits for the receiving program; a datagram for which there is no room is lost.
     pub socket_buffer: Bytes,
+    /// What all copies to it may hold together that is not whole and drained, shared in equal parts
+    /// as a server shares its `--memory`; without one, each copy has 512 MiB where it writes to a
+    /// disk, and no limit where it does not.
+    pub memory: Option<Bytes>,
     /// Where copies to and from files end; without one, they never wait for it.
     pub disk: Option<Disk>,
 }
@@ -57,6 +61,9 @@ impl Host {
     /// The socket buffer of a host that says nothing: what a tuned host of a long fat path has.
     pub const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
+    /// The least memory that copies take: what a sender may send before anything is granted.
+    pub const LEAST_MEMORY: Bytes = Bytes::mebi(32);
+
     /// A host without limits.
     pub fn new(name: impl Into<String>) -> Host {
         Host {
@@ -65,6 +72,7 @@ impl Host {
             sends: Pace::default(),
             receives: Pace::default(),
             socket_buffer: Host::DEFAULT_SOCKET_BUFFER,
+            memory: None,
             disk: None,
         }
     }

@@ -8,8 +8,9 @@ use super::connection::{Connection, mss};
 use super::copy::{CopyAgent, SendingHost};
 use super::fabric::Fabric;
 use super::host::Program;
+use super::memory::{Holding, Memory};
 use super::packet::UDP_IP;
-use super::plain::{Plain, exponential};
+use super::plain::Plain;
 use super::setup::{more_than, row, setup};
 use super::world::{Agent, Core, FlowState, World};
 use super::{SimError, What};
@@ -38,7 +39,7 @@ impl<'s> World<'s> {
     /// A run of a scenario, before its first event.
     pub(super) fn new(scenario: &'s Scenario) -> Result<World<'s>, SimError> {
         let seed = scenario.seed;
-        let mut fabric = Fabric::new();
+        let mut fabric = Fabric::new(scenario.hosts.len());
         for (index, between) in scenario.network.links.iter().enumerate() {
             fabric.add_link(between.link.clone(), stream(seed, Stream::Link, index));
         }
@@ -59,7 +60,8 @@ impl<'s> World<'s> {
             flows: Vec::new(),
             cards,
             programs: scenario.hosts.iter().map(Program::new).collect(),
-            writers: vec![Vec::new(); scenario.hosts.len()],
+            drains: vec![Vec::new(); scenario.hosts.len()],
+            memories: scenario.hosts.iter().map(|host| host.memory.map(Memory::new)).collect(),
             receivers: Vec::new(),
             open: 0,
             ended: None,
@@ -191,25 +193,33 @@ impl<'s> World<'s> {
         let host = &self.scenario.hosts[flow.from];
         let sending = SendingHost {
             pace: host.sends,
-            disk: host.disk.filter(|_| copy.reads_disk),
+            disk: host.disk.filter(|_| copy.reads_disk).map(|disk| (flow.from, disk)),
             card: self.cards[flow.from].map(|(out, _)| out),
         };
         let writes = copy.writes_disk && self.scenario.hosts[flow.to].disk.is_some();
         let receiver = self.receiver(row.name, flow.to, row.receiver);
         let id = FlowId(self.agents.len() as u32);
-        let setup = setup(copy, id, object, rtt, self.scenario.mtu)?;
+        let limited = self.memories[flow.to].is_some();
+        let mut setup = setup(copy, id, object, rtt, self.scenario.mtu, limited)?;
+        let holding = limited.then(|| Holding::new(&setup.layout));
+        setup.grant = holding.as_ref().map_or(setup.grant, |holding| holding.granted);
         self.receivers[receiver].core.add_flow(now, &setup);
         let sender = (row.sender)(&setup);
         let agent = self.add_agent(index, |agent| {
             let places = (agent, index, flow.to, receiver);
-            Agent::Copy(Box::new(CopyAgent::new(setup, sender, sending, places, writes, now)))
+            let mut copy = CopyAgent::new(setup, sender, sending, places, writes, now);
+            copy.holding = holding;
+            Agent::Copy(Box::new(copy))
         });
         self.flows[index].busy = 1;
-        if writes {
-            if self.writers[flow.to].is_empty() {
-                self.fabric.calendar.add(now, What::Disk(flow.to as u32));
+        if writes || limited {
+            if self.drains[flow.to].is_empty() {
+                self.fabric.calendar.add(now, What::Drain(flow.to as u32));
             }
-            self.writers[flow.to].push(agent);
+            self.drains[flow.to].push(agent);
+        }
+        if let Some(memory) = &mut self.memories[flow.to] {
+            memory.enter(agent);
         }
         self.pump_receiver(receiver)?;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
@@ -306,7 +316,7 @@ impl<'s> World<'s> {
         state.mice -= 1;
         let wait: Option<Span> = match mice.arrivals {
             Arrivals::Regular(span) => Some(span),
-            Arrivals::Poisson(mean) => Some(exponential(&mut state.random, mean)),
+            Arrivals::Poisson(mean) => Some(state.random.exponential(mean)),
             Arrivals::InTurn => None,
         };
         if let Some(wait) = wait.filter(|_| state.mice > 0) {

@@ -1,5 +1,5 @@
-//! What comes for copies: datagrams through the host's program to the receiver's core, and the
-//! disk's turns.
+//! What comes for copies: datagrams through the host's program to the receiver's core, and what
+//! the host drains.
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::endpoint::{Arrival, Event, PacketNumber, Wake};
@@ -14,8 +14,8 @@ use super::setup::MEMORY;
 use super::world::{Agent, World};
 use super::{SimError, What};
 
-/// How often a disk's work is counted and told.
-const DISK_TURN: Span = Span::from_millis(5);
+/// How often what a host has drained is counted and told.
+const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
     /// A genuine datagram has come to the driver: whether it is the first of its number.
@@ -28,6 +28,9 @@ impl CopyAgent {
         if self.blocks.insert(layout.number(arrival.block)) {
             self.delivered += Bytes::new(layout.extent(arrival.block).len.into());
             self.stall.end(now);
+            if let Some(holding) = &mut self.holding {
+                holding.take(layout, arrival.block);
+            }
         }
         true
     }
@@ -175,48 +178,65 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A disk has worked for a while: what it has written makes room for more.
-    pub(super) fn turn_disk(&mut self, host: usize) -> Result<(), SimError> {
-        let Some(disk) = self.scenario.hosts[host].disk else { return Ok(()) };
+    /// A while has passed: what has been written, or was whole in a limited memory, makes room for
+    /// more.
+    pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
-        let mut work = disk_work(
-            &disk,
-            Time::from_nanos(now.since(Time::ZERO).saturating_sub(DISK_TURN).as_nanos()),
-            DISK_TURN,
-        );
-        let mut writers = core::mem::take(&mut self.writers[host]);
-        writers.retain(|agent| !self.done[*agent as usize]);
-        // Shared evenly; what one does not need goes to those after it, and around once more.
-        for turn in 0..2 * writers.len() {
-            let Agent::Copy(copy) = &mut self.agents[writers[turn % writers.len()] as usize] else {
-                continue;
-            };
-            let left = (writers.len() - turn % writers.len()) as u64;
+        let mut drains = core::mem::take(&mut self.drains[host]);
+        if let Some(memory) = &mut self.memories[host] {
+            drains
+                .iter()
+                .filter(|agent| self.done[**agent as usize])
+                .for_each(|a| memory.leave(*a));
+        }
+        drains.retain(|agent| !self.done[*agent as usize]);
+        if let Some(disk) = self.scenario.hosts[host].disk {
+            let from = now.since(Time::ZERO).saturating_sub(DRAIN_TURN);
+            self.write(&drains, disk_work(&disk, Time::ZERO + from, DRAIN_TURN));
+        }
+        for agent in &drains {
+            self.tell_drained(*agent)?;
+        }
+        if !drains.is_empty() {
+            self.fabric.calendar.add(now + DRAIN_TURN, What::Drain(host as u32));
+        }
+        self.drains[host] = drains;
+        Ok(())
+    }
+
+    /// A disk's work, shared evenly; what one does not need goes to those after it, and around
+    /// once more.
+    fn write(&mut self, drains: &[u32], mut work: Bytes) {
+        for turn in 0..2 * drains.len() {
+            let place = turn % drains.len();
+            let Agent::Copy(copy) = &mut self.agents[drains[place] as usize] else { continue };
+            let left = (drains.len() - place) as u64;
             let share = Bytes::new(work.get().div_ceil(left)).min(copy.unwritten()).min(work);
             work -= share;
             copy.written = copy.written.map(|written| written + share);
         }
-        for agent in &writers {
-            self.tell_written(*agent)?;
-        }
-        if !writers.is_empty() {
-            self.fabric.calendar.add(now + DISK_TURN, What::Disk(host as u32));
-        }
-        self.writers[host] = writers;
-        Ok(())
     }
 
-    fn tell_written(&mut self, agent: u32) -> Result<(), SimError> {
+    fn tell_drained(&mut self, agent: u32) -> Result<(), SimError> {
         let now = self.fabric.now;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (receiver, id) = (copy.receiver, copy.setup.flow);
-        let written = copy.written.unwrap_or(Bytes::ZERO);
         if copy.whole.is_some() && copy.stored.is_none() && copy.unwritten() == Bytes::ZERO {
             copy.stored = Some(now);
         }
         let done = copy.known.is_some() && copy.finished().is_some();
-        // As over real sockets: what a disk drains is told by the grant alone.
-        self.receivers[receiver].core.set_grant(now, id, written + MEMORY, None);
+        let written = copy.written;
+        let grant = match (&mut copy.holding, &mut self.memories[copy.host]) {
+            (Some(holding), Some(memory)) => {
+                let drained = written.map_or(holding.whole, |written| written.min(holding.whole));
+                let held = holding.granted.saturating_sub(drained);
+                holding.granted = drained + memory.room(agent, held);
+                holding.granted
+            }
+            _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
+        };
+        // As over real sockets: what a host drains is told by the grant alone.
+        self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);
         Ok(())

@@ -10,6 +10,7 @@ use longhaul_proto::wire::Control;
 use super::What;
 use super::fabric::Fabric;
 use super::lane::Lane;
+use super::memory::Holding;
 use super::packet::{Body, End, Packet, UDP_IP};
 use super::store::Bits;
 use crate::scenario::{Disk, Pace};
@@ -27,8 +28,8 @@ pub(super) const MAX_POLLS: u32 = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendingHost {
     pub(super) pace: Pace,
-    /// Where the object is read from.
-    pub(super) disk: Option<Disk>,
+    /// Where the object is read from: the host's place, and its disk.
+    pub(super) disk: Option<(usize, Disk)>,
     /// The link that is its card.
     pub(super) card: Option<u32>,
 }
@@ -80,6 +81,8 @@ pub(super) struct CopyAgent {
     pub(super) stall: Stall,
     /// Of these, bytes on the disk, where they go there.
     pub(super) written: Option<Bytes>,
+    /// What it holds of its host's memory, where that has a limit.
+    pub(super) holding: Option<Holding>,
     pub(super) replayed: u64,
     pub(super) corrupted: u64,
     pub(super) socket_lost: u64,
@@ -124,6 +127,7 @@ impl CopyAgent {
             delivered: Bytes::ZERO,
             stall: Stall::new(began),
             written: writes.then_some(Bytes::ZERO),
+            holding: None,
             replayed: 0,
             corrupted: 0,
             socket_lost: 0,
@@ -252,7 +256,7 @@ impl CopyAgent {
                 self.next += 1;
                 fabric.send(Packet::new(self.agent, End::Receiver, payload + UDP_IP, body));
             }
-            self.busy = (now + cost).max(self.read(now, Bytes::new(bytes)));
+            self.busy = (now + cost).max(self.read(fabric, Bytes::new(bytes)));
             self.leaves = self.card(fabric).map_or(now, |(waits, rate)| now + waits / rate);
         }
         Ok(now)
@@ -280,12 +284,14 @@ impl CopyAgent {
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)
     }
 
-    /// When the disk has read so much.
-    fn read(&self, now: Time, bytes: Bytes) -> Time {
-        let Some(disk) = self.sending.disk else { return now };
+    /// When the disk has read so much, behind what it reads for others.
+    fn read(&self, fabric: &mut Fabric, bytes: Bytes) -> Time {
+        let Some((host, disk)) = self.sending.disk else { return fabric.now };
+        let free = fabric.now.max(fabric.reading[host]);
         let begin =
-            disk.stalls.map_or(now, |stalls| Time::ZERO + stalls.resume(now.since(Time::ZERO)));
-        begin + bytes / disk.rate
+            disk.stalls.map_or(free, |stalls| Time::ZERO + stalls.resume(free.since(Time::ZERO)));
+        fabric.reading[host] = begin + bytes / disk.rate;
+        fabric.reading[host]
     }
 
     /// The share of the disk's work in `span` that this copy could use.

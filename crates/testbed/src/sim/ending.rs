@@ -10,7 +10,7 @@ use super::fabric::Fares;
 use super::outcome::{Accounts, FlowOutcome, LinkOutcome, Outcome};
 use super::plain::Plain;
 use super::world::{Agent, World};
-use crate::scenario::{Amount, Congestion, Flow, Tcp, Traffic};
+use crate::scenario::Traffic;
 
 impl World<'_> {
     /// What the run ends with.
@@ -117,14 +117,14 @@ impl World<'_> {
         let is_mice = matches!(flow.traffic, Traffic::Mice(_));
         Ok(FlowOutcome {
             name: flow.name.clone(),
-            carrier: carrier(flow),
+            carrier: flow.carrier(),
             from: self.scenario.node_name(flow.from).to_owned(),
             to: self.scenario.node_name(flow.to).to_owned(),
             rtt: state.rtt,
             started: flow.start,
             finished,
             known,
-            object: object(flow),
+            object: flow.object(),
             delivered,
             goodput: delivered / end.since(flow.start),
             waste: (accounts.sent - accounts.first) as f64 / (accounts.first as f64).max(1.0),
@@ -192,27 +192,5 @@ fn plain_accounts(plain: &Plain) -> Accounts {
         distinct: plain.received,
         corrupted: plain.corrupted,
         ..Accounts::default()
-    }
-}
-
-fn carrier(flow: &Flow) -> String {
-    let tcp = |tcp: &Tcp| match tcp.congestion {
-        Congestion::NewReno => "tcp newreno".to_owned(),
-        Congestion::Cubic => "tcp cubic".to_owned(),
-    };
-    match &flow.traffic {
-        Traffic::Protocol(copy) => copy.protocol.clone(),
-        Traffic::Tcp(of) => tcp(of),
-        Traffic::Udp(_) => "udp".into(),
-        Traffic::Mice(mice) => format!("mice, {}", tcp(&mice.tcp)),
-        Traffic::Command(command) => command.clone(),
-    }
-}
-
-fn object(flow: &Flow) -> Option<Bytes> {
-    let Amount::Size(size) = flow.amount else { return None };
-    match &flow.traffic {
-        Traffic::Mice(mice) => Some(Bytes::new(size.get().saturating_mul(mice.count.into()))),
-        _ => Some(size),
     }
 }

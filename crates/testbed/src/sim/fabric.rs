@@ -65,7 +65,7 @@ struct Ways {
     back: (u32, u32),
 }
 
-/// Links, routes, and the calendar.
+/// Links, routes, the calendar, and when hosts' disks are free to read.
 #[derive(Debug)]
 pub(super) struct Fabric {
     pub(super) now: Time,
@@ -78,10 +78,12 @@ pub(super) struct Fabric {
     pub(super) fares: Vec<Fares>,
     /// Packets offered to links.
     pub(super) offered: u64,
+    /// By host: until when its disk is busy with reading.
+    pub(super) reading: Vec<Time>,
 }
 
 impl Fabric {
-    pub(super) fn new() -> Fabric {
+    pub(super) fn new(hosts: usize) -> Fabric {
         Fabric {
             now: Time::ZERO,
             calendar: Calendar::new(),
@@ -92,6 +94,7 @@ impl Fabric {
             messages: Store::new(),
             fares: Vec::new(),
             offered: 0,
+            reading: vec![Time::ZERO; hosts],
         }
     }
 

@@ -17,7 +17,8 @@
 //!
 //! Files by decision: `world` (the run), `begin` (a flow's agents), `copies` (what comes for
 //! copies), `ending` (accounts and outcome); below them `calendar` (what is next), `fabric`
-//! (packets on links), `host` (receiving programs and disks); the agents `copy` with its `lane`s
+//! (packets on links), `host` (receiving programs and disks), `memory` (what copies hold);
+//! the agents `copy` with its `lane`s
 //! and `setup`, `connection` (TCP), `plain` (UDP).
 
 mod begin;
@@ -30,6 +31,7 @@ mod error;
 mod fabric;
 mod host;
 mod lane;
+mod memory;
 mod outcome;
 mod packet;
 mod plain;
@@ -39,6 +41,8 @@ mod world;
 
 pub use error::SimError;
 pub use outcome::{Accounts, FlowOutcome, LinkOutcome, Outcome, Point};
+
+pub(crate) use setup::check as check_copy;
 
 use packet::End;
 
@@ -72,8 +76,8 @@ enum What {
     Receiver(u32),
     /// A host's receiving program has done with its batch.
     Program(u32),
-    /// A host's disk takes its turn.
-    Disk(u32),
+    /// What a host has drained is counted.
+    Drain(u32),
     /// A packet of a control stream is sent again.
     Again { agent: u32, to: End, bytes: u32, message: u32 },
     /// The next mouse of a flow sets out.

@@ -107,28 +107,6 @@ impl Plain {
 
     /// How long a phase of this mean lasts.
     fn length(&mut self, mean: Span) -> Span {
-        if self.udp.random { exponential(&mut self.random, mean) } else { mean }
-    }
-}
-
-/// A span of an exponential law with this mean.
-pub(super) fn exponential(random: &mut Random, mean: Span) -> Span {
-    Span::from_secs_f64(-libm::log(1.0 - random.unit()) * mean.as_secs_f64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_exponential_span_has_its_mean_and_spread() {
-        let (mut random, mean, n) = (Random::new(5), Span::from_millis(20), 20_000);
-        let spans: Vec<f64> =
-            (0..n).map(|_| exponential(&mut random, mean).as_secs_f64() / 0.02).collect();
-        let average = spans.iter().sum::<f64>() / f64::from(n);
-        assert!((average - 1.0).abs() < 4.0 / f64::from(n).sqrt(), "{average}");
-        // The law's median is ln 2.
-        let below = spans.iter().filter(|span| **span < core::f64::consts::LN_2).count();
-        assert!((below as f64 / f64::from(n) - 0.5).abs() < 0.015, "{below}");
+        if self.udp.random { self.random.exponential(mean) } else { mean }
     }
 }

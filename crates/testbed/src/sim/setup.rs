@@ -29,14 +29,23 @@ pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
     })
 }
 
+/// Whether there is such a protocol, with such settings.
+///
+/// # Errors
+/// [`SimError::Scenario`] with what there is instead.
+pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
+    settings(copy).map(drop)
+}
+
 /// The setup of a copy of `object` bytes over a route of `rtt`, by datagrams in packets of up to
-/// `mtu` bytes.
+/// `mtu` bytes. Where the receiving host's memory is `limited`, it drains chunk by chunk.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,
     object: Bytes,
     rtt: Span,
     mtu: u16,
+    limited: bool,
 ) -> Result<Setup, SimError> {
     let most = u32::from(mtu).saturating_sub(UDP_IP + OVERHEAD);
     let block = copy.block.unwrap_or(most);
@@ -47,7 +56,7 @@ pub(super) fn setup(
     }
     Ok(Setup {
         flow,
-        layout: layout(copy, object, block)?,
+        layout: layout(copy, object, block, limited)?,
         overhead: Bytes::new(OVERHEAD.into()),
         rtt,
         rate: copy.rate,
@@ -67,9 +76,9 @@ fn settings(copy: &Transfer) -> Result<Settings, SimError> {
     })
 }
 
-fn layout(copy: &Transfer, object: Bytes, block: u32) -> Result<Layout, SimError> {
-    let segment = copy.segment.unwrap_or(SEGMENT);
-    let layout = if segment >= object {
+fn layout(copy: &Transfer, object: Bytes, block: u32, limited: bool) -> Result<Layout, SimError> {
+    let segment = copy.segment.unwrap_or(SEGMENT).min(object.max(CHUNK));
+    let layout = if segment >= object && !limited {
         Layout::whole(object, block)
     } else {
         let chunk = CHUNK.min(segment);

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::copy::CopyAgent;
 use super::fabric::Fabric;
 use super::host::{Program, Waiting};
+use super::memory::Memory;
 use super::outcome::Point;
 use super::packet::{Body, End, Packet};
 use super::plain::Plain;
@@ -29,10 +30,12 @@ pub(super) struct World<'s> {
     /// Whether each agent has done what it was made for.
     pub(super) done: Vec<bool>,
     pub(super) flows: Vec<FlowState>,
-    /// By host: its card's links (out, in), its receiving program, the copies that write there.
+    /// By host: its card's links (out, in), its receiving program, the copies that drain there,
+    /// to a disk or out of a limited memory, and that memory.
     pub(super) cards: Vec<Option<(u32, u32)>>,
     pub(super) programs: Vec<Program>,
-    pub(super) writers: Vec<Vec<u32>>,
+    pub(super) drains: Vec<Vec<u32>>,
+    pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
     /// Flows that can end and have not.
     pub(super) open: usize,
@@ -100,7 +103,7 @@ impl World<'_> {
                 }
                 What::Receiver(index) => self.wake_receiver(index as usize)?,
                 What::Program(host) => self.end_batch(host as usize)?,
-                What::Disk(host) => self.turn_disk(host as usize)?,
+                What::Drain(host) => self.drain_host(host as usize)?,
                 What::Again { agent, to, bytes, message } => {
                     let body = Body::Control { message, on_stream: true };
                     self.fabric.send(Packet::new(agent, to, bytes, body));

@@ -52,8 +52,6 @@ pub(super) struct Change {
     pub(super) acked: u32,
     /// Segments found lost.
     pub(super) lost: u32,
-    /// Whether one that was sent only once arrived.
-    pub(super) unambiguous: bool,
 }
 
 impl Board {
@@ -114,7 +112,6 @@ impl Board {
             return;
         }
         change.arrived += 1;
-        change.unambiguous |= !sent.lost && !sent.again;
         self.lost -= u32::from(sent.lost);
         self.again -= u32::from(sent.again);
         self.newest_arrived = self.newest_arrived.max(sent.at);

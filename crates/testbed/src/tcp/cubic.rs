@@ -1,78 +1,132 @@
-//! CUBIC's congestion avoidance (RFC 9438). Windows are in segments.
+//! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
+//!
+//! Linux does not compute a window but how many segments must arrive for it to grow by one, in
+//! whole numbers, and it does so seldom: while the window stays as it is, only every 32 ms, and the
+//! curve at most once a tick of its clock. Where round trips are shorter than that the window
+//! stands still after a loss, far below what RFC 9438 says (`net/ipv4/tcp_cubic.c`,
+//! `bictcp_update`): at 1 % loss and an RTT of 1 ms a third of it.
 
 use longhaul_proto::time::{Span, Time};
 
-/// RFC 9438, 4.6: the window after a loss, as a share.
-pub(super) const BETA: f64 = 0.7;
+/// RFC 9438, 4.6: the window after a loss, as a share; Linux counts in parts of 1024.
+const BETA: u32 = 717;
+const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
 const C: f64 = 0.4;
-/// RFC 9438, 4.3: what makes the estimate of Reno's window as fast as Reno with [`BETA`].
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Arrivals, in eighths of the window, for which the estimate of Reno's window grows by one: RFC
+/// 9438, 4.3, (1 + β) / 3 (1 − β) of them. Linux keeps to that above the window before the loss.
+const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
+/// A tick of Linux's clock, where there are 250 a second.
+const TICK: Span = Span::from_millis(4);
+/// How long a window that stays as it is is not looked at.
+const LOOK_EVERY: Span = Span::from_millis(32);
+/// Before the first loss the window grows by a 20th a round trip at least.
+const FIRST_EVERY: u32 = 20;
+/// It never grows by more than one for each two that arrive.
+const LEAST_EVERY: u32 = 2;
+/// What stands for no growth: so many windows for one more segment.
+const HARDLY: u32 = 100;
 
 /// The state between two losses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence.
-    max: f64,
-    /// The window just before the last reduction.
-    prior: f64,
+    /// The window at the last reduction, lowered by fast convergence; none before the first.
+    max: u32,
     epoch: Option<Epoch>,
+    /// Arrivals for which the window grows by one.
+    every: u32,
+    /// The window when it was last looked at, and when that was.
+    seen: u32,
+    looked: Time,
+    /// Arrivals since, as far as the estimate of Reno's window has not used them.
+    arrived: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
     /// Where the curve is flat, and seconds until then.
-    origin: f64,
+    origin: u32,
     k: f64,
     /// What Reno's window would be.
-    reno: f64,
+    reno: u32,
 }
 
 impl Cubic {
-    pub(super) fn new() -> Cubic {
-        Cubic { max: 0.0, prior: 0.0, epoch: None }
-    }
-
-    /// `acked` segments have arrived in congestion avoidance: the window from now on.
-    pub(super) fn on_ack(&mut self, now: Time, window: f64, acked: u32, rtt: Span) -> f64 {
-        let max = self.max;
-        let epoch = self.epoch.get_or_insert_with(|| {
-            let origin = max.max(window);
-            // RFC 9438, (2): K = ∛((W_max − cwnd_epoch) / C).
-            Epoch { began: now, origin, k: libm::cbrt((origin - window) / C), reno: window }
-        });
-        let t = now.since(epoch.began).as_secs_f64();
-        let curve = |t: f64| {
-            let from = t - epoch.k;
-            C * from * from * from + epoch.origin
-        };
-        // RFC 9438, 4.3: "once W_est has grown to reach the cwnd at the time of most recently
-        // setting ssthresh […] the sender SHOULD set α_cubic to 1".
-        let alpha = if epoch.reno >= self.prior { 1.0 } else { ALPHA };
-        let reno = epoch.reno + alpha * f64::from(acked) / window;
-        let cubic = curve(t);
-        let target = curve(t + rtt.as_secs_f64()).clamp(window, 1.5 * window);
-        epoch.reno = reno;
-        if cubic < reno {
-            return window.max(reno);
+    /// `arrived` segments have arrived in congestion avoidance: for how many the window of
+    /// `window` grows by one from now on.
+    pub(super) fn on_ack(&mut self, now: Time, window: u32, arrived: u32, min_rtt: Span) -> u32 {
+        self.arrived = self.arrived.saturating_add(arrived);
+        let same = self.seen == window && now.since(self.looked) < LOOK_EVERY;
+        if same && self.every > 0 {
+            return self.every;
         }
-        window + f64::from(acked) * (target - window) / window
+        let tick = |at: Time| at.since(Time::ZERO).as_nanos() / TICK.as_nanos();
+        if self.epoch.is_none() || tick(now) != tick(self.looked) {
+            (self.seen, self.looked) = (window, now);
+            self.follow_curve(now, window, arrived, min_rtt);
+        }
+        self.follow_reno(window);
+        self.every = self.every.max(LEAST_EVERY);
+        self.every
     }
 
-    /// A loss: the window after it, of `flight` segments in flight.
-    pub(super) fn on_loss(&mut self, window: f64, flight: f64) -> f64 {
+    /// RFC 9438, 4.2: the curve.
+    fn follow_curve(&mut self, now: Time, window: u32, arrived: u32, min_rtt: Span) {
+        let max = self.max;
+        let epoch = match self.epoch {
+            Some(epoch) => epoch,
+            None => {
+                self.arrived = arrived;
+                let origin = max.max(window);
+                // RFC 9438, (2): K = ∛((W_max − cwnd_epoch) / C).
+                let k = libm::cbrt(f64::from(origin - window) / C);
+                Epoch { began: now, origin, k, reno: window }
+            }
+        };
+        self.epoch = Some(epoch);
+        // RFC 9438, 4.2: the window that is to be reached a round trip later.
+        let from = (now.since(epoch.began) + min_rtt).as_secs_f64() - epoch.k;
+        let away = (C * (from * from * from).abs()) as u32;
+        let target = match from < 0.0 {
+            true => epoch.origin.saturating_sub(away),
+            false => epoch.origin.saturating_add(away),
+        };
+        self.every = match target.checked_sub(window) {
+            Some(above) if above > 0 => window / above,
+            _ => HARDLY * window,
+        };
+        if self.max == 0 {
+            self.every = self.every.min(FIRST_EVERY);
+        }
+    }
+
+    /// RFC 9438, 4.3: no slower than Reno would.
+    fn follow_reno(&mut self, window: u32) {
+        let Some(epoch) = &mut self.epoch else { return };
+        let each = (window * RENO_EIGHTHS / 8).max(1);
+        epoch.reno = epoch.reno.saturating_add(self.arrived.saturating_sub(1) / each);
+        self.arrived -= self.arrived.saturating_sub(1) / each * each;
+        if let Some(behind) = epoch.reno.checked_sub(window).filter(|behind| *behind > 0) {
+            self.every = self.every.min(window / behind);
+        }
+    }
+
+    /// A loss: the window after it.
+    pub(super) fn on_loss(&mut self, window: u32) -> u32 {
         // RFC 9438, 4.7, fast convergence.
-        self.max = if window < self.max { window * (1.0 + BETA) / 2.0 } else { window };
-        self.prior = window;
+        self.max = match window < self.max {
+            true => window * (PARTS + BETA) / (2 * PARTS),
+            false => window,
+        };
         self.epoch = None;
-        (flight * BETA).max(2.0)
+        (window * BETA / PARTS).max(2)
     }
 
     /// RFC 9438, 4.8: after a time-out the curve begins anew where slow start ends.
-    pub(super) fn on_timeout(&mut self, window: f64, flight: f64) -> f64 {
-        let threshold = self.on_loss(window, flight);
-        self.max = 0.0;
+    pub(super) fn on_timeout(&mut self, window: u32) -> u32 {
+        let threshold = self.on_loss(window);
+        *self = Cubic::default();
         threshold
     }
 }
@@ -81,49 +135,73 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// The window `secs` after a loss at `before`, one acknowledgement a millisecond.
-    fn after_loss(before: f64, secs: f64, rtt: Span) -> f64 {
-        let mut cubic = Cubic::new();
-        let mut window = cubic.on_loss(before, before);
-        assert_eq!(window, before * BETA);
-        let step = Span::from_millis(1);
-        for i in 0..(secs * 1e3) as u64 {
-            let acked = window * step.as_secs_f64() / rtt.as_secs_f64();
-            // Fractions of a segment, kept exact by chance of the numbers: 100 ms, 1 ms.
-            let now = Time::ZERO + step * i;
-            window = cubic.on_ack(now, window, acked.round().max(1.0) as u32, rtt);
+    /// A window that follows: arrivals in, windows out.
+    struct Follower {
+        cubic: Cubic,
+        window: u32,
+        count: u32,
+    }
+
+    impl Follower {
+        fn after_loss(before: u32) -> Follower {
+            let mut cubic = Cubic::default();
+            let window = cubic.on_loss(before);
+            Follower { cubic, window, count: 0 }
         }
-        window
+
+        fn arrive(&mut self, now: Time, arrived: u32, rtt: Span) {
+            let every = self.cubic.on_ack(now, self.window, arrived, rtt);
+            self.count += arrived;
+            self.window += self.count / every;
+            self.count %= every;
+        }
     }
 
     #[test]
     fn after_k_seconds_the_window_is_what_it_was() {
-        // K = ∛(1000 × 0.3 / 0.4) = 9.086 s; the curve leads by one round trip.
-        let window = after_loss(1_000.0, 9.086, Span::from_millis(100));
-        assert!((window - 1_000.0).abs() < 2.0, "{window}");
-        // A second later: 1000 + 0.4 × 1³.
-        let later = after_loss(1_000.0, 10.086, Span::from_millis(100));
-        assert!((later - 1_000.4).abs() < 2.0, "{later}");
+        let (mut follower, rtt) = (Follower::after_loss(1_000), Span::from_millis(100));
+        assert_eq!(follower.window, 700);
+        // K = ∛(1000 × 0.3 / 0.4) = 9.086 s; one acknowledgement a millisecond.
+        for millis in 0..9_086 {
+            let arrived = (follower.window / 100).max(1);
+            follower.arrive(Time::ZERO + Span::from_millis(millis), arrived, rtt);
+        }
+        assert!(follower.window.abs_diff(1_000) < 6, "{}", follower.window);
     }
 
     #[test]
-    fn on_a_short_path_it_grows_as_reno_does() {
-        let rtt = Span::from_millis(1);
-        let mut cubic = Cubic::new();
-        let mut window = cubic.on_loss(20.0, 20.0);
-        // One window's worth of acknowledgements a round trip: + α each.
-        for round in 0..10 {
-            let now = Time::ZERO + rtt * round;
-            window = cubic.on_ack(now, window, window as u32, rtt);
+    fn on_a_path_of_tens_of_milliseconds_it_grows_as_reno_does() {
+        let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
+        // One window's worth of acknowledgements a round trip: + 0.53 each.
+        for round in 0..20 {
+            for _ in 0..follower.window {
+                follower.arrive(Time::ZERO + rtt * round, 1, rtt);
+            }
         }
-        assert!((window - (14.0 + 10.0 * ALPHA)).abs() < 0.4, "{window}");
+        assert!((22..=25).contains(&follower.window), "{}", follower.window);
+    }
+
+    #[test]
+    fn on_a_short_path_it_stands_still_for_32_ms_after_a_loss() {
+        let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(1));
+        let mut windows = Vec::new();
+        for round in 0..60 {
+            for _ in 0..follower.window {
+                follower.arrive(Time::ZERO + rtt * round, 1, rtt);
+            }
+            windows.push(follower.window);
+        }
+        // The curve, in whole segments, begins one above the window, for a tick of the clock.
+        assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
+        assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
+        // Then it makes up for what Reno would have grown meanwhile.
+        assert!(windows[59] > 30, "{windows:?}");
     }
 
     #[test]
     fn a_second_loss_below_the_first_lowers_the_origin() {
-        let mut cubic = Cubic::new();
-        cubic.on_loss(100.0, 100.0);
-        cubic.on_loss(80.0, 80.0);
-        assert_eq!((cubic.max, cubic.prior), (80.0 * 1.7 / 2.0, 80.0));
+        let mut cubic = Cubic::default();
+        cubic.on_loss(100);
+        assert_eq!((cubic.on_loss(80), cubic.max), (56, 80 * 1_741 / 2_048));
     }
 }

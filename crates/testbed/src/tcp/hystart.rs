@@ -8,9 +8,12 @@
 use longhaul_proto::time::{Span, Time};
 
 /// Below this window it does not look.
-pub(super) const LOW_WINDOW: f64 = 16.0;
+pub(super) const LOW_WINDOW: u32 = 16;
 /// Acknowledgements of one train are no further apart.
 const CLOSE: Span = Span::from_millis(2);
+/// What Linux adds to the least round trip, before it is halved, for acknowledgements that cover
+/// several segments.
+const COVERED: Span = Span::from_millis(1);
 /// Round trips looked at in each round.
 const SAMPLES: u32 = 8;
 
@@ -46,7 +49,7 @@ impl HyStart {
         }
         if now.since(self.last) <= CLOSE {
             self.last = now;
-            if now.since(self.began) > min_rtt / 2 {
+            if now.since(self.began) > (min_rtt + COVERED) / 2 {
                 return true;
             }
         }
@@ -72,7 +75,7 @@ mod tests {
     fn a_long_train_ends_slow_start_and_a_broken_one_does_not() {
         let mut train = HyStart::new();
         let ends = |ms: u64| train.on_ack(at(ms), 1 + ms as u32, 1_000, Some(RTT), RTT);
-        // The first begins the round; more than 50 ms later is too long.
+        // The first begins the round; more than 50.5 ms later is too long.
         assert_eq!((0..100).map(ends).position(|ends| ends), Some(51));
         let mut broken = HyStart::new();
         assert!((0..100).all(|i| !broken.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(RTT), RTT)));

@@ -12,7 +12,9 @@
 //!   lost repair is found by what was sent after it (RFC 8985, section 6.2), and the last segments'
 //!   loss by a probe (section 7), as Linux does both; how much goes out while that is repaired is
 //!   by proportional rate reduction (RFC 6937);
-//! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as Linux has it, each a [`Congestion`];
+//! - NewReno (RFC 6582) or CUBIC (RFC 9438) with `HyStart` as Linux has them, each a
+//!   [`Congestion`]: windows in whole segments, halved or cut from the window rather than from what
+//!   is in flight, CUBIC's growth looked at every 32 ms at most while the window stays;
 //! - time-outs by RFC 6298, with Linux's least variation of 200 ms;
 //! - delayed acknowledgements: every second segment or 40 ms, the first 16 and whatever is out of
 //!   order at once (RFC 5681, 4.2; Linux's times).

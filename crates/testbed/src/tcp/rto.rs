@@ -54,7 +54,7 @@ impl Rto {
         self.backoff = (self.backoff + 1).min(10);
     }
 
-    /// What was sent once was acknowledged: the time-out is as measured again.
+    /// Something new was acknowledged, and measured: the time-out is as measured again.
     pub(super) fn relax(&mut self) {
         self.backoff = 0;
     }

@@ -133,22 +133,19 @@ impl Sender {
         if let Some(rtt) = sample {
             self.rto.sample(rtt);
         }
-        if change.unambiguous {
-            self.rto.relax();
-        }
         if change.acked > 0 {
+            // RFC 7323: what the timestamp measures is valid though the segment was repeated.
+            self.rto.relax();
             self.restart_timer(now);
         }
-        let ended = match self.state {
-            State::Recovery(end, _) | State::Loss(end) => self.board.first() >= end,
-            State::Opening(_) | State::Open => false,
-        };
-        if ended {
+        if let State::Recovery(end, _) | State::Loss(end) = self.state
+            && self.board.first() >= end
+        {
             self.state = State::Open;
         }
         if change.lost > 0 && matches!(self.state, State::Open) {
-            // RFC 6675, 5, (4): RecoveryPoint = HighData, ssthresh = cwnd = FlightSize / 2.
-            self.window.on_loss(flight);
+            // RFC 6675, 5, (4): RecoveryPoint = HighData, and ssthresh is set.
+            self.window.on_loss();
             let reduction = Reduction::new(flight, self.window.size());
             self.state = State::Recovery(self.board.next(), reduction);
             self.counts.recoveries += 1;
@@ -159,16 +156,15 @@ impl Sender {
         }
         // RFC 7661: a window that is not used says nothing about the path.
         let used = was_limited || (self.window.is_slow_start() && self.window.size() < 2 * flight);
-        if change.acked > 0 && used && !matches!(self.state, State::Recovery(..)) && !ended {
+        if change.acked > 0 && used && !matches!(self.state, State::Recovery(..)) {
             self.window.on_ack(
                 now,
                 Acked {
-                    count: change.acked,
+                    count: change.arrived,
                     next: self.board.first(),
                     sent: self.board.next(),
                     rtt: sample,
                     min_rtt: self.rto.min_rtt,
-                    smoothed: self.rto.smoothed(),
                 },
             );
         }
@@ -271,7 +267,7 @@ impl Sender {
     fn time_out(&mut self, now: Time) {
         self.counts.timeouts += 1;
         let again = matches!(self.state, State::Loss(_));
-        self.window.on_timeout(self.board.flight(), again);
+        self.window.on_timeout(again);
         self.counts.lost += u64::from(self.board.lose_all());
         self.state = State::Loss(self.board.next());
         self.rto.back_off();

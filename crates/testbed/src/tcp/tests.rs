@@ -131,9 +131,11 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
     // 30 acknowledged none; at 300 ms the third sack finds it out: it goes at once.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
-    // FlightSize was 20: 10 after the recovery, and one more for the ten sent during it.
+    // The window was 20: 10 after the recovery, and one more for the ten sent during it.
     let rounds = pair.rounds();
     assert!(rounds.contains(&(100, 10)) && rounds.contains(&(200, 20)), "{rounds:?}");
+    assert_eq!(pair.sender.window(), 10);
+    pair.run(at(510));
     assert_eq!(pair.sender.window(), 10 + 1);
 }
 

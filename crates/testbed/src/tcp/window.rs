@@ -6,11 +6,13 @@ use super::cubic::Cubic;
 use super::hystart::{HyStart, LOW_WINDOW};
 use crate::scenario::Congestion;
 
-/// The congestion window, in segments.
+/// The congestion window, in whole segments as Linux counts it.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    size: f64,
-    threshold: f64,
+    size: u32,
+    /// Arrivals that have not made the window grow yet.
+    count: u32,
+    threshold: u32,
     growth: Growth,
 }
 
@@ -23,7 +25,7 @@ enum Growth {
 /// What an acknowledgement says to the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
-    /// Segments that it acknowledges for the first time.
+    /// Segments that are known to have arrived by it, for the first time.
     pub(super) count: u32,
     /// All below have arrived.
     pub(super) next: u32,
@@ -31,21 +33,20 @@ pub(super) struct Acked {
     pub(super) sent: u32,
     pub(super) rtt: Option<Span>,
     pub(super) min_rtt: Span,
-    pub(super) smoothed: Span,
 }
 
 impl Window {
     pub(super) fn new(congestion: Congestion, initial: u32) -> Window {
         let growth = match congestion {
             Congestion::NewReno => Growth::NewReno,
-            Congestion::Cubic => Growth::Cubic { cubic: Cubic::new(), hystart: HyStart::new() },
+            Congestion::Cubic => Growth::Cubic { cubic: Cubic::default(), hystart: HyStart::new() },
         };
-        Window { size: f64::from(initial.max(1)), threshold: f64::INFINITY, growth }
+        Window { size: initial.max(1), count: 0, threshold: u32::MAX, growth }
     }
 
-    /// Whole segments that may be in flight.
+    /// Segments that may be in flight.
     pub(super) fn size(&self) -> u32 {
-        self.size as u32
+        self.size
     }
 
     /// Whether it is below the threshold.
@@ -66,48 +67,59 @@ impl Window {
                 }
             }
             // RFC 5681, (2), counted in segments acknowledged as RFC 3465 has it.
-            let grown = (self.size + f64::from(count)).min(self.threshold);
-            count -= ((grown - self.size) as u32).min(count);
+            let grown = self.size.saturating_add(count).min(self.threshold);
+            count -= grown - self.size;
             self.size = grown;
         }
         if count == 0 {
             return;
         }
-        match &mut self.growth {
+        let every = match &mut self.growth {
             // RFC 5681, (3): one segment a round trip.
-            Growth::NewReno => self.size += f64::from(count) / self.size,
-            Growth::Cubic { cubic, .. } => {
-                self.size = cubic.on_ack(now, self.size, count, acked.smoothed);
-            }
-        }
+            Growth::NewReno => self.size,
+            Growth::Cubic { cubic, .. } => cubic.on_ack(now, self.size, count, acked.min_rtt),
+        };
+        self.grow(every.max(1), count);
     }
 
-    /// A loss was found, the first of its window; `flight` segments were in flight.
-    pub(super) fn on_loss(&mut self, flight: u32) {
-        let flight = f64::from(flight);
+    /// One segment more for each `every` that arrive; what was gathered for a rarer growth counts
+    /// as one.
+    fn grow(&mut self, every: u32, arrived: u32) {
+        if self.count >= every {
+            self.count = 0;
+            self.size += 1;
+        }
+        self.count += arrived;
+        self.size += self.count / every;
+        self.count %= every;
+    }
+
+    /// A loss was found, the first of its window.
+    ///
+    /// RFC 5681, (4), takes what is in flight; Linux takes the window (`tcp_reno_ssthresh`).
+    pub(super) fn on_loss(&mut self) {
         self.threshold = match &mut self.growth {
-            // RFC 5681, (4): ssthresh = max(FlightSize / 2, 2 × SMSS).
-            Growth::NewReno => (flight / 2.0).max(2.0),
-            Growth::Cubic { cubic, .. } => cubic.on_loss(self.size, flight),
+            Growth::NewReno => (self.size / 2).max(2),
+            Growth::Cubic { cubic, .. } => cubic.on_loss(self.size),
         };
         self.size = self.threshold;
+        self.count = 0;
     }
 
     /// A time-out. A second one of the same data leaves the threshold (RFC 5681, section 3.1).
-    pub(super) fn on_timeout(&mut self, flight: u32, again: bool) {
-        let flight = f64::from(flight);
+    pub(super) fn on_timeout(&mut self, again: bool) {
         if !again {
             self.threshold = match &mut self.growth {
-                Growth::NewReno => (flight / 2.0).max(2.0),
-                Growth::Cubic { cubic, .. } => cubic.on_timeout(self.size, flight),
+                Growth::NewReno => (self.size / 2).max(2),
+                Growth::Cubic { cubic, .. } => cubic.on_timeout(self.size),
             };
         }
-        self.size = 1.0;
+        (self.size, self.count) = (1, 0);
     }
 
     /// RFC 5681, 4.1: nothing was sent for longer than a time-out.
     pub(super) fn restart(&mut self, initial: u32) {
-        self.size = self.size.min(f64::from(initial.max(1)));
+        self.size = self.size.min(initial.max(1));
     }
 }
 
@@ -117,8 +129,8 @@ mod tests {
 
     fn acked(count: u32, next: u32) -> Acked {
         let rtt = Span::from_millis(50);
-        let (sent, rtt, min_rtt, smoothed) = (next + 10, Some(rtt), rtt, rtt);
-        Acked { count, next, sent, rtt, min_rtt, smoothed }
+        let (sent, rtt, min_rtt) = (next + 10, Some(rtt), rtt);
+        Acked { count, next, sent, rtt, min_rtt }
     }
 
     #[test]
@@ -126,31 +138,31 @@ mod tests {
         let mut window = Window::new(Congestion::NewReno, 10);
         window.on_ack(Time::ZERO, acked(10, 10));
         assert_eq!(window.size(), 20);
-        window.on_loss(20);
+        window.on_loss();
         assert_eq!((window.size(), window.is_slow_start()), (10, false));
-        for round in 0..5 {
-            (0..10).for_each(|i| window.on_ack(Time::ZERO, acked(1, 21 + 10 * round + i)));
+        for size in 10..15 {
+            assert_eq!(window.size(), size);
+            (0..size).for_each(|_| window.on_ack(Time::ZERO, acked(1, 21)));
         }
-        // Each adds 1 / w: the square grows by two each, from 100 to 200.
-        assert!((window.size - 200f64.sqrt()).abs() < 0.03, "{}", window.size);
+        assert_eq!(window.size(), 15);
     }
 
     #[test]
     fn a_time_out_begins_at_one_and_slow_start_ends_at_the_threshold() {
-        let mut window = Window::new(Congestion::NewReno, 10);
-        window.on_timeout(40, false);
+        let mut window = Window::new(Congestion::NewReno, 40);
+        window.on_timeout(false);
         assert_eq!(window.size(), 1);
-        window.on_timeout(1, true);
+        window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 bring it to 20; the other 11 count at 1/20.
-        assert!((window.size - 20.55).abs() < 1e-9, "{}", window.size);
+        // 19 bring it to 20; the other 11 count for the next.
+        assert_eq!((window.size(), window.count), (20, 11));
     }
 
     #[test]
     fn a_window_of_few_is_never_below_two_after_a_loss() {
         for congestion in [Congestion::NewReno, Congestion::Cubic] {
-            let mut window = Window::new(congestion, 10);
-            window.on_loss(2);
+            let mut window = Window::new(congestion, 2);
+            window.on_loss();
             assert_eq!(window.size(), 2);
         }
     }
@@ -161,7 +173,7 @@ mod tests {
         window.on_ack(Time::ZERO, acked(5, 5));
         window.restart(10);
         assert_eq!(window.size(), 10);
-        window.on_timeout(4, false);
+        window.on_timeout(false);
         window.restart(10);
         assert_eq!(window.size(), 1);
     }

@@ -294,6 +294,7 @@ impl<'a> Attempt<'a> {
             memory: Arc::new(part.shared.memory.enter().await?),
             receive: options.receive,
             core: self.part.shared.core.clone(),
+            writer: self.part.shared.writer_of(self.part.number).cloned(),
             target,
             decides: true,
         };

@@ -185,6 +185,13 @@ impl ClientHooks {
 }
 
 impl ClientHooks {
+    /// Tells how far the copy is.
+    pub(super) fn tell(&self) {
+        let status = self.status();
+        let progress = self.progress(&mut self.state.borrow_mut(), &status);
+        self.observer.progress(&progress);
+    }
+
     /// The end of an attempt: `bytes` were there before it, some of which perhaps only comparing
     /// with the source has shown.
     pub(super) fn found(&self, bytes: u64) {

@@ -91,7 +91,10 @@ async fn run(
     loop {
         let before = attempt.progress();
         let reason = match attempt.run(way).await {
-            Ok(finished) => return summing::summary(options, &attempt, finished),
+            Ok(finished) => {
+                attempt.hooks.tell();
+                return summing::summary(options, &attempt, finished);
+            }
             // Not even TCP passes, but the control path did: it carries the data then.
             Err(End::Fatal(error))
                 if fell_back && error.class == Class::Unreachable && !attempt.was_refused() =>

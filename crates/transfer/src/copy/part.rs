@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::reach::{DataPorts, Reached};
 use crate::driver::budget::Budget;
 use crate::driver::claims::Claims;
+use crate::driver::jobs::Jobs;
 use crate::driver::joint::JointLink;
 use crate::driver::shared_core::SharedCore;
 
@@ -17,8 +18,17 @@ pub(super) struct Shared {
     pub(super) ports: Option<DataPorts>,
     /// The receiving core of all flows, where the protocol has one for many.
     pub(super) core: Option<SharedCore>,
+    /// Threads that write, which the sources share; none where each has its own.
+    pub(super) writers: Vec<Jobs>,
     /// Names that no two sources may bring.
     pub(super) claims: Option<Arc<Claims>>,
+}
+
+impl Shared {
+    /// The thread that writes what source `number` brings.
+    pub(super) fn writer_of(&self, number: usize) -> Option<&Jobs> {
+        self.writers.get(number % self.writers.len().max(1))
+    }
 }
 
 /// One source's part.
@@ -35,7 +45,7 @@ pub(super) struct Part {
 impl Part {
     /// That of a copy which is alone.
     pub(super) fn alone(memory: Budget) -> Part {
-        let shared = Shared { memory, ports: None, core: None, claims: None };
+        let shared = Shared { memory, ports: None, core: None, writers: Vec::new(), claims: None };
         Part { shared: Rc::new(shared), number: 0, joint: None, reached: RefCell::default() }
     }
 }

@@ -10,7 +10,7 @@ use crate::control::Status;
 use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::place::show;
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary};
 
 /// Files smaller than this on average are a copy of many small files.
@@ -25,9 +25,8 @@ pub(super) fn summary(
     attempt: &Attempt<'_>,
     finished: Finished,
 ) -> Result<Summary, Error> {
-    let now = clock::now();
     let status = final_status(attempt, &finished);
-    let elapsed = now.since(attempt.started);
+    let elapsed = clock::now().since(attempt.started);
     let (total_bytes, total_files) = attempt.hooks.board.totals();
     let state = attempt.hooks.state.borrow();
     if let (true, Some((path, failed))) = (state.single, state.failed.first_key_value()) {
@@ -43,7 +42,7 @@ pub(super) fn summary(
     let unread_files = if options.checksum { 0 } else { state.skipped_with_content };
     let moved = status.written.saturating_sub(resumed_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
-    let fake = options.receive == crate::options::Receive::Fake;
+    let fake = options.receive == Receive::Fake;
     // What was on its way when the last block came is not lost.
     let path_lost = status.highest.saturating_sub(status.received);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;

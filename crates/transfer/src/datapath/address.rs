@@ -38,6 +38,8 @@ pub enum Advice {
 /// The address rule of one flow. It has no clock, socket or randomness of its own.
 #[derive(Debug)]
 pub struct AddressRule {
+    /// The control path's address when the flow began. Where that has moved since, by rules of its
+    /// own, the data's own challenge shows it.
     validated: IpAddr,
     current: Option<Path>,
     pending: Option<Pending>,
@@ -69,12 +71,6 @@ impl AddressRule {
     /// Where data go to, if it is known.
     pub fn destination(&self) -> Option<Path> {
         self.current
-    }
-
-    /// The control path has moved to `address` by its own rules (QUIC's path validation, a new
-    /// connection). Data go on to where they went until sealed datagrams come from there.
-    pub fn set_validated(&mut self, address: IpAddr) {
-        self.validated = address.to_canonical();
     }
 
     /// A sealed datagram of `len` bytes has come from `path` and opened, for the first time under

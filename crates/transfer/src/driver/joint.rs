@@ -34,9 +34,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// A source that says nothing for this long, or so many round trips, has its lease taken.
 const SILENT: Span = Span::from_secs(2);
 const SILENT_RTTS: u64 = 4;
+/// Looks that are further apart than this show that this host has paused.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Rates are measured over this long, and how much of the one before is kept.
 const MEASURE: Duration = Duration::from_secs(1);
 const KEPT: f64 = 0.5;
+
+/// Not a source but the copy itself, whose [`Job::Stop`] closes the destination.
+pub(crate) const WHOLE: usize = usize::MAX;
 
 /// What the sources have agreed on.
 pub(crate) struct Agreed {
@@ -94,7 +99,8 @@ pub(crate) enum News {
     Failed(Error),
 }
 
-/// Opens the destination, and starts the thread, which ends when all its sources have.
+/// Opens the destination, and starts the thread, which ends when it is told to, or nobody has a way
+/// to it. It is the last to hold `news`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -203,13 +209,18 @@ impl Joint {
         let mut looked = Instant::now();
         loop {
             match inbox.recv_timeout(TICK) {
+                Ok((WHOLE, Job::Stop)) => return,
                 Ok((source, job)) => self.attempt(|joint| joint.take(source, job)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if looked.elapsed() >= TICK {
+            let passed = looked.elapsed();
+            if passed >= TICK {
                 looked = Instant::now();
-                self.look();
+                // After a pause of this very host nobody can have been heard.
+                if passed < PAUSE {
+                    self.look();
+                }
             }
             self.attempt(Joint::settle);
         }
@@ -268,7 +279,7 @@ impl Joint {
             Job::PortClosed(why) => self.fail(source, port_closed(&why)),
             Job::Stop => self.leave(source),
             // What chunks must hash to is agreed on; what has come is known by what is written.
-            Job::Digests(_) | Job::Compared(_) | Job::AllArrived => {}
+            Job::Digests(_) | Job::Compared(_) | Job::AllArrived | Job::Begin(_) => {}
         }
         Ok(())
     }
@@ -376,7 +387,8 @@ impl Joint {
             (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
         });
         let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
-        self.tell_taken(had.map(|had| (had, vec![chunk..chunk + 1])).collect());
+        let once = || std::iter::once(chunk..chunk + 1).collect();
+        self.tell_taken(had.map(|had| (had, once())).collect());
         Ok(Some(verdict))
     }
 

@@ -18,6 +18,8 @@ use longhaul_proto::ranges::RangeSet;
 const TAIL: u64 = 4;
 /// The smallest and the largest part of a lease that is taken from it.
 const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);
+/// Chunks a second that a source is taken to bring at the least.
+const LEAST: f64 = 0.01;
 
 /// The leases of all sources.
 #[derive(Debug, Default)]
@@ -83,7 +85,7 @@ impl Leases {
     /// A source brings so many chunks a second.
     pub(crate) fn set_rate(&mut self, source: usize, rate: f64) {
         if let Some(lease) = self.sources.get_mut(&source) {
-            lease.rate = Some(rate).filter(|rate| *rate > 0.0);
+            lease.rate = Some(rate.max(LEAST));
         }
     }
 
@@ -225,6 +227,7 @@ fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -5,12 +5,13 @@
 //! | one a sending flow | [`send`] | the sending core, the source ([`payloads`]) |
 //! | the port's receive thread | [`receive`], [`feedback`] | receiving cores, chunks being filled |
 //! | one a receiving transfer | [`writer`] | the destination |
-//! | one for many sources of an object | [`joint`], [`leases`] | the destination, who brings what |
+//! | one for replicas of an object | [`joint`], [`leases`] | the destination, who brings what |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
 //! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers
 //! share.
 
+mod ahead;
 pub(crate) mod board;
 pub(crate) mod budget;
 pub(crate) mod claims;

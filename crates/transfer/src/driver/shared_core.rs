@@ -193,3 +193,65 @@ impl Drop for Handle {
         inner.members.remove(&self.flow);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datapath::port::Port;
+    use longhaul_proto::layout::Layout;
+    use longhaul_proto::registry;
+    use longhaul_proto::time::Span;
+    use std::net::Ipv4Addr;
+
+    fn setup(flow: u32) -> Setup {
+        let layout = Layout::new(Bytes::mebi(4), Bytes::mebi(4), Bytes::mebi(1), 1440).unwrap();
+        Setup::new(FlowId(flow), layout, Span::from_millis(10))
+    }
+
+    #[test]
+    fn what_the_core_says_comes_out_at_the_flow_that_it_concerns() {
+        let row = registry::of_many();
+        let shared = SharedCore::new(row);
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let of_flow = |flow| shared.of_flow(row, FlowId(flow), &port).unwrap();
+        let (mut first, mut second) = (of_flow(1), of_flow(2));
+        first.add_flow(Time::ZERO, &setup(1));
+        second.add_flow(Time::ZERO, &setup(2));
+        // One of them keeps the time for both.
+        assert!(matches!(first.next_wakeup(), Wake::At(..)));
+        assert_eq!(second.next_wakeup(), Wake::OnInput);
+        let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
+        for tick in 0..20 {
+            let now = Time::ZERO + Span::from_millis(10) * tick;
+            first.on_timeout(now);
+            of_first.extend(std::iter::from_fn(|| first.poll_control(now)));
+            of_second.extend(std::iter::from_fn(|| second.poll_control(now)));
+        }
+        assert!(!of_first.is_empty() && of_first.iter().all(|said| said.flow == FlowId(1)));
+        assert!(!of_second.is_empty() && of_second.iter().all(|said| said.flow == FlowId(2)));
+        drop(first);
+        assert!(matches!(second.next_wakeup(), Wake::At(..)));
+    }
+
+    #[test]
+    fn a_flow_of_another_protocol_or_that_is_there_has_a_core_of_its_own() {
+        let row = registry::of_many();
+        let shared = SharedCore::new(row);
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let other = registry::all().iter().find(|row| !row.many).unwrap();
+        assert!(shared.of_flow(other, FlowId(1), &port).is_none());
+        let _first = shared.of_flow(row, FlowId(1), &port).unwrap();
+        assert!(shared.of_flow(row, FlowId(1), &port).is_none());
+    }
+
+    #[test]
+    fn what_the_host_has_lost_is_counted_where_it_is_asked_for() {
+        let row = registry::of_many();
+        let shared = SharedCore::new(row);
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let mut handle = shared.of_flow(row, FlowId(1), &port).unwrap();
+        handle.add_flow(Time::ZERO, &setup(1));
+        handle.set_socket_lost(Time::ZERO, FlowId(1), 3);
+        assert!(handle.accounting(FlowId(1)).is_some());
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use longhaul_proto::pace::Pacer;
 use longhaul_proto::time::Span;
@@ -30,6 +31,8 @@ const PIECE_TIME: Span = Span::from_millis(20);
 const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that wait for a stream: a chunk's.
 const WAITING: usize = CHUNK as usize / PIECE;
+/// How often it is looked what has come while all streams are busy.
+const LOOK: Duration = Duration::from_millis(50);
 
 enum Command {
     Skip(Vec<Range<u64>>),
@@ -96,9 +99,13 @@ pub(crate) struct Outgo {
 
 /// Starts the sender's thread.
 pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
+    let (free, freed) = std::sync::mpsc::channel();
+    let sessions = outgo.sessions.into_iter().enumerate();
     let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
-        outgo.sessions.into_iter().map(way_over).collect();
-    if ways.is_empty() {
+        sessions.map(|(way, session)| way_over(session, way, free.clone())).collect();
+    let idle = (0..ways.len()).collect();
+    let by_control = ways.is_empty();
+    if by_control {
         ways.push(outgo.bulk);
     }
     let (commands, inbox) = std::sync::mpsc::channel();
@@ -110,7 +117,9 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         ways,
         trial,
         pace: outgo.cap.map(Pace::new),
-        turn: 0,
+        by_control,
+        idle,
+        freed,
         inbox,
         held: VecDeque::new(),
         outbox: outgo.outbox,
@@ -130,14 +139,19 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     Ok(Outgoing { commands, done })
 }
 
-/// A task that writes pieces to `session`.
-fn way_over(session: Session) -> mpsc::Sender<ChunkPiece> {
-    let (sender, mut pieces) = mpsc::channel(WAITING);
+/// A task that writes pieces to `session`, and tells when `way` is free for another chunk.
+fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
+    let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
         let (mut writer, reader) = session.split();
         while let Some(piece) = pieces.recv().await {
+            let last = piece.last;
             if writer.write(&Frame::from(Message::ChunkPiece(piece))).await.is_err() {
                 return;
+            }
+            if last {
+                // A sender that has ended needs no way.
+                let _ = free.send(way);
             }
         }
         let _ = writer.close(reader, None).await;
@@ -168,7 +182,11 @@ struct Streaming {
     /// While the best number of ways is looked for.
     trial: Option<Trial>,
     pace: Option<Pace>,
-    turn: usize,
+    /// The only way is the control stream, which has room for some pieces and is waited for.
+    by_control: bool,
+    /// Ways that wait for a chunk, and who joins them.
+    idle: VecDeque<usize>,
+    freed: Receiver<usize>,
     inbox: Receiver<Command>,
     /// Commands that came while a chunk was being paced; they wait for its end.
     held: VecDeque<Command>,
@@ -269,12 +287,7 @@ impl Streaming {
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
-        self.look();
-        let ways = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
-        let free = (0..ways)
-            .map(|step| (self.turn + step) % ways)
-            .find(|nth| self.ways[*nth].capacity() == WAITING);
-        self.turn = free.unwrap_or(self.turn + 1) % ways;
+        let way = self.free_way()?;
         let (all, size) = (self.payloads.content().len(), self.piece());
         let pieces = all.div_ceil(size).max(1);
         for nth in 0..pieces {
@@ -290,9 +303,8 @@ impl Streaming {
                 last: nth + 1 == pieces,
             };
             // What a stream took with it comes again when the copy is taken up again.
-            let lost = self.ways[self.turn].blocking_send(piece).is_err();
-            if lost || self.ways.iter().any(mpsc::Sender::is_closed) {
-                return Err(Error::new(Class::Unfinished, "a stream that carried data was lost"));
+            if self.ways[way].blocking_send(piece).is_err() || self.is_lost() {
+                return Err(lost());
             }
         }
         Ok(true)
@@ -300,6 +312,29 @@ impl Streaming {
 
     fn piece(&self) -> usize {
         self.pace.as_ref().map_or(PIECE, |pace| pace.piece)
+    }
+
+    /// A way that waits for a chunk, once there is one.
+    fn free_way(&mut self) -> Result<usize, Error> {
+        if self.by_control {
+            return Ok(0);
+        }
+        loop {
+            self.look();
+            let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
+            if let Some(at) = self.idle.iter().position(|way| *way < count) {
+                return self.idle.remove(at).ok_or_else(lost);
+            }
+            match self.freed.recv_timeout(LOOK) {
+                Ok(way) => self.idle.push_back(way),
+                Err(RecvTimeoutError::Timeout) if !self.is_lost() => {}
+                Err(_) => return Err(lost()),
+            }
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.ways.iter().any(mpsc::Sender::is_closed)
     }
 }
 
@@ -327,6 +362,10 @@ impl Streaming {
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
         self.board.update(|status| (status.streams, status.streams_found) = (count, found));
     }
+}
+
+fn lost() -> Error {
+    Error::new(Class::Unfinished, "a stream that carried data was lost")
 }
 
 /// Takes the first number out of ascending ranges.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
+use super::ahead;
 use super::board::Board;
 use super::claims::Claim;
 use super::jobs::{Jobs, Told};
@@ -73,8 +74,10 @@ pub(crate) enum Job {
     Forged,
     /// The port has closed under the flow.
     PortClosed(String),
-    /// One of several sources takes part.
+    /// One of several sources of an object takes part.
     Join(Box<Join>),
+    /// An object of its own begins.
+    Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
 }
@@ -110,21 +113,39 @@ pub(crate) enum Happened {
     Failed(Error),
 }
 
-/// Starts the thread; it ends after [`Job::Stop`], with the destination closed. Where several
-/// sources share one, takes part in that.
-pub(crate) fn spawn(
+/// Starts a thread that writes for any number of transfers; it ends when nobody has a way to it.
+///
+/// # Errors
+/// [`Class::Unfinished`] where the system has no thread left.
+pub(crate) fn thread() -> Result<Jobs, Error> {
+    let (jobs, inbox) = Jobs::new();
+    let started = std::thread::Builder::new().name("write".into()).spawn(move || run(&inbox));
+    started.map(|_| jobs).map_err(|error| {
+        Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
+    })
+}
+
+/// Begins to write an object, on a thread of its own or one that `shared` leads to; where several
+/// sources share one destination, takes part in that. After [`Job::Stop`] it is told when the
+/// destination is closed.
+///
+/// # Errors
+/// As [`thread`].
+pub(crate) fn begin(
     offer: Offer,
     target: Target,
+    shared: Option<&Jobs>,
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
 ) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
-    spawn_patient(offer, target, board, happened, withheld::PATIENCE)
+    begin_patient(offer, target, shared, board, happened, withheld::PATIENCE)
 }
 
 /// The same with so much `patience` for digests that do not come.
-pub(crate) fn spawn_patient(
+pub(crate) fn begin_patient(
     offer: Offer,
     target: Target,
+    shared: Option<&Jobs>,
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
     patience: Duration,
@@ -133,12 +154,13 @@ pub(crate) fn spawn_patient(
     if let Target::Joint(link) = target {
         return Ok((link.join(offer, board, happened), done));
     }
-    let (jobs, inbox) = Jobs::new();
-    let writer = Writer {
+    let jobs = shared.map_or_else(thread, |shared| Ok(shared.of_another()))?;
+    jobs.send(Job::Begin(Box::new(Writer {
         offer,
         target: Some(target),
         board,
         happened,
+        closed: ended,
         opened: None,
         manifest: BTreeMap::new(),
         digests: BTreeMap::new(),
@@ -150,17 +172,35 @@ pub(crate) fn spawn_patient(
         pass: 0,
         writing: Duration::ZERO,
         writing_cpu: Duration::ZERO,
-    };
-    std::thread::Builder::new()
-        .name("write".into())
-        .spawn(move || {
-            writer.run(&inbox);
-            let _ = ended.send(());
-        })
-        .map_err(|error| {
-            Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
-        })?;
+    })));
     Ok((jobs, done))
+}
+
+/// Writes for all transfers of a thread.
+fn run(inbox: &Receiver<Told>) {
+    let mut writers: BTreeMap<usize, Writer> = BTreeMap::new();
+    let mut looked = Instant::now();
+    loop {
+        match inbox.recv_timeout(TICK) {
+            Ok((source, Job::Begin(mut writer))) => {
+                writer.begin();
+                writers.insert(source, *writer);
+            }
+            Ok((source, Job::Stop)) => writers.remove(&source).map_or((), Writer::close),
+            Ok((source, job)) => {
+                if let Some(writer) = writers.get_mut(&source) {
+                    writer.attempt(|writer| writer.take(job));
+                    writer.attempt(Writer::settle);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if looked.elapsed() >= TICK {
+            looked = Instant::now();
+            writers.values_mut().for_each(|writer| writer.attempt(Writer::settle));
+        }
+    }
 }
 
 pub(super) fn forged() -> Error {
@@ -197,11 +237,14 @@ impl Content {
     }
 }
 
-struct Writer {
+/// One object on its way to its destination.
+pub(crate) struct Writer {
     offer: Offer,
     target: Option<Target>,
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
+    /// Told when the destination is closed.
+    closed: oneshot::Sender<()>,
     opened: Option<Opened>,
     /// The manifest's own chunks, until all have come.
     manifest: BTreeMap<u64, Vec<u8>>,
@@ -236,19 +279,19 @@ struct Opened {
 }
 
 impl Writer {
-    fn run(mut self, inbox: &Receiver<Told>) {
+    fn begin(&mut self) {
         if self.offer.manifest_len == 0 {
             let encoded = std::mem::take(&mut self.offer.manifest);
             self.attempt(|writer| writer.open(&encoded));
         }
-        loop {
-            match inbox.recv_timeout(TICK) {
-                Ok((_, Job::Stop)) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok((_, job)) => self.attempt(|writer| writer.take(job)),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            self.attempt(Writer::settle);
-        }
+        self.attempt(Writer::settle);
+    }
+
+    /// Closes the destination: what it holds is resumable then.
+    fn close(self) {
+        let Writer { closed, opened, waiting, .. } = self;
+        drop((opened, waiting));
+        let _ = closed.send(());
     }
 
     /// After an error there is nothing more to do but to wait for the end.
@@ -289,7 +332,7 @@ impl Writer {
             }
             Job::Forged => Err(forged()),
             Job::PortClosed(why) => Err(port_closed(&why)),
-            Job::Join(_) | Job::Stop => Ok(()),
+            Job::Join(_) | Job::Begin(_) | Job::Stop => Ok(()),
         }
     }
 
@@ -318,7 +361,9 @@ impl Writer {
                 self.take_chunk(chunk, content)?;
             }
         }
-        Ok(())
+        let sink = self.opened.as_ref().map(|opened| opened.sink.as_ref());
+        let needs = |chunk| sink.is_none_or(|sink| sink.is_some_and(|sink| sink.needs(chunk)));
+        ahead::bound(&mut self.digests, needs)
     }
 
     fn take_chunk(&mut self, chunk: u64, content: Content) -> Result<(), Error> {

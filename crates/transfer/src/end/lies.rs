@@ -126,7 +126,7 @@ impl Writing {
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
         let (offer, _) = offer(&mut source, false);
-        let (jobs, _) = writer::spawn_patient(offer, target, board, end, patience).unwrap();
+        let (jobs, _) = writer::begin_patient(offer, target, None, board, end, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct ReceivingEnd<'a> {
     pub(crate) receive: Receive,
     /// The core of all flows that come to this host, where the copy has several.
     pub(crate) core: Option<SharedCore>,
+    /// The thread that writes, where it is shared.
+    pub(crate) writer: Option<Jobs>,
     /// Where the object goes.
     pub(crate) target: Target,
 }
@@ -107,7 +109,8 @@ impl ReceivingEnd<'_> {
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
         let target = std::mem::replace(&mut self.target, Target::Nowhere);
         let (happened_end, happened) = mpsc::unbounded_channel();
-        let (jobs, done) = writer::spawn(offer, target, self.board.clone(), happened_end)?;
+        let (shared, board) = (self.writer.as_ref(), self.board.clone());
+        let (jobs, done) = writer::begin(offer, target, shared, board, happened_end)?;
         let (pieces_end, pieces) = mpsc::channel(2);
         let room = self.memory.streamed();
         let mut running = Running {

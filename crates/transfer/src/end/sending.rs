@@ -227,17 +227,15 @@ impl Running<'_, '_> {
                 self.plan.have = tidy(std::mem::take(&mut self.plan.have));
             }
             Message::Status(status) => self.end.board.set_theirs(status),
-            Message::PassEnd(end) if end.lease > 0 => {
-                if end.lease > self.lease {
-                    let chunks = self.virtual_object.chunks();
-                    let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
-                    self.lease = end.lease;
-                    // What was planned before says nothing any more.
-                    self.plan.have.clear();
-                    self.go_on_with(chunks).await?;
-                }
+            Message::PassEnd(end) if end.lease > self.lease => {
+                let chunks = self.virtual_object.chunks();
+                let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
+                self.lease = end.lease;
+                // What was planned before says nothing any more.
+                self.plan.have.clear();
+                self.go_on_with(chunks).await?;
             }
-            Message::PassEnd(end) if end.number == self.number => {
+            Message::PassEnd(end) if end.lease == 0 && end.number == self.number => {
                 let chunks = self.virtual_object.chunks();
                 let failed = decode(end.failed.as_ref(), chunks, "failed chunks")?;
                 if !failed.is_empty() {
@@ -507,7 +505,8 @@ impl Running<'_, '_> {
             outbox,
             board,
             notices,
-            trial: end.terms.try_streams.then_some(end.terms.rtt),
+            // Later passes bring little.
+            trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
         })
     }

@@ -135,6 +135,7 @@ async fn wait_and_take_turns() {
             memory,
             receive: Receive::Naive,
             core: None,
+            writer: None,
             target: Target::Place { place, options: SinkOptions::default(), claim: None },
         };
         let ended = end.run().await;

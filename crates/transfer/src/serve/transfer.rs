@@ -240,6 +240,7 @@ async fn run(
                 memory,
                 receive,
                 core: None,
+                writer: None,
                 target,
                 decides: false,
             };
@@ -247,16 +248,7 @@ async fn run(
         }
         Work::Send { places, options } => {
             let surveyed = request.surveyed;
-            let opened = tokio::task::spawn_blocking(move || {
-                let mut source = Source::open(&places, &options)?;
-                if surveyed {
-                    source.fill_holes()?;
-                }
-                Ok::<_, Error>(source)
-            });
-            let source = opened.await.map_err(|_| {
-                End::Fatal(Error::new(Class::Unfinished, "the walk over the source ended early"))
-            })??;
+            let source = open(places, options, surveyed).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingEnd {
                 wire,
@@ -274,6 +266,19 @@ async fn run(
             end.run(source).await.map(drop)
         }
     }
+}
+
+/// Walks the source, without holes where the client has surveyed it.
+async fn open(places: Vec<Place>, options: SourceOptions, surveyed: bool) -> Result<Source, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let mut source = Source::open(&places, &options)?;
+        if surveyed {
+            source.fill_holes()?;
+        }
+        Ok(source)
+    });
+    let ended = |_| Error::new(Class::Unfinished, "the walk over the source ended early");
+    opened.await.map_err(ended)?
 }
 
 /// The server's side of [`Hooks`].

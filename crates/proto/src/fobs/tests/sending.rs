@@ -105,6 +105,23 @@ fn the_next_segment_goes_before_what_was_lost_of_the_one_before() {
 }
 
 #[test]
+fn after_a_segment_what_is_known_to_be_lost_goes_before_the_next_one() {
+    let mut out = Out::new(&setup(40, 10));
+    out.take(10);
+    out.hear_told(told(1, 0, 0..10, &[2..3, 7..9], Some((10, 7))));
+    let next = |out: &mut Out, count: usize| {
+        (0..count).filter_map(|_| out.next()).map(|b| (b.segment, b.index)).collect::<Vec<_>>()
+    };
+    // Then new data come: nothing of the three that are on their way again is waited for.
+    assert_eq!(next(&mut out, 5), [(0, 2), (0, 7), (0, 8), (1, 0), (1, 1)]);
+    next(&mut out, 8);
+    out.hear_told(told(2, 0, 0..10, &[7..8], Some((23, 11))));
+    out.hear_told(told(3, 1, 0..10, &[1..2], Some((23, 0))));
+    // What has gone twice goes behind what has gone once.
+    assert_eq!(next(&mut out, 3), [(1, 1), (0, 7), (2, 0)]);
+}
+
+#[test]
 fn a_sender_without_grant_repeats_what_is_known_to_be_lost_and_nothing_else() {
     let mut out = Out::new(&Setup { grant: Bytes::new(8_000), ..setup(20, 0) });
     assert_eq!(out.take(100), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -240,16 +257,16 @@ struct Model {
 
 impl Model {
     /// A block goes under a number: may it?
-    fn check(&mut self, block: Block, number: u64, out_of_grant: bool, first_left: bool) {
+    fn check(&mut self, block: Block, number: u64, known_only: bool, first_left: bool) {
         assert!(!self.there.contains(&block), "{block:?} is known to be there");
         let goes = self.goes.get(&block).map_or(0, |(goes, _)| *goes);
         if goes > 0 {
-            assert!(!first_left || out_of_grant, "{block:?} before one that never went");
-            // What is in flight does not go again while the receiver has no room: then only those
-            // that are known to be lost are compared.
+            assert!(!first_left || known_only, "{block:?} before one that never went");
+            // What is in flight does not go again while the receiver has no room, or between two
+            // segments: then only those that are known to be lost are compared.
             let others = self.goes.iter().filter(|(other, _)| !self.there.contains(other));
             let all_known = self.goes.values().all(|(_, number)| *number < self.highest);
-            if !out_of_grant || all_known {
+            if !known_only || all_known {
                 let least = others.map(|(_, (goes, _))| *goes).min();
                 assert_eq!(least, Some(goes), "{block:?} before others of their turn");
             }
@@ -269,9 +286,9 @@ proptest! {
             match step {
                 Step::Send(count) => for _ in 0..count {
                     // What may go is what was so before the choice.
-                    let (blocked, left) = out.sender.first_blocks();
+                    let (known_only, left) = out.sender.first_blocks();
                     let Some(block) = out.next() else { break };
-                    model.check(block, out.numbered() - 1, blocked, left);
+                    model.check(block, out.numbered() - 1, known_only, left);
                 },
                 Step::Tell { segment, start, len, draw, closes } => {
                     let blocks = layout.blocks_in(segment);

@@ -70,9 +70,10 @@ fn a_sender_that_was_frozen_comes_back_to_its_share() {
 }
 
 #[test]
-fn a_path_that_loses_harms_its_own_flow_alone_and_what_is_tolerated_not_even_that() {
-    for (tolerated, least) in [(0.0, 0.4), (5.0, 25.0)] {
-        let given = settings(&[("receive-rate", 96.0), ("tolerated-loss", tolerated)]);
+fn a_path_that_loses_harms_its_own_flow_alone_and_not_even_that_once_it_is_known_for_it() {
+    for (own, tolerated, least) in [(0.0, 0.0, 0.4), (0.0, 5.0, 25.0), (1.0, 0.0, 25.0)] {
+        let given = [("receive-rate", 96.0), ("tolerated-loss", tolerated), ("own-loss", own)];
+        let given = settings(&given);
         let mut star = Star::new(100, given);
         for flow in 1..4 {
             star.join(flow, 20, 100);

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::star::{Star, jain, ms, settings};
-use crate::endpoint::{FlowId, Receiver, Sender, Setup};
+use crate::endpoint::{FlowId, Others, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
 use crate::gtp::{EARLY, GtpReceiver, RECEIVE_SHARE};
 use crate::time::Span;
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 /// C_r is given, a little below the link.
 fn given(mbps: u64) -> Star {
@@ -80,6 +80,29 @@ fn a_share_of_the_link_is_left_alone() {
 }
 
 #[test]
+fn others_that_are_told_of_have_what_they_would_have_among_equals() {
+    let mut star = given(100);
+    star.join(1, 20, 200);
+    star.join(2, 40, 200);
+    let (mut others, mut bytes) = (0.0f64, 0.0);
+    for step in 1..=100 {
+        star.run(ms(step * 100));
+        let ours: f64 = star.rates(step * 100 - 100, step * 100).iter().sum();
+        // TCP is slow to take what is free, and quick to give way; for the last third it wants 5.
+        let could = if step > 66 { 5.0 } else { 100.0 };
+        others = (others + 0.3 * (100.0 - ours - others)).min(100.0 - ours).clamp(0.0, could);
+        bytes += others * 1e6 / 8.0 * 0.1;
+        let (link, bytes) = (Rate::from_mbps(100), Bytes::new(bytes as u64));
+        star.receiver.set_others(star.now, Others { link, bytes, flows: 1 });
+    }
+    let beside = star.rates(5_000, 6_600);
+    assert!((beside.iter().sum::<f64>() - 66.7).abs() < 8.0, "{beside:?}");
+    assert!(jain(&beside) > 0.99, "{beside:?}");
+    // What TCP gives back is ours again, but for what shows that it wants more.
+    assert!(star.rates(9_000, 10_000).iter().sum::<f64>() > 88.0);
+}
+
+#[test]
 fn weights_give_shares_in_proportion() {
     let mut star = given(100);
     for (flow, weight) in [(1, 3.0), (2, 1.0)] {
@@ -104,6 +127,19 @@ fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
         assert!(sum(&early) > 75.0, "{early:?}");
         assert!(sum(&late) > 94.0 && jain(&late) > 0.99, "{late:?}");
         assert!(star.loss() < 0.005, "{rtts:?}: {}", star.loss());
+    }
+}
+
+#[test]
+fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
+    for every in [200, 50, 20] {
+        let mut star = Star::new(100, settings(&[]));
+        star.join(1, 40, 200).lose_every = Some(every);
+        star.run(ms(12_000));
+        // Of what is sent so much arrives at the most.
+        let most = 100.0 * (1.0 - 1.0 / every as f64);
+        let rate = star.rate(1, 6_000, 12_000);
+        assert!(rate > 0.85 * most, "one lost in {every}: {rate}");
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileE
     if let Some(bytes) = table.bytes("socket-buffer")? {
         host.socket_buffer = bytes;
     }
+    host.memory = table.bytes("memory")?.or(host.memory);
     if let Some(rate) = table.rate("disk-rate")? {
         host.disk = Some(Disk { rate, stalls: host.disk.and_then(|disk| disk.stalls) });
     }

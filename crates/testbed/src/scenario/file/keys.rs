@@ -30,6 +30,7 @@ pub(super) const HOST: &[&str] = &[
     "receives-packets",
     "receives-rate",
     "socket-buffer",
+    "memory",
     "disk-rate",
     "disk-stall",
     "disk-stall-every",

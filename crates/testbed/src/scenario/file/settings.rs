@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::section::FileError;
+use super::section::{FileError, list};
 
 /// Puts `value` at `path` in `table`.
 ///
@@ -14,51 +14,72 @@ use super::section::FileError;
 /// `flow.*.size`.
 pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<(), FileError> {
     let words: Vec<&str> = path.split('.').collect();
-    match in_table(table, &words, value) {
-        true => Ok(()),
-        false => {
-            let what = format!("the scenario has no '{path}' to set");
-            Err(FileError { line: None, what, advice: None })
-        }
-    }
+    in_table(table, &words, value).map_err(|has| {
+        let what = format!("the scenario has no '{path}' to set");
+        let advice = (!has.is_empty())
+            .then(|| format!("where it ends there is {}", list(has.iter().map(String::as_str))));
+        FileError { line: None, what, advice }
+    })
 }
 
-fn in_table(table: &mut DeTable<'_>, words: &[&str], value: &str) -> bool {
-    let new = || Spanned::new(0..0, DeValue::String(Cow::Owned(value.to_owned())));
+/// Tables that a file may leave out, and that a path may lead into all the same.
+const MAY_BE_NEW: [&str; 4] = ["settings", "back", "all-hosts", "all-links"];
+
+/// What there is instead, where a path does not go on.
+type Missing = Vec<String>;
+
+fn in_table(table: &mut DeTable<'_>, words: &[&str], value: &str) -> Result<(), Missing> {
+    let put = |table: &mut DeTable<'_>, key: &str, value| {
+        let key = Spanned::new(0..0, Cow::Owned(key.to_owned()));
+        table.insert(key, Spanned::new(0..0, value));
+    };
+    let keys = |table: &DeTable<'_>| table.keys().map(|key| key.get_ref().to_string()).collect();
     match words {
-        [] => false,
+        [] => Err(keys(table)),
         [key] => {
+            let new = DeValue::String(Cow::Owned(value.to_owned()));
             match table.get_mut(*key) {
-                Some(place) => *place = new(),
-                None => {
-                    let key = Spanned::new(0..0, Cow::Owned((*key).to_owned()));
-                    table.insert(key, new());
-                }
+                Some(place) => *place = Spanned::new(0..0, new),
+                None => put(table, key, new),
             }
-            true
+            Ok(())
         }
         [key, rest @ ..] => {
-            table.get_mut(*key).is_some_and(|place| in_value(place.get_mut(), rest, value))
+            if !table.contains_key(*key) && MAY_BE_NEW.contains(key) {
+                put(table, key, DeValue::Table(DeTable::new()));
+            }
+            match table.get_mut(*key) {
+                Some(place) => in_value(place.get_mut(), rest, value),
+                None => Err(keys(table)),
+            }
         }
     }
 }
 
-fn in_value(place: &mut DeValue<'_>, words: &[&str], value: &str) -> bool {
+fn in_value(place: &mut DeValue<'_>, words: &[&str], value: &str) -> Result<(), Missing> {
     match place {
         DeValue::Table(table) => in_table(table, words, value),
-        DeValue::Array(list) => {
-            let Some((which, rest)) = words.split_first() else { return false };
-            let mut found = false;
-            for (nth, entry) in list.iter_mut().enumerate() {
+        DeValue::Array(entries) => {
+            let names: Missing = entries.iter().enumerate().map(named).collect();
+            let Some((which, rest)) = words.split_first() else { return Err(names) };
+            let mut found = Err(names);
+            for (nth, entry) in entries.iter_mut().enumerate() {
                 let entry = entry.get_mut();
                 if *which == "*" || which.parse() == Ok(nth) || is_named(entry, which) {
-                    found |= in_value(entry, rest, value);
+                    in_value(entry, rest, value)?;
+                    found = Ok(());
                 }
             }
             found
         }
-        _ => false,
+        _ => Err(Vec::new()),
     }
+}
+
+/// How an entry can be called: by its name, or else its place.
+fn named((nth, entry): (usize, &Spanned<DeValue<'_>>)) -> String {
+    let name = entry.get_ref().as_table().and_then(|table| table.get("name"));
+    name.and_then(|name| name.get_ref().as_str()).map_or_else(|| nth.to_string(), str::to_owned)
 }
 
 /// Whether an entry's name is `name`, or its ends are, with a hyphen between.

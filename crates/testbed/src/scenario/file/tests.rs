@@ -38,7 +38,7 @@ fn every_key_finds_its_place() {
     assert_eq!((a.nic, b.nic), (Some(Rate::from_mbps(1_000)), Some(Rate::from_mbps(10_000))));
     assert_eq!(a.sends, Pace { packets: Some(50_000.0), rate: None });
     assert_eq!(b.receives, Pace { packets: Some(65_000.0), rate: Some(Rate::from_mbps(643)) });
-    assert_eq!(b.socket_buffer, Bytes::new(2_000_000));
+    assert_eq!((b.socket_buffer, b.memory), (Bytes::new(2_000_000), Some(Bytes::mebi(64))));
     let stalls = Some(Stalls { every: ms(5_000), length: ms(200) });
     assert_eq!(a.disk, Some(Disk { rate: Rate::from_mbps(320), stalls }));
     assert_eq!(scenario.node_name(2), "r");
@@ -435,6 +435,7 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (hosts("nic = 0"), "card of a has a rate of zero"),
         (hosts("sends-rate = \"0\""), "sends at a rate of zero"),
         (hosts("socket-buffer = \"1KB\""), "smaller than a packet"),
+        (hosts("memory = \"31MiB\""), "memory for copies"),
         (hosts("disk-rate = \"0\""), "disk of a has a rate of zero"),
         (hosts("disk-stall = \"1s\"\ndisk-stall-every = \"2s\""), "no 'disk-rate'"),
         (

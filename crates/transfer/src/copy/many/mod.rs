@@ -11,6 +11,8 @@ mod replicas;
 mod rows;
 mod summing;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,11 +27,16 @@ use super::route::{Host, Route};
 use crate::driver::budget::Budget;
 use crate::driver::claims::Claims;
 use crate::driver::shared_core::SharedCore;
+use crate::driver::writer;
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Protocol};
 use crate::progress::{Cancel, Observer};
 use crate::summary::Summary;
 use rows::Rows;
+
+/// Threads that write what many sources bring: so many objects can wait for a disk, or be hashed,
+/// at the same time.
+const WRITERS: usize = 4;
 
 /// Copies from all of `routes`.
 pub(super) async fn run(
@@ -79,6 +86,13 @@ impl<'a> Sources<'a> {
             memory: Budget::new(options.memory.max(least))?,
             ports: Some(DataPorts::default()),
             core: row.map(SharedCore::new),
+            writers: match options.replicas {
+                true => Vec::new(),
+                false => {
+                    let count = routes.len().min(WRITERS);
+                    (0..count).map(|_| writer::thread()).collect::<Result<_, _>>()?
+                }
+            },
             claims: (!options.replicas).then(|| Claims::new(names.clone())),
         };
         Ok(Sources {

@@ -21,7 +21,8 @@ use super::{Ended, Sources, all_failed, summing};
 use crate::control::Outcome;
 use crate::driver::board::Board;
 use crate::driver::jobs::Jobs;
-use crate::driver::joint::{self, Agreed, JointLink, News};
+use crate::driver::joint::{self, Agreed, JointLink, News, WHOLE};
+use crate::driver::writer::Job;
 use crate::error::{Class, Error};
 use crate::objects::Place;
 use crate::objects::digest::Digest;
@@ -222,13 +223,26 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Until all stands. The thread that writes lives as long as `jobs` and the sources do.
+    /// Until all stands, or cannot; the destination is closed then.
     async fn run(mut self, jobs: Jobs) -> Result<Summary, Error> {
+        let outcome = self.await_outcome().await;
+        if outcome.is_ok() {
+            self.say_farewell().await;
+        }
+        self.tasks.shutdown().await;
+        jobs.of_source(WHOLE).send(Job::Stop);
+        while self.news.recv().await.is_some() {}
+        let outcome = outcome?;
+        self.sources.observer.progress(&self.progress());
+        Ok(self.summary(&outcome))
+    }
+
+    async fn await_outcome(&mut self) -> Result<Outcome, Error> {
         let mut tick = tokio::time::interval(TICK);
-        let outcome = loop {
+        loop {
             tokio::select! {
                 news = self.news.recv() => match news {
-                    Some(News::Outcome(outcome)) => break *outcome,
+                    Some(News::Outcome(outcome)) => return Ok(*outcome),
                     Some(News::Failed(error)) => return Err(error),
                     Some(news) => self.hear(news),
                     None => {
@@ -245,25 +259,30 @@ impl<'a> Copying<'a> {
                 _ = tick.tick() => self.look()?,
                 () = self.sources.cancel.wished() => return Err(interrupted()),
             }
-        };
-        drop(jobs);
+        }
+    }
+
+    /// Lets the sources that are there hear that all stands.
+    async fn say_farewell(&mut self) {
         let farewell = tokio::time::sleep(FAREWELL);
         tokio::pin!(farewell);
-        loop {
+        while self.sources.rows.are_there() {
             tokio::select! {
                 ended = self.tasks.join_next() => match ended {
                     Some(Ok((number, Ok(summary)))) => {
                         self.sources.rows.set_state(number, SourceState::Done);
                         self.summaries.push(summary);
                     }
-                    Some(_) => {}
+                    // It was lost in the last moment.
+                    Some(Ok((number, Err(_)))) => {
+                        self.sources.rows.set_state(number, SourceState::Retrying);
+                    }
+                    Some(Err(_)) => {}
                     None => break,
                 },
                 () = &mut farewell => break,
             }
         }
-        self.sources.observer.progress(&self.progress());
-        Ok(self.summary(&outcome))
     }
 
     /// No source is left. What was written last may still be on its way to the disk.

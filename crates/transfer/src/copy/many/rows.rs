@@ -46,6 +46,12 @@ impl Rows {
         }
     }
 
+    /// Whether a source is there that has not ended.
+    pub(super) fn are_there(&self) -> bool {
+        let there = [SourceState::Receiving, SourceState::Waiting];
+        self.rows().iter().any(|row| there.contains(&row.state))
+    }
+
     fn set_progress(&self, number: usize, progress: &Progress) {
         self.rows()[number].progress = progress.clone();
     }

@@ -20,6 +20,9 @@ use crate::session::Session;
 /// reads.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// Chunks of the largest object that can be compared: 64 TiB, whose values take 2 GiB of memory.
+const MOST_CHUNKS: u64 = 64 << 20;
+
 /// What a source says of what it has.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -112,6 +115,11 @@ impl Answer {
         let object = VirtualObject::new(&manifest, 0);
         if object.hole_chunks().next().is_some() {
             return Err(nonsense("the other side's list of files has holes"));
+        }
+        if object.chunks() > MOST_CHUNKS {
+            let what = format!("{} MiB are more than can be compared", object.chunks());
+            return Err(Error::new(Class::Usage, what)
+                .advise(format!("copy at most {MOST_CHUNKS} MiB at a time")));
         }
         self.manifest = Some((manifest, object.chunks()));
         Ok(object.chunks())

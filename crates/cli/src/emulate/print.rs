@@ -1,0 +1,135 @@
+//! What a run came to: a table of its flows, or JSON.
+//!
+//! Names in JSON end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_testbed::emu::flows::FlowEnd;
+use longhaul_testbed::emu::{Statistics, Verdict};
+use serde_json::{Value, json};
+
+use super::play::Played;
+use crate::console::bold;
+
+const HEAD: [&str; 9] =
+    ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
+
+/// The flows as a table: names, a line a flow, below it what went wrong with it.
+pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
+    let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
+    cells.extend(flows.iter().map(|flow| row(flow).to_vec()));
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEAD.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut lines = Vec::new();
+    for (place, row) in cells.iter().enumerate() {
+        let pad = |(column, cell): (usize, &String)| match column {
+            0 | 1 => format!("{cell:<0$}", widths[column]),
+            _ => format!("{cell:>0$}", widths[column]),
+        };
+        let row: Vec<String> = row.iter().enumerate().map(pad).collect();
+        let line = format!("  {}", row.join("  ").trim_end());
+        lines.push(if place == 0 { bold(&line) } else { line });
+        let flow = place.checked_sub(1).map(|place| &flows[place]);
+        lines.extend(flow.and_then(trouble).map(|what| format!("    {what}")));
+    }
+    lines
+}
+
+/// Why a flow did not come to its end.
+fn trouble(flow: &FlowEnd) -> Option<String> {
+    match (&flow.error, flow.finished, flow.object) {
+        (Some(error), ..) => Some(format!("FAILED: {error}")),
+        (None, false, Some(object)) => Some(format!("NOT FINISHED: {object} were to come")),
+        (None, false, None) => Some("NOT FINISHED: the run ended before".into()),
+        (None, true, _) => None,
+    }
+}
+
+fn row(flow: &FlowEnd) -> [String; HEAD.len()] {
+    let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+    [
+        flow.name.clone(),
+        flow.carrier.clone(),
+        flow.delivered.to_string(),
+        flow.goodput().to_string(),
+        format!("{:.3}", flow.took.as_secs_f64()),
+        count(flow.counts.sent),
+        count(flow.counts.lost),
+        count(flow.counts.retransmitted),
+        flow.waste().map_or("-".to_owned(), |waste| format!("{:.2} %", waste * 100.0)),
+    ]
+}
+
+/// A flow as one JSON object.
+pub(super) fn flow(flow: &FlowEnd) -> Value {
+    let seconds = |spans: &[Span]| spans.iter().map(|span| span.as_secs_f64()).collect::<Vec<_>>();
+    let point = |(at, bytes): &(Span, Bytes)| {
+        let at = at.as_secs_f64();
+        json!({"at_seconds": at, "delivered_bytes": bytes.get()})
+    };
+    json!({
+        "event": "flow",
+        "flow": flow.name,
+        "by": flow.carrier,
+        "from": flow.from,
+        "to": flow.to,
+        "started_seconds": flow.started.since(Time::ZERO).as_secs_f64(),
+        "seconds": flow.took.as_secs_f64(),
+        "setup_seconds": flow.setup.as_secs_f64(),
+        "finished": flow.finished,
+        "error": flow.error,
+        "object_bytes": flow.object.map(|object| object.get()),
+        "delivered_bytes": flow.delivered.get(),
+        "goodput_bps": flow.goodput().as_bps(),
+        "waste": flow.waste(),
+        "sent": flow.counts.sent,
+        "retransmitted": flow.counts.retransmitted,
+        "received": flow.counts.received,
+        "duplicates": flow.counts.duplicates,
+        "lost": flow.counts.lost,
+        "reported_lost": flow.counts.reported_lost,
+        "blocks": flow.counts.blocks,
+        "rounds": flow.counts.rounds,
+        "lives_seconds": seconds(&flow.lives),
+        "series": flow.series.iter().map(point).collect::<Vec<_>>(),
+    })
+}
+
+/// The emulator's truth about the run as one JSON object.
+pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
+    let reason = match statistics.verdict() {
+        Verdict::Valid => None,
+        Verdict::Invalid(reason) => Some(reason),
+    };
+    let links = statistics.links.iter().map(|link| {
+        let tally = &link.tally;
+        json!({
+            "link": format!("{} > {}", link.from, link.to),
+            "offered": tally.offered,
+            "offered_bytes": tally.offered_bytes.get(),
+            "arrives": tally.arrives,
+            "arrives_bytes": tally.arrives_bytes.get(),
+            "lost": tally.lost,
+            "queue_full": tally.queue_full,
+            "managed": tally.managed,
+            "down": tally.down,
+            "too_large": tally.too_large,
+            "duplicates": tally.duplicates,
+            "corrupted": tally.corrupted,
+            "held_back": tally.held_back,
+        })
+    });
+    json!({
+        "event": "summary",
+        "status": played.status,
+        "valid": reason.is_none(),
+        "invalid_because": reason,
+        "own_drops": statistics.own_drops,
+        "late_p99_seconds": statistics.late.percentile(0.99).as_secs_f64(),
+        "late_most_seconds": statistics.late.worst().as_secs_f64(),
+        "cpu_seconds": statistics.processor.as_secs_f64(),
+        "seconds": statistics.elapsed.as_secs_f64(),
+        "not_emulated": played.absent,
+        "links": links.collect::<Vec<_>>(),
+    })
+}

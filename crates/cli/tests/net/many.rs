@@ -1,0 +1,322 @@
+//! Copies from several hosts at once, and from replicas of one object.
+
+use std::ffi::OsString;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::faults::slow_down;
+use super::relay::Relay;
+use crate::rig::{Child, Ended, Host, Server, bytes, write};
+
+/// A client, and servers with a folder each.
+struct Star {
+    client: Host,
+    here: PathBuf,
+    servers: Vec<Server>,
+    roots: Vec<PathBuf>,
+    // Goes last.
+    _scratch: TempDir,
+}
+
+impl Star {
+    fn new(count: usize) -> Star {
+        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let client = Host::new(&scratch.path().join("client"));
+        let here = scratch.path().join("here");
+        fs::create_dir(&here).expect("the scratch folder is ours");
+        let (mut servers, mut roots) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let root = scratch.path().join(format!("root{number}"));
+            fs::create_dir(&root).expect("the scratch folder is ours");
+            let host = Host::new(&scratch.path().join(format!("server{number}")));
+            servers.push(Server::start(&host, &root, &["--allow", &client.id]));
+            roots.push(root);
+        }
+        Star { client, here, servers, roots, _scratch: scratch }
+    }
+
+    /// Servers that all have `content` as `x`.
+    fn of_replicas(count: usize, content: &[u8]) -> Star {
+        let star = Star::new(count);
+        star.roots.iter().for_each(|root| write(&root.join("x"), content));
+        star
+    }
+
+    /// `cp FLAGS SOURCES DESTINATION`, the sources given as (server, path).
+    fn start(&self, flags: &[&str], sources: &[(usize, &str)], destination: &str) -> Child {
+        let at = sources.iter().map(|(server, path)| self.servers[*server].at(path));
+        self.start_at(flags, at.collect(), destination)
+    }
+
+    /// The same with sources as words.
+    fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
+        let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
+        words.extend(flags.iter().map(OsString::from));
+        words.extend(at);
+        words.push(destination.into());
+        Child::spawn(self.client.command(words).current_dir(&self.here))
+    }
+
+    /// `cp --replicas` of `x` on these servers.
+    fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
+        let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
+        self.start(&[&["--replicas"], flags].concat(), &sources, "x")
+    }
+
+    #[track_caller]
+    fn assert_copied(&self, name: &str, content: &[u8]) {
+        let copy = fs::read(self.here.join(name)).expect("it was copied");
+        assert!(copy == content, "{name} differs");
+    }
+
+    fn signal(&mut self, server: usize, signal: Signal) {
+        self.servers[server].child().signal(signal);
+    }
+
+    /// The row of a server's source.
+    fn row(&self, event: &Value, server: usize) -> Value {
+        let address = &self.servers[server].address;
+        let rows = event["sources"].as_array().cloned().unwrap_or_default();
+        let of = |row: &Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));
+        rows.into_iter().find(of).unwrap_or_else(|| panic!("no row of {address} in {event}"))
+    }
+}
+
+fn texts(ended: &Ended, event: &str, field: &str) -> Vec<String> {
+    let events = ended.events(event);
+    events.iter().filter_map(|event| event[field].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn several_hosts_are_fetched_at_once_into_one_folder_and_each_has_its_row() {
+    let star = Star::new(3);
+    let contents = [bytes(6_000_000, 1), bytes(9_000_000, 2), bytes(2_000_000, 3)];
+    for (number, (root, content)) in star.roots.iter().zip(&contents).enumerate() {
+        write(&root.join(format!("part{number}")), content);
+    }
+    write(&star.roots[2].join("tree/inner"), b"small");
+    let weight = format!("--weight={}=2", star.servers[1].address);
+    let sources = [(0, "part0"), (1, "part1"), (2, "part2"), (2, "tree")];
+    let ended = star.start(&["-r", "--receive-share=90%", &weight], &sources, ".").end();
+    let summary = ended.summary();
+    assert_eq!(summary["protocol"], "gtp", "{ended}");
+    assert_eq!((&summary["files"], &summary["bytes"]), (&4.into(), &17_000_005.into()), "{ended}");
+    for (number, content) in contents.iter().enumerate() {
+        star.assert_copied(&format!("part{number}"), content);
+    }
+    star.assert_copied("tree/inner", b"small");
+    let row = star.row(&summary, 1);
+    assert_eq!(row["state"], "done", "{ended}");
+    assert_eq!(row["received_bytes"], 9_000_000, "{ended}");
+    for field in ["rate_bps", "share", "loss", "resent"] {
+        assert!(row[field].is_number(), "{field} in {ended}");
+    }
+    // Some progress was told while they ran, each with all rows.
+    let progress = ended.events("progress");
+    assert!(progress.iter().all(|event| event["sources"].as_array().is_some_and(|r| r.len() == 3)));
+}
+
+#[test]
+fn a_source_that_fails_does_not_stop_the_others_and_is_named() {
+    let star = Star::new(3);
+    let content = bytes(3_000_000, 4);
+    write(&star.roots[0].join("a"), &content);
+    write(&star.roots[2].join("c"), &content);
+    let ended = star.start(&[], &[(0, "a"), (1, "missing"), (2, "c")], ".").end();
+    ended.is(8, &["missing", "1 of 3 sources"]);
+    star.assert_copied("a", &content);
+    star.assert_copied("c", &content);
+    let failed = texts(&ended, "source-failed", "source");
+    assert!(failed.len() == 1 && failed[0].contains("missing"), "{ended}");
+    assert_eq!(star.row(&ended.last(), 1)["state"], "failed", "{ended}");
+    // Where all fail, the status is their own.
+    star.start(&[], &[(0, "none"), (1, "missing")], ".").end().is(5, &["none", "missing"]);
+}
+
+#[test]
+fn two_sources_with_one_name_are_refused_and_two_that_meet_in_a_folder_are_told() {
+    let star = Star::new(2);
+    for (root, seed) in star.roots.iter().zip([1, 2]) {
+        write(&root.join("x"), &bytes(100, seed));
+        write(&root.join("tree/same"), &bytes(100, seed));
+        write(&root.join(format!("tree/own{seed}")), b"own");
+    }
+    let ended = star.start(&[], &[(0, "x"), (1, "x")], ".").end();
+    ended.is(2, &["have the same name, x", "--replicas"]);
+    assert!(!star.here.join("x").exists());
+    // What is in folders is known only later; the second then brings nothing of its own.
+    let ended = star.start(&["-r"], &[(0, "tree/"), (1, "tree/")], ".").end();
+    ended.is(8, &["both have same"]);
+    let there = |name: &str| star.here.join(name).exists();
+    assert!(there("same") && there("own1") != there("own2"), "{ended}");
+}
+
+#[test]
+fn a_copy_of_three_replicas_survives_two_that_are_killed() {
+    let content = bytes(30_000_000, 5);
+    let mut star = Star::of_replicas(3, &content);
+    let mut copy = star.replicas(&["--rate=30M"], &[0, 1, 2]);
+    copy.progressed(3_000_000);
+    star.signal(0, Signal::KILL);
+    star.signal(2, Signal::KILL);
+    let ended = copy.end();
+    let summary = ended.summary();
+    assert_eq!(summary["verified"], true, "{ended}");
+    let digest = blake3::hash(&content).to_hex().to_string();
+    assert_eq!(summary["blake3"], digest, "{ended}");
+    star.assert_copied("x", &content);
+    // The one that lives has brought more than its third.
+    let brought = star.row(&summary, 1)["received_bytes"].as_u64();
+    assert!(brought > Some(12_000_000), "{ended}");
+}
+
+#[test]
+fn a_frozen_replica_loses_its_part_and_takes_part_again_when_it_is_back() {
+    let content = bytes(24_000_000, 6);
+    let mut star = Star::of_replicas(3, &content);
+    let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
+    copy.progressed(1_000_000);
+    star.signal(0, Signal::STOP);
+    star.signal(1, Signal::STOP);
+    let warned = |event: &Value, what: &str, star: &Star| {
+        let text = event["text"].as_str().unwrap_or_default();
+        text.contains(what) && text.contains(&star.servers[0].address)
+    };
+    copy.event(|event| warned(event, "no sign of life", &star));
+    star.signal(0, Signal::CONT);
+    copy.event(|event| warned(event, "is back", &star));
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+    star.signal(1, Signal::CONT);
+}
+
+#[test]
+fn a_replica_that_runs_a_tenth_of_the_time_brings_less_and_the_others_the_rest() {
+    let content = bytes(30_000_000, 13);
+    let mut star = Star::of_replicas(2, &content);
+    let over = AtomicBool::new(false);
+    let (id, stop) = (star.servers[0].child().id(), &over);
+    let ended = thread::scope(|scope| {
+        let mut copy = star.replicas(&["--rate=40M"], &[0, 1]);
+        copy.progressed(100_000);
+        let (on, off) = (Duration::from_millis(30), Duration::from_millis(270));
+        scope.spawn(move || slow_down(id, on, off, stop));
+        let ended = copy.end();
+        over.store(true, Ordering::Relaxed);
+        ended
+    });
+    let summary = ended.summary();
+    star.assert_copied("x", &content);
+    let brought = |server| star.row(&summary, server)["received_bytes"].as_u64();
+    assert!(brought(0) < brought(1), "{ended}");
+}
+
+#[test]
+fn a_path_that_is_cut_is_passed_by_the_others() {
+    let content = bytes(24_000_000, 14);
+    let star = Star::of_replicas(2, &content);
+    let relay = Relay::new(&star.servers[0]);
+    let at = vec![format!("lh://{}/x", relay.address()).into(), star.servers[1].at("x")];
+    let mut copy = star.start_at(&["--replicas", "--rate=24M"], at, "x");
+    copy.progressed(1_000_000);
+    let cut = |cut| {
+        relay.rules.no_data.store(cut, Ordering::Relaxed);
+        relay.rules.no_control.store(cut, Ordering::Relaxed);
+    };
+    cut(true);
+    let told = |event: &Value, what| event["text"].as_str().is_some_and(|t| t.contains(what));
+    // Where the session goes over TCP, which the relay does not cut, the data follow it.
+    copy.event(|event| told(event, "no sign of life") || event["event"] == "fallback");
+    cut(false);
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+}
+
+#[test]
+fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
+    let content = bytes(5_000_000, 7);
+    let star = Star::of_replicas(3, &content);
+    let other = File::options().write(true).open(star.roots[1].join("x")).expect("it is ours");
+    other.write_all_at(b"!", 4_000_000).expect("it is ours");
+    let ended = star.replicas(&[], &[0, 1, 2]).end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+    let failed = ended.events("source-failed");
+    let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
+    assert!(named && failed.len() == 1, "{ended}");
+    assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
+    fs::remove_file(star.here.join("x")).expect("it was copied");
+    let ended = star.replicas(&[], &[0, 1]).end();
+    ended.is(5, &["no majority", "byte 3145728"]);
+    assert!(!star.here.join("x").exists(), "{ended}");
+}
+
+/// Overwrites a file from `offset` on, and makes it look as if nobody had.
+fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
+    let file = File::options().write(true).open(path).expect("it is ours");
+    let modified = file.metadata().and_then(|m| m.modified()).expect("it has a time");
+    file.write_all_at(content, offset).expect("it is ours");
+    file.set_times(FileTimes::new().set_modified(modified)).expect("it is ours");
+}
+
+#[test]
+fn a_replica_that_changes_under_way_is_named_and_its_part_comes_from_the_others() {
+    let content = bytes(20_000_000, 8);
+    let star = Star::of_replicas(3, &content);
+    let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
+    copy.progressed(1_000_000);
+    forge(&star.roots[1].join("x"), 0, &bytes(20_000_000, 9));
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+    let failed = texts(&ended, "source-failed", "source");
+    assert!(failed.len() == 1 && failed[0].contains(&star.servers[1].address), "{ended}");
+    // Which part of it, or that it was seen to change, is told.
+    let what = texts(&ended, "source-failed", "what").concat();
+    assert!(what.contains("from byte") || what.contains("modified"), "{ended}");
+}
+
+#[test]
+fn a_killed_copy_of_replicas_goes_on_with_others() {
+    let content = bytes(24_000_000, 10);
+    let star = Star::of_replicas(3, &content);
+    let mut copy = star.replicas(&["--rate=24M"], &[0, 1]);
+    copy.progressed(6_000_000);
+    copy.kill();
+    assert!(!star.here.join("x").exists());
+    let ended = star.replicas(&[], &[1, 2]).end();
+    let resumed = ended.summary()["resumed_bytes"].as_u64();
+    assert!(resumed >= Some(1_000_000), "{ended}");
+    star.assert_copied("x", &content);
+    // And what nobody had to bring is there already.
+    let ended = star.replicas(&["-r"], &[0, 2]).end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+}
+
+#[test]
+fn trees_of_many_files_are_replicas_too() {
+    let star = Star::new(3);
+    for root in &star.roots {
+        for number in 0..300u64 {
+            write(&root.join(format!("tree/{}/f{number}", number % 7)), &bytes(20_000, number));
+        }
+        write(&root.join("tree/large"), &bytes(9_000_000, 11));
+    }
+    let sources = [(0, "tree"), (1, "tree"), (2, "tree")];
+    let ended = star.start(&["--replicas", "-r"], &sources, "copy").end();
+    assert_eq!(ended.summary()["files"], 301, "{ended}");
+    for number in 0..300u64 {
+        star.assert_copied(&format!("copy/{}/f{number}", number % 7), &bytes(20_000, number));
+    }
+    star.assert_copied("copy/large", &bytes(9_000_000, 11));
+}

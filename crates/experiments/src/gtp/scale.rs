@@ -1,0 +1,140 @@
+//! Many senders: what one receiver's scheduler makes of ten, a hundred, a thousand of them.
+
+use longhaul_proto::gtp::{Demand, shares};
+use longhaul_proto::units::Rate;
+
+use crate::experiment::{Case, Experiment, Figure, Set};
+use crate::outcome::{Outcome, fairness};
+use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{AGGREGATE, FAIRNESS, LOSS, Quantity, Unit};
+use crate::scenarios::vary;
+use crate::table::{Row, Table};
+
+const SENDERS: [usize; 4] = [1, 10, 100, 1_000];
+/// The receiver's link in Gbit/s.
+const LINKS: [u64; 3] = [1, 10, 100];
+/// In which all but the late one run, and have settled.
+const BEFORE: (f64, f64) = (2.0, 3.0);
+/// When the late one starts, when all end.
+const JOIN: f64 = 3.0;
+const END: f64 = 5.0;
+/// How near to an equal share is called fair.
+const NEAR: f64 = 0.1;
+
+const JOINED: Quantity = Quantity { name: "fair after a join within", unit: Unit::Seconds };
+const LOOKS: Quantity = Quantity { name: "looks at a flow for a decision", unit: Unit::Count };
+
+fn case_name(senders: usize, gigabits: u64) -> String {
+    format!("{senders} into {gigabits} Gbit/s")
+}
+
+fn all() -> impl Iterator<Item = (usize, u64)> {
+    LINKS.into_iter().flat_map(|link| SENDERS.map(|senders| (senders, link)))
+}
+
+/// What all deliver at most: their own links, or the receiver's.
+fn ceiling(senders: usize, gigabits: u64) -> f64 {
+    let link = (senders as u64).min(gigabits) * 1_000;
+    let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
+    payload_ceiling(Rate::from_mbps(link)).scale(object).as_bps() as f64 / 1e6
+}
+
+/// Goodputs of all but the late one before it joins.
+fn before(outcome: &Outcome) -> Vec<f64> {
+    let (_, others) = outcome.flows.split_last().expect("the late one is always there");
+    others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()
+}
+
+/// From when on, after the join, the late one's rate stays near the others' mean; nothing if it
+/// does not get there.
+fn joined(outcome: &Outcome) -> Option<f64> {
+    let (late, others) = outcome.flows.split_last()?;
+    let mean = |at: f64| {
+        let at_that_time = others.iter().filter_map(|flow| {
+            flow.series.iter().find(|sample| sample.at >= at).map(|sample| sample.goodput)
+        });
+        at_that_time.sum::<f64>() / others.len() as f64
+    };
+    let far = |at: f64, goodput: f64| (goodput - mean(at)).abs() > NEAR * mean(at);
+    let points = || late.series.iter().filter(|sample| sample.at > JOIN && sample.at <= END);
+    let last_far = points().rfind(|sample| far(sample.at, sample.goodput));
+    let from = last_far.map_or(JOIN, |sample| sample.at);
+    points().any(|sample| sample.at > from).then_some(from - JOIN)
+}
+
+/// Looks at flows that the scheduler takes to share among `senders`, half of which have less than
+/// an equal share.
+fn looks(senders: usize) -> f64 {
+    let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
+    let demands: Vec<Demand> =
+        (0..senders).map(|n| Demand { estimate: estimate(n), weight: 1.0 }).collect();
+    let mut work = 0;
+    shares(&demands, senders as f64 * senders as f64 / 2.0, &mut work);
+    work as f64
+}
+
+/// The scale page.
+pub(super) static SCALE: Experiment = Experiment {
+    id: "gtp-scale",
+    title: "GTP from one to a thousand senders into 1, 10 and 100 Gbit/s",
+    source: "No paper: the scale that GTP was made for",
+    setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included), from 1, 3, 10, 20, \
+            30, 50, 80, 120, 200 and 300 ms away in turn, all from 0 s, into one receiver of 1, 10 \
+            or 100 Gbit/s, whose switch holds 5 ms for its port; at 3 s one more from 50 ms away. \
+            The receiver knows its link. Aggregate and fairness are those of 2 to 3 s; loss is \
+            that of all 5 s; the model is what the links carry of object in full packets. A join \
+            is over when the late flow's rate over 50 ms stays within 10 % of the others' mean. A \
+            look is one comparison or one share made.",
+    cases: || {
+        let case = |(senders, link): (usize, u64)| {
+            let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;
+            let star = vary("gtp-scale")
+                .set("topology.hosts", senders)
+                .set("link.hub-r.rate", format!("{link}G"))
+                .set("flow.*.settings.receive-rate", capacity);
+            Case::simulated(case_name(senders, link), star)
+        };
+        all().map(case).collect()
+    },
+    tables: |outcomes| {
+        let rows = all().flat_map(|(senders, link)| {
+            let case = case_name(senders, link);
+            let sum = outcomes.of(&case, |outcome| before(outcome).iter().sum());
+            let even = outcomes.of(&case, |outcome| fairness(&before(outcome)));
+            let joined = outcomes.case(&case).and_then(joined);
+            [
+                Row::new(&*case, AGGREGATE, sum).model(ceiling(senders, link)),
+                Row::new(&*case, LOSS, outcomes.of(&case, Outcome::loss)),
+                Row::new(&*case, FAIRNESS, even),
+                Row::new(&*case, JOINED, joined),
+            ]
+        });
+        let work = SENDERS.map(|senders| {
+            let size = senders as f64;
+            let row = Row::new(format!("{senders} senders"), LOOKS, Some(looks(senders)));
+            row.model(size * size.log2())
+        });
+        vec![
+            Table::new("Senders into one receiver", rows.collect()),
+            Table::new("What a decision takes", work.into()),
+        ]
+    },
+    figures: |outcomes, _| {
+        let series = LINKS.into_iter().map(|link| {
+            let points = SENDERS.into_iter().filter_map(|senders| {
+                let share = |outcome: &Outcome| before(outcome).iter().sum::<f64>();
+                let sum = outcomes.of(&case_name(senders, link), share)?;
+                Some((senders as f64, 100.0 * sum / ceiling(senders, link)))
+            });
+            Series::new(format!("simulated: {link} Gbit/s"), Origin::Simulated, points)
+        });
+        let x = Axis::log("senders");
+        let y = Axis::linear("aggregate, % of what the links carry");
+        let title = "What many senders make of one receiver's link".into();
+        vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
+    },
+    differs: "",
+    learned: "",
+    set: Set::Named,
+};

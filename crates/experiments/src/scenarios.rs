@@ -1,0 +1,166 @@
+//! What each table and figure runs: the files of `scenarios/`, and how a row varies its file.
+//!
+//! The files are the only place where paths, hosts and flows of an experiment stand, so that
+//! `longhaul sim` and `longhaul emulate` run what the pages show. They are part of the binary.
+
+use std::fmt::Display;
+
+use longhaul_proto::time::Time;
+use longhaul_testbed::scenario::{FileError, Flow, Reading, Scenario};
+
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// Every file that an experiment runs: its name without `.toml`, its text.
+const FILES: &[(&str, &str)] = files!(
+    "compare-1g"
+    "fobs-fig1" "fobs-fig3" "fobs-table1" "fobs-table2"
+    "gtp-fig1" "gtp-fig10" "gtp-fig11" "gtp-fig12" "gtp-fig7" "gtp-fig8" "gtp-fig9" "gtp-scale"
+    "gtp-table2" "gtp-table3" "gtp-table4" "gtp-table5"
+    "ornl-cern" "ornl-cern-worst" "ornl-file" "ornl-internet" "ornl-lbl" "ornl-memory"
+    "ornl-reorder"
+    "quanta-fig5" "quanta-fig6" "quanta-fig7" "quanta-first-version" "quanta-streaming"
+    "sabul-fig2" "sabul-fig3" "sabul-fig4" "sabul-fig5" "sabul-fig6" "sabul-fig7"
+    "sabul-table2" "sabul-tcp" "sabul-tcp-pair"
+    "sim-vs-emulator"
+);
+
+/// A file of `scenarios/`, with what a row of a page says beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// The file's name without `.toml`.
+    pub file: &'static str,
+    /// Keys of the file and what stands there instead: what `longhaul sim --sweep` would be given.
+    pub settings: Vec<(String, String)>,
+    /// The names of the flows that run; all of them if none is named. An entry of the file that
+    /// stands for several flows is named by its own name.
+    pub only: Vec<String>,
+}
+
+/// The file called `file` as it is.
+pub fn vary(file: &'static str) -> Variant {
+    Variant { file, settings: Vec::new(), only: Vec::new() }
+}
+
+/// The text of the file called `file`, if an experiment runs it.
+pub fn text(file: &str) -> Option<&'static str> {
+    FILES.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
+}
+
+/// The names of all files that are part of the binary.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+impl Variant {
+    /// The same with `value` at `key`.
+    pub fn set(mut self, key: &str, value: impl Display) -> Variant {
+        self.settings.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The same with these flows alone. The first of them to start does so at once.
+    pub fn only(self, flows: &[&str]) -> Variant {
+        Variant { only: flows.iter().map(|&flow| flow.to_owned()).collect(), ..self }
+    }
+
+    /// What is run.
+    ///
+    /// # Errors
+    /// A file that is not there or wrong, a setting that has no place in it, a flow that it does
+    /// not have.
+    pub fn scenario(&self) -> Result<Scenario, FileError> {
+        let wrong = |what: String| FileError { line: None, what, advice: None };
+        let text =
+            text(self.file).ok_or_else(|| wrong(format!("there is no scenario {}", self.file)))?;
+        let reading = Reading { settings: &self.settings, ..Reading::PLAIN };
+        let mut scenario = Scenario::parse(self.file, text, &reading)?;
+        if self.only.is_empty() {
+            return Ok(scenario);
+        }
+        let missing = self.only.iter().find(|name| !scenario.flows.iter().any(|f| is_of(f, name)));
+        if let Some(name) = missing {
+            return Err(wrong(format!("{} has no flow {name}", self.file)));
+        }
+        scenario.flows.retain(|flow| self.only.iter().any(|name| is_of(flow, name)));
+        let first = scenario.flows.iter().map(|flow| flow.start).min().unwrap_or(Time::ZERO);
+        for flow in &mut scenario.flows {
+            flow.start = Time::ZERO + flow.start.since(first);
+        }
+        Ok(scenario)
+    }
+}
+
+/// Whether `flow` is the one called `name`, or one of several that the entry `name` stands for.
+fn is_of(flow: &Flow, name: &str) -> bool {
+    let rest = flow.name.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::catalogue;
+
+    #[test]
+    fn every_scenario_of_the_folder_parses_and_every_one_of_a_page_is_run_as_it_stands_there() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let mut there = BTreeSet::new();
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be listed").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("it can be read");
+            let scenario = Scenario::parse(&name, &text, &Reading::PLAIN);
+            let scenario = scenario.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!scenario.about.is_empty() && !scenario.flows.is_empty(), "{name}");
+            there.insert(name);
+        }
+        for name in names() {
+            assert!(there.contains(name), "{name} is embedded, but not in the folder");
+        }
+    }
+
+    #[test]
+    fn every_page_has_a_scenario_and_every_embedded_one_has_a_page() {
+        let mut used = BTreeSet::new();
+        for experiment in catalogue::all() {
+            let files = experiment.files();
+            assert!(!files.is_empty(), "{} has no scenario", experiment.id);
+            used.extend(files);
+        }
+        assert_eq!(used, names().collect());
+    }
+
+    #[test]
+    fn a_row_sets_keys_and_leaves_flows_out() {
+        let scenario = vary("gtp-fig11").only(&["tcp1", "tcp2"]).set("flow.tcp1.lasts", "5s");
+        let flows = scenario.scenario().unwrap().flows;
+        let starts: Vec<u64> =
+            flows.iter().map(|flow| flow.start.since(Time::ZERO).as_nanos()).collect();
+        assert_eq!(starts, [0, 10_000_000_000]);
+        let three = vary("gtp-table4").only(&["gtp"]).scenario().unwrap();
+        let names: Vec<&str> = three.flows.iter().map(|flow| &*flow.name).collect();
+        assert_eq!(names, ["gtp-s1", "gtp-s2", "gtp-s3"]);
+    }
+
+    #[test]
+    fn a_row_that_its_file_cannot_give_is_refused() {
+        let wrong = [
+            (vary("no-such"), "no scenario"),
+            (vary("gtp-table4").only(&["quic"]), "no flow quic"),
+            (vary("gtp-table4").set("link.0.rate", "fast"), "rate"),
+            (vary("gtp-table4").set("nowhere.rate", "1G"), "nowhere.rate"),
+        ];
+        for (variant, expected) in wrong {
+            let error = variant.scenario().expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A sender by its protocol's decisions alone: what to send, how much at once, and when else to
+//! come back. All else that the verbs of a [`Sender`] ask for is the same for every protocol.
+
+use alloc::vec::Vec;
+
+use super::{Run, SendingEnd};
+use crate::accounting::SenderAccounting;
+use crate::endpoint::{BlockRange, Event, FlowId, Outgoing, PacketNumber, Sender, Wake};
+use crate::layout::Block;
+use crate::time::{Span, Time};
+use crate::units::Rate;
+use crate::wire::Control;
+
+/// What a protocol decides at the sending end of a flow.
+pub trait SendingFlow: Send {
+    /// What every sender keeps.
+    fn end(&self) -> &SendingEnd;
+
+    /// The same, to change it.
+    fn end_mut(&mut self) -> &mut SendingEnd;
+
+    /// As [`Sender::on_control`]: a message of this flow. Tells whether the protocol knows its kind.
+    fn hear(&mut self, now: Time, control: &Control) -> bool;
+
+    /// As [`Sender::on_timeout`], while the flow is not at rest.
+    fn expire(&mut self, _: Time) {}
+
+    /// As [`Sender::skip`]: blocks of this flow.
+    fn leave_out(&mut self, now: Time, blocks: BlockRange);
+
+    /// How many datagrams may leave now, the first under number `next`.
+    fn room(&mut self, now: Time, next: PacketNumber) -> u64;
+
+    /// Takes what goes next, at most `max` blocks, the first under number `number`. Tells whether
+    /// it goes for the first time. Nothing: nothing goes until something is heard, or is due.
+    fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
+
+    /// A run has been named, the last of its datagrams under number `last`.
+    fn on_run(&mut self, _now: Time, _run: &Run, _first_time: bool, _last: u64) {}
+
+    /// A poll is over: so many datagrams leave, the first under number `next`.
+    fn on_sent(&mut self, _now: Time, _next: PacketNumber, _count: u64) {}
+
+    /// Whether something waits for nothing but the pacer.
+    fn has_work(&self) -> bool;
+
+    /// Whether nothing goes but first blocks.
+    fn has_only_first(&self) -> bool;
+
+    /// When the protocol itself wants to come back.
+    fn next_due(&self) -> Wake {
+        Wake::OnInput
+    }
+}
+
+impl<F: SendingFlow> Sender for F {
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        if self.end_mut().hear(now, flow) && !self.hear(now, control) {
+            self.end_mut().accounting.refused += 1;
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        if !self.end_mut().check_breaker(now) {
+            self.expire(now);
+        }
+    }
+
+    fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange) {
+        if flow == self.end().flow {
+            self.leave_out(now, blocks);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
+        if self.end().is_at_rest() {
+            return;
+        }
+        // At most `max`, of which a poll never has as many as that.
+        let mut room = self.room(now, next).min(max as u64).min(u32::MAX.into()) as u32;
+        let mut number = next.0;
+        while room > 0 {
+            let Some((run, first_time)) = self.next_run(now, number, room) else {
+                self.end_mut().pacer.idle(now);
+                break;
+            };
+            self.end_mut().send(now, &run, first_time, out);
+            let count = run.blocks.end - run.blocks.start;
+            number += u64::from(count);
+            room -= count;
+            self.on_run(now, &run, first_time, number - 1);
+        }
+        self.end_mut().sent(now, next, number - next.0);
+        self.on_sent(now, next, number - next.0);
+    }
+
+    fn poll_control(&mut self, _: Time) -> Option<Outgoing> {
+        self.end_mut().poll_control()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.end_mut().poll_event()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        if self.end().is_at_rest() {
+            return Wake::OnInput;
+        }
+        self.end().next_wakeup(self.has_work()).earlier(self.next_due())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end().is_finished()
+    }
+
+    fn is_blocked_by_grant(&self) -> bool {
+        !self.end().is_finished() && self.has_only_first() && self.end().frontier.is_out_of_grant()
+    }
+
+    fn rate(&self) -> Rate {
+        self.end().pacer.rate()
+    }
+
+    fn rtt(&self) -> Span {
+        self.end().rtt.smoothed()
+    }
+
+    fn accounting(&self) -> &SenderAccounting {
+        &self.end().accounting
+    }
+}

@@ -1,0 +1,393 @@
+//! Any protocol's sender against a simple model of what a sender may do, under random operations
+//! and a receiver that says anything.
+//!
+//! The model knows no protocol. It keeps of each block how often it went, how often it was named
+//! as missing, and whether it is known to be there; what a message means it reads off the message.
+//! A message that the sender refuses means nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use longhaul_proto::endpoint::{BlockRange, BoxedSender, FlowId, PacketNumber, Setup, Wake, Why};
+use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::registry::{Row, all};
+use longhaul_proto::settings::Settings;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::{
+    Ack, BufferOk, Closing, Control, ErrorRate, Go, Loss, Pulse, Report, Request, Resend,
+    Selective, Sync,
+};
+use proptest::prelude::*;
+
+use crate::canary::{Flaw, broken};
+use crate::rig::setup;
+
+const FLOW: FlowId = FlowId(1);
+const RTT: Span = Span::from_millis(50);
+/// Of the object, of a segment, and of a buffer.
+const BLOCKS: u64 = 120;
+const SEGMENT: u64 = 48;
+const BUFFER: u64 = 16;
+
+/// What may happen between two polls.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The sender is polled so often, its pacer allowing.
+    Send(usize),
+    /// The receiver says something: its kind, a slice of blocks, which of those are missing (a bit
+    /// each, over and over), and a number.
+    Hear(u8, Range<u64>, u64, u64),
+    Skip(Range<u64>),
+    /// So many more blocks are granted.
+    Grant(u64),
+    Later(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let blocks = || (0..BLOCKS, 1..50u64).prop_map(|(at, len)| at..(at + len).min(BLOCKS));
+    let hear = (0..10u8, blocks(), any::<u64>(), 0..12u64);
+    let step = prop_oneof![
+        8 => (1usize..60).prop_map(Step::Send),
+        6 => hear.prop_map(|(kind, blocks, draw, number)| Step::Hear(kind, blocks, draw, number)),
+        1 => blocks().prop_map(Step::Skip),
+        3 => (1u64..40).prop_map(Step::Grant),
+        2 => (1u64..300).prop_map(Step::Later),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    sends: u32,
+    /// How often the receiver said that it lacks it, or asked for it.
+    named: u32,
+    /// Somebody said that it is there; everybody must know that it is.
+    told: bool,
+    sure: bool,
+    skipped: bool,
+}
+
+/// A sender and what the model knows.
+struct Pair {
+    row: Row,
+    layout: Layout,
+    sender: BoxedSender,
+    now: Time,
+    sent: u64,
+    blocks: BTreeMap<u64, Known>,
+    grant: Bytes,
+    first_bytes: Bytes,
+    /// First blocks go in order, until the receiver asks for them by name.
+    next_first: u64,
+    asked: bool,
+    /// Waits after which a sender that has heard nothing may send again by itself.
+    waits: u32,
+    sequence: u64,
+    requests: u64,
+}
+
+impl Pair {
+    fn new(row: &Row, setup: &Setup) -> Pair {
+        Pair {
+            row: *row,
+            layout: setup.layout,
+            sender: (row.sender)(setup),
+            now: Time::ZERO,
+            sent: 0,
+            blocks: (0..setup.layout.blocks()).map(|number| (number, Known::default())).collect(),
+            grant: setup.grant,
+            first_bytes: Bytes::ZERO,
+            next_first: 0,
+            asked: false,
+            waits: 0,
+            sequence: 0,
+            requests: 0,
+        }
+    }
+
+    fn len(&self, number: u64) -> Bytes {
+        let block = self.layout.block(number).expect("one of the object's");
+        Bytes::new(self.layout.extent(block).len.into())
+    }
+
+    /// Polls so often, as time passes, unless it wants to wait for long.
+    fn send(&mut self, polls: usize) {
+        let mut out = Vec::new();
+        for _ in 0..polls {
+            out.clear();
+            let was_finished = self.sender.is_finished();
+            self.sender.poll_transmit(self.now, PacketNumber(self.sent), 7, &mut out);
+            assert!(out.len() <= 7 && (out.is_empty() || !was_finished));
+            for block in &out {
+                self.note_send(*block);
+            }
+            self.sent += out.len() as u64;
+            match self.sender.next_wakeup() {
+                Wake::At(at, _) if out.is_empty() && at > self.now + RTT => return,
+                Wake::At(at, why) => {
+                    self.now = self.now.max(at);
+                    self.waits += u32::from(why == Why::Repeat);
+                }
+                Wake::Now => {}
+                Wake::OnInput => return,
+            }
+            self.sender.on_timeout(self.now);
+        }
+    }
+
+    fn note_send(&mut self, block: Block) {
+        let number = self.layout.number(block);
+        assert_eq!(self.layout.block(number), Some(block), "the object has no such block");
+        let len = self.len(number);
+        let (waits, frugal) = (self.waits, self.row.frugal);
+        let known = self.blocks.get_mut(&number).expect("one of the object's");
+        assert!(!known.sure, "{block:?} is known to be there");
+        known.sends += 1;
+        if known.sends == 1 {
+            self.first_bytes += len;
+            assert!(self.asked || number >= self.next_first, "{block:?} out of order");
+            assert!(self.asked || self.first_bytes <= self.grant, "{block:?} beyond the grant");
+            self.next_first = number + 1;
+        } else {
+            let reasons = known.named + waits;
+            assert!(!frugal || known.sends <= 1 + reasons, "{block:?}, {known:?} for no reason");
+        }
+    }
+
+    /// The receiver says something; what it means counts if it is not refused.
+    fn hear(&mut self, kind: u8, blocks: &Range<u64>, draw: u64, number: u64) {
+        let Some((control, meaning)) = self.message(kind, blocks, draw, number) else { return };
+        let refused = self.sender.accounting().refused;
+        self.sender.on_control(self.now, FLOW, &control);
+        if self.sender.accounting().refused > refused {
+            return;
+        }
+        self.asked |= matches!(control, Control::Request(_));
+        // Of what has not gone yet an honest receiver knows nothing.
+        let only_sent = matches!(control, Control::Selective(_));
+        for (at, known) in self.blocks.range_mut(meaning.about) {
+            let missing = meaning.missing.contains(at);
+            known.named += u32::from(missing);
+            known.told |= !missing;
+            known.sure |= !missing && meaning.sure && (known.sends > 0 || !only_sent);
+        }
+    }
+
+    fn message(
+        &mut self,
+        kind: u8,
+        blocks: &Range<u64>,
+        draw: u64,
+        number: u64,
+    ) -> Option<(Control, Meaning)> {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let about = |sure| Meaning { about: blocks.clone(), missing: Vec::new(), sure };
+        let lost: Vec<u64> = blocks.clone().filter(|n| draw >> (n % 64) & 1 == 1).collect();
+        let runs = lost.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1);
+        let named = || Meaning { missing: lost.clone(), ..about(false) };
+        Some(match kind {
+            0 => {
+                let report = self.report(blocks, &lost, number as u32)?;
+                (Control::Report(report), named())
+            }
+            1 => {
+                let report = self.report(blocks, &lost, 0)?;
+                let closing = Closing { highest: self.sent.saturating_sub(number), fresh: number };
+                let closing = Some(closing).filter(|_| !draw.is_multiple_of(3));
+                let told = Selective { sequence, report, closing };
+                // This one is believed at once, lie or not.
+                (Control::Selective(told), Meaning { sure: true, ..named() })
+            }
+            2 => {
+                let report = self.report(blocks, &lost, number as u32)?;
+                let resend = Resend { buffer: blocks.start / BUFFER, highest: self.sent, report };
+                (Control::Resend(resend), named())
+            }
+            3 => (Control::Loss(Loss::fill(sequence, &mut runs.peekable())), named()),
+            4 => {
+                let control =
+                    Control::Ack(Ack { sequence, next: blocks.end, received: blocks.end });
+                let about = 0..blocks.end;
+                (control, Meaning { about, missing: Vec::new(), sure: true })
+            }
+            5 => {
+                let restart = Some(blocks.start).filter(|_| !draw.is_multiple_of(2));
+                let missing = restart.map_or(Vec::new(), |from| (from..BLOCKS).collect());
+                let control = ErrorRate { sequence, rate: draw as u32 % 100_000, restart };
+                let about = blocks.start..if restart.is_some() { BLOCKS } else { blocks.start };
+                (Control::ErrorRate(control), Meaning { about, missing, sure: false })
+            }
+            6 => (Control::Go(Go { buffers: number % 9 }), Meaning::default()),
+            7 => {
+                let (buffer, offer) = (blocks.start / BUFFER, None);
+                let about = buffer * BUFFER..((buffer + 1) * BUFFER).min(BLOCKS);
+                let meaning = Meaning { about, missing: Vec::new(), sure: true };
+                (Control::BufferOk(BufferOk { buffer, offer }), meaning)
+            }
+            8 => {
+                let rate = Rate::from_mbps(5 + number);
+                let anew = draw.is_multiple_of(7);
+                self.requests += 1;
+                let request = Request::fill(self.requests, rate, anew, &mut runs.peekable());
+                (Control::Request(request), named())
+            }
+            _ => (Control::Sync(Sync { sequence }), Meaning::default()),
+        })
+    }
+
+    /// A report on what of the slice lies in its first segment.
+    fn report(&self, blocks: &Range<u64>, lost: &[u64], round: u32) -> Option<Report> {
+        let Block { segment, index } = self.layout.block(blocks.start)?;
+        let base = blocks.start - u64::from(index);
+        let end = base + u64::from(self.layout.blocks_in(segment));
+        if blocks.end > end {
+            return None;
+        }
+        let runs = lost.chunk_by(|a, b| a + 1 == *b);
+        let runs = runs.map(|run| (run[0] - base) as u32..(run[run.len() - 1] - base) as u32 + 1);
+        Some(Report::fill(segment, round, index..(blocks.end - base) as u32, runs))
+    }
+
+    fn skip(&mut self, blocks: &Range<u64>) {
+        let Some(first) = self.layout.block(blocks.start) else { return };
+        let left = u64::from(self.layout.blocks_in(first.segment) - first.index);
+        let count = (blocks.end - blocks.start).min(left);
+        self.sender.skip(self.now, FLOW, BlockRange { first, count: count as u32 });
+        for number in blocks.start..blocks.start + count {
+            let len = self.len(number);
+            let known = self.blocks.get_mut(&number).expect("one of the object's");
+            // What went in vain is not drained.
+            if known.sends > 0 && !known.skipped {
+                self.first_bytes = self.first_bytes.saturating_sub(len);
+            }
+            (known.told, known.sure, known.skipped) = (true, true, true);
+        }
+    }
+
+    fn grant(&mut self, blocks: u64) {
+        self.sequence += 1;
+        let grant = self.grant + Bytes::new(blocks.saturating_mul(1000));
+        self.grant = grant;
+        let pulse = Pulse { sequence: self.sequence, grant, ..Pulse::default() };
+        self.sender.on_control(self.now, FLOW, &Control::Pulse(pulse));
+    }
+
+    fn later(&mut self, millis: u64) {
+        self.now += Span::from_millis(millis);
+        self.waits += 1;
+        self.sender.on_timeout(self.now);
+    }
+
+    /// What holds at any time.
+    fn check(&mut self) {
+        while self.sender.poll_control(self.now).is_some() {}
+        while self.sender.poll_event().is_some() {}
+        let accounting = self.sender.accounting();
+        let sent = self.blocks.values().filter(|known| known.sends > 0).count() as u64;
+        assert_eq!((accounting.sent, accounting.first), (self.sent, sent));
+        assert_eq!(accounting.sent, accounting.first + accounting.retransmitted);
+        if self.sender.is_finished() {
+            assert!(self.blocks.values().all(|known| known.told), "finished, and lacks something");
+            assert_eq!(self.sender.next_wakeup(), Wake::OnInput);
+        } else {
+            assert!(!self.blocks.values().all(|known| known.sure), "all is there: not finished");
+        }
+    }
+
+    /// Whatever has happened, what nobody said is there goes once it may.
+    fn finish(&mut self) {
+        for _ in 0..40 {
+            self.grant(BLOCKS);
+            self.hear(6, &(0..1), 0, 8);
+            let rest = 0..BLOCKS;
+            self.hear(8, &rest, u64::MAX, 5);
+            // All that has gone in order has come.
+            let gone = self.blocks.values().take_while(|known| known.sends > 0 || known.told);
+            let gone = gone.count() as u64;
+            self.hear(4, &(0..gone), 0, 0);
+            self.later(100);
+            self.send(60);
+        }
+        assert!(self.sender.is_finished() || self.is_all_out(), "something never went");
+    }
+
+    fn is_all_out(&self) -> bool {
+        self.blocks.values().all(|known| known.sends > 0 || known.told)
+    }
+}
+
+/// What a message says of the blocks that it is about.
+#[derive(Clone, Debug, Default)]
+struct Meaning {
+    about: Range<u64>,
+    missing: Vec<u64>,
+    /// Those that are not missing are there for certain.
+    sure: bool,
+}
+
+/// Runs a protocol's sender through some steps, and then to where all has gone.
+fn run(row: &Row, settings: Settings, mbps: u64, steps: &[Step]) {
+    let setup = setup(1, BLOCKS, SEGMENT, Some(Rate::from_mbps(mbps)), RTT);
+    let mut pair = Pair::new(row, &Setup { grant: Bytes::new(30_000), settings, ..setup });
+    for step in steps {
+        match step {
+            Step::Send(polls) => pair.send(*polls),
+            Step::Hear(kind, blocks, draw, number) => pair.hear(*kind, blocks, *draw, *number),
+            Step::Skip(blocks) => pair.skip(blocks),
+            Step::Grant(blocks) => pair.grant(*blocks),
+            Step::Later(millis) => pair.later(*millis),
+        }
+        pair.check();
+    }
+    pair.finish();
+    pair.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_sender_does_what_a_simple_model_of_one_may_do(
+        // In bursts of one block, and of several.
+        mbps in prop::sample::select(vec![40, 400]), steps in steps(),
+    ) {
+        for row in all() {
+            run(row, settings(row), mbps, &steps);
+        }
+    }
+}
+
+fn run_broken(sender: fn(&Setup) -> BoxedSender) {
+    let row = &all()[0];
+    run(&Row { sender, ..*row }, settings(row), 400, &[Step::Grant(90), Step::Send(60)]);
+}
+
+#[test]
+fn a_sound_sender_passes_the_model() {
+    run_broken(|setup| (all()[0].sender)(setup));
+}
+
+#[test]
+#[should_panic(expected = "for no reason")]
+fn a_sender_that_repeats_what_nobody_lacks_is_noticed() {
+    run_broken(|setup| broken(setup, Flaw::Repeats));
+}
+
+#[test]
+#[should_panic(expected = "out of order")]
+fn a_sender_that_leaves_its_first_blocks_to_the_last_is_noticed() {
+    run_broken(|setup| broken(setup, Flaw::Disorders));
+}
+
+/// Settings under which a protocol does nothing that its receiver did not ask for, and buffers are
+/// of sixteen blocks.
+fn settings(row: &'static Row) -> Settings {
+    let wanted = [("tail-copies", 1.0), ("buffer", BUFFER as f64), ("early", 0.0), ("window", 1e9)];
+    let has = |name: &str| row.options.iter().any(|option| option.name == name);
+    wanted.into_iter().filter(|(name, _)| has(name)).fold(Settings::default(), |settings, set| {
+        settings.with(row, set.0, set.1).expect("a setting that it has")
+    })
+}

@@ -1,0 +1,137 @@
+//! What a scenario asks for and no emulation gives: programs and disks are what they are.
+
+use std::fs;
+
+use super::streams::{kernels_name, knows};
+use crate::scenario::{Amount, Flow, Host, Scenario, Tcp, Traffic, Transfer};
+
+/// Each thing by its host's or flow's name.
+pub(super) fn of(scenario: &Scenario) -> Vec<String> {
+    let mut absent: Vec<String> = Vec::new();
+    for host in scenario.hosts.iter() {
+        let keys = of_host(host);
+        if !keys.is_empty() {
+            let (name, keys) = (&host.name, keys.join(", "));
+            absent.push(format!("host {name}: {keys} (for the simulator alone)"));
+        }
+    }
+    for flow in &scenario.flows {
+        absent.extend(of_flow(flow).into_iter().map(|what| format!("flow {}: {what}", flow.name)));
+    }
+    absent
+}
+
+fn of_host(host: &Host) -> Vec<&'static str> {
+    let keys = [
+        ("sends-packets", host.sends.packets.is_some()),
+        ("sends-rate", host.sends.rate.is_some()),
+        ("receives-packets", host.receives.packets.is_some()),
+        ("receives-rate", host.receives.rate.is_some()),
+        ("socket-buffer", host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER),
+        ("disk-rate", host.disk.is_some()),
+        ("disk-stall", host.disk.is_some_and(|disk| disk.stalls.is_some())),
+    ];
+    keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
+}
+
+fn of_flow(flow: &Flow) -> Vec<String> {
+    match &flow.traffic {
+        Traffic::Protocol(transfer) => of_copy(flow, transfer),
+        Traffic::Tcp(tcp) => of_tcp(tcp),
+        Traffic::Mice(mice) => of_tcp(&mice.tcp),
+        Traffic::Udp(_) | Traffic::Command(_) => Vec::new(),
+    }
+}
+
+fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
+    let mut absent = Vec::new();
+    if flow.amount == Amount::Endless {
+        absent.push("a real copy has an end; it is NOT run: give it a size, or lasts".into());
+    }
+    for (key, asked) in [("reads-disk", transfer.reads_disk), ("writes-disk", transfer.writes_disk)]
+    {
+        if asked {
+            absent.push(format!("{key}: its files are in this machine's memory"));
+        }
+    }
+    let mebi = 1 << 20;
+    if let (Some(segment), Amount::Size(size)) = (transfer.segment, flow.amount)
+        && segment < size
+        && segment.get() % mebi != 0
+    {
+        let up = segment.get().div_ceil(mebi);
+        absent.push(format!("segment {segment}: real segments are whole MiB, so {up} MiB"));
+    }
+    absent
+}
+
+fn of_tcp(tcp: &Tcp) -> Vec<String> {
+    let mut absent = Vec::new();
+    let name = kernels_name(tcp.congestion);
+    if !knows(name) {
+        let own = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        let own = own.unwrap_or_default();
+        absent.push(format!("this kernel has no {name}; it runs by {}", own.trim()));
+    }
+    if tcp.initial_window != Tcp::DEFAULT_INITIAL_WINDOW {
+        let window = tcp.initial_window;
+        absent.push(format!("initial-window {window}: the kernel begins with its own"));
+    }
+    absent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Reading;
+
+    #[test]
+    fn whatever_an_emulation_cannot_be_is_told_by_name() {
+        let text = r#"
+            [topology]
+            kind = "pair"
+            [[host]]
+            name = "b"
+            receives-rate = "1M"
+            socket-buffer = "20KB"
+            disk-rate = "8M"
+            disk-stall = "100ms"
+            disk-stall-every = "1s"
+            [[flow]]
+            name = "endless"
+            from = "a"
+            to = "b"
+            protocol = "rbudp"
+            rate = "1M"
+            writes-disk = true
+            [[flow]]
+            name = "cut"
+            from = "a"
+            to = "b"
+            protocol = "rbudp"
+            size = "5MB"
+            segment = "1500KB"
+            [[flow]]
+            name = "wide"
+            from = "a"
+            to = "b"
+            mice = 1
+            size = 1
+            every = "1s"
+            initial-window = 3
+        "#;
+        let absent = of(&Scenario::parse("absent", text, &Reading::PLAIN).unwrap());
+        let begins = [
+            "host b: receives-rate, socket-buffer, disk-rate, disk-stall (",
+            "flow endless: a real copy has an end; it is NOT run",
+            "flow endless: writes-disk",
+            "flow cut: segment 1.50 MB: real segments are whole MiB, so 2 MiB",
+            "flow wide: initial-window 3",
+        ];
+        for begin in begins {
+            assert!(absent.iter().any(|line| line.starts_with(begin)), "{begin}: {absent:?}");
+        }
+        let plain = "[topology]\nkind = \"pair\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\nudp = \"1M\"";
+        assert!(of(&Scenario::parse("plain", plain, &Reading::PLAIN).unwrap()).is_empty());
+    }
+}

@@ -1,0 +1,342 @@
+//! Copies by the real program: a server on each host that receives, a copy for each flow.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::units::{Bytes, Rate};
+use serde_json::Value;
+
+use super::end::FlowEnd;
+use super::scratch::Scratch;
+use super::tells::Told;
+use super::{Run, Stop};
+use crate::emu::{Emulation, EmulationError};
+use crate::random::Random;
+use crate::scenario::{Amount, Flow, Scenario, Traffic, Transfer};
+use crate::sim::check_copy;
+
+/// Where the program finds its identity.
+const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
+/// What may wait in memory of an object in one segment, where the scenario says nothing.
+const BUDGET: &str = "4Gi";
+/// Header and tag of a sealed datagram.
+const OVERHEAD: u32 = 32;
+/// A server is ready well before this, on a busy machine too.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How soon the end of a run is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Identities, objects, folders and servers of a run.
+pub(super) struct Copies {
+    // In this order: servers end before their folders go.
+    servers: BTreeMap<usize, Server>,
+    binary: PathBuf,
+    scratch: Scratch,
+}
+
+/// A running server; killed when dropped.
+struct Server {
+    _child: Kept,
+    /// Who it is.
+    id: String,
+}
+
+/// A child that does not outlive this.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationError {
+    EmulationError::Program(format!("{what}: {error}"))
+}
+
+impl Copies {
+    /// Makes what the copies of `scenario` need; nothing if it has none.
+    pub(super) fn prepare(
+        emulation: &Emulation,
+        scenario: &Scenario,
+        binary: &Path,
+        stop: &Stop,
+    ) -> Result<Option<Copies>, EmulationError> {
+        let mut sizes = Vec::new();
+        for (place, flow) in scenario.flows.iter().enumerate() {
+            if let Traffic::Protocol(transfer) = &flow.traffic {
+                check_copy(transfer).map_err(|error| {
+                    EmulationError::Program(format!("flow {}: {error}", flow.name))
+                })?;
+                sizes.extend(size(scenario, flow, transfer)?.map(|size| (place, size)));
+            }
+        }
+        if sizes.is_empty() {
+            return Ok(None);
+        }
+        // Each object is there twice at the end.
+        let all = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
+        let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
+        for (place, size) in &sizes {
+            make_object(&scratch.path().join(object(*place)), *size, stop)
+                .map_err(|error| failed("make an object", &error))?;
+        }
+        let mut copies = Copies { servers: BTreeMap::new(), binary: binary.into(), scratch };
+        let client = copies.identity()?;
+        for (place, _) in sizes {
+            let host = scenario.flows[place].to;
+            if !copies.servers.contains_key(&host) {
+                let server = copies.serve(emulation, &scenario.hosts[host], &client, stop)?;
+                copies.servers.insert(host, server);
+            }
+        }
+        Ok(Some(copies))
+    }
+
+    /// The copying side's id.
+    fn identity(&self) -> Result<String, EmulationError> {
+        let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
+        let output = output.map_err(|error| failed("run longhaul id", &error))?;
+        if !output.status.success() {
+            return Err(failed("run longhaul id", &output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn client(&self) -> PathBuf {
+        self.scratch.path().join("client")
+    }
+
+    /// Starts a server on `host`, and waits until it is ready.
+    fn serve(
+        &self,
+        emulation: &Emulation,
+        host: &crate::scenario::Host,
+        client: &str,
+        stop: &Stop,
+    ) -> Result<Server, EmulationError> {
+        let name = &host.name;
+        let what = format!("start a server on {name}");
+        let failed = |error: &dyn std::fmt::Display| failed(&what, error);
+        let root = self.scratch.path().join(format!("root-{name}"));
+        fs::create_dir(&root).map_err(|error| failed(&error))?;
+        let child = emulation
+            .command(name, &self.binary)?
+            .args(["serve", "--json", "--listen", "0.0.0.0:7717", "--memory"])
+            .arg(host.memory.map_or(BUDGET.to_owned(), |memory| memory.get().to_string()))
+            .args(["--allow", client, "--root"])
+            .arg(&root)
+            .env(CONFIG, self.scratch.path().join(format!("server-{name}")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        let mut child = Kept(child);
+        let lines = lines(&mut child.0).map_err(|error| failed(&error))?;
+        let deadline = Instant::now() + READY_WITHIN;
+        let line = loop {
+            match lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => break line,
+                Err(RecvTimeoutError::Timeout)
+                    if Instant::now() < deadline && !stop.is_stopped() => {}
+                Err(_) => break String::new(),
+            }
+        };
+        let ready: Value = serde_json::from_str(&line).unwrap_or_default();
+        match (ready["event"].as_str(), ready["id"].as_str()) {
+            (Some("ready"), Some(id)) => Ok(Server { id: id.to_owned(), _child: child }),
+            _ => Err(failed(&"it did not say that it is ready")),
+        }
+    }
+
+    /// Runs the copy of a flow to its end.
+    pub(super) fn run(
+        &self,
+        run: &Run<'_>,
+        transfer: &Transfer,
+        end: &mut FlowEnd,
+    ) -> Result<(), String> {
+        let Some(server) = self.servers.get(&run.flow.to) else {
+            return Err("not run: a real copy has an end".into());
+        };
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let command = run.emulation.command(run.from(), &self.binary);
+        let child = command
+            .map_err(|error| text(&error))?
+            .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
+            .args(arguments(run.flow, transfer))
+            .arg(self.scratch.path().join(object(run.place)))
+            .arg(format!("lh://{}/", run.to()))
+            .env(CONFIG, self.client())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| text(&error))?;
+        let mut child = Kept(child);
+        let (lines, mut told) =
+            (lines(&mut child.0).map_err(|error| text(&error))?, Told::default());
+        let over = run.over();
+        loop {
+            match lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => told.take(&line, run.took()),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
+                drop(child);
+                told.tell(end)?;
+                // What came after its last report nobody knows: its time ends there.
+                end.finished = over.is_some_and(|over| over <= Instant::now());
+                return Ok(());
+            }
+        }
+        let status = child.0.wait().map_err(|error| text(&error))?;
+        match told.tell(end)? {
+            true => Ok(()),
+            false => Err(format!("the copy told no end: {status}")),
+        }
+    }
+}
+
+/// A child's lines on stdout, as they come.
+fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
+    let stdout = child.stdout.take().ok_or_else(|| io::Error::other("its output is not piped"))?;
+    let (sender, receiver) = channel();
+    let read = move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("copy".into()).spawn(read)?;
+    Ok(receiver)
+}
+
+/// The name of the object of the flow at `place`.
+fn object(place: usize) -> String {
+    format!("object-{place}")
+}
+
+/// How large the object of a copy is: what lasts for a time gets more than can pass by then.
+/// Nothing for what has no end.
+fn size(
+    scenario: &Scenario,
+    flow: &Flow,
+    transfer: &Transfer,
+) -> Result<Option<Bytes>, EmulationError> {
+    match flow.amount {
+        Amount::Size(size) => Ok(Some(size)),
+        Amount::Endless => Ok(None),
+        Amount::Lasts(span) => {
+            let rate = narrowest(scenario, flow, transfer.rate).ok_or_else(|| {
+                let name = &flow.name;
+                let what = format!(
+                    "flow {name} lasts for a time: that needs a rate, its own or that of a link"
+                );
+                EmulationError::Program(what)
+            })?;
+            Ok(Some(rate.over(span) + Bytes::mebi(1)))
+        }
+    }
+}
+
+/// The least of a flow's own rate, its hosts' cards and the links on its way.
+fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate> {
+    let way = scenario.routes().between(flow.from, flow.to).unwrap_or_default();
+    let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.rate);
+    let cards = [flow.from, flow.to].into_iter().filter_map(|host| scenario.hosts[host].nic);
+    links.chain(cards).chain(own).min()
+}
+
+/// Bytes that no link could compress.
+fn make_object(path: &Path, size: Bytes, stop: &Stop) -> io::Result<()> {
+    let mut random = Random::new(7);
+    let piece: Vec<u8> = (0..1 << 17).flat_map(|_| random.bits().to_le_bytes()).collect();
+    let mut file = File::create(path)?;
+    let mut left = size.get();
+    while left > 0 {
+        if stop.is_stopped() {
+            return Err(io::Error::other("interrupted"));
+        }
+        let now = left.min(piece.len() as u64);
+        file.write_all(&piece[..now as usize])?;
+        left -= now;
+    }
+    Ok(())
+}
+
+/// The flags that a transfer asks for.
+fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
+    let mut arguments = vec!["--protocol".to_owned(), transfer.protocol.clone()];
+    if let Some(rate) = transfer.rate {
+        arguments.extend(["--rate".to_owned(), rate.as_bps().to_string()]);
+    }
+    if let Some(segment) = transfer.segment {
+        let whole = matches!(flow.amount, Amount::Size(size) if segment >= size);
+        let mebi = segment.get().div_ceil(1 << 20);
+        let size = if whole { "0".to_owned() } else { format!("{mebi}Mi") };
+        arguments.extend(["--segment".to_owned(), size]);
+    }
+    if let Some(block) = transfer.block {
+        arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
+    }
+    arguments.extend(transfer.tail_copies.map(|count| format!("--tail-copies={count}")));
+    arguments.extend(transfer.settings.iter().map(|(name, value)| format!("--{name}={value}")));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Reading;
+
+    fn scenario(flow: &str) -> Scenario {
+        let flow = format!("{{ from = \"a\", to = \"b\", protocol = \"rbudp\", {flow} }}");
+        let text = format!(
+            "flow = [{flow}]\nall-hosts = {{ nic = \"200M\" }}\n\
+             [topology]\nkind = \"pair\"\nlink = {{ rate = \"80M\" }}"
+        );
+        Scenario::parse("copies", &text, &Reading::PLAIN).unwrap()
+    }
+
+    #[test]
+    fn a_transfer_becomes_flags() {
+        let words = |flow: &str| {
+            let scenario = scenario(flow);
+            let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { unreachable!() };
+            arguments(&scenario.flows[0], transfer)[2..].join(" ")
+        };
+        let whole = r#"size = 1000, rate = "1M", segment = "1MB", tail-copies = 1"#;
+        assert_eq!(words(whole), "--rate 1000000 --segment 0 --tail-copies=1");
+        let cut =
+            r#"size = "9MB", block = 1400, segment = "1500KB", settings = { tail-copies = 2 }"#;
+        assert_eq!(words(cut), "--segment 2Mi --datagram 1432 --tail-copies=2");
+    }
+
+    #[test]
+    fn a_copy_that_lasts_gets_an_object_that_lasts_longer() {
+        let of = |flow: &str| {
+            let scenario = scenario(flow);
+            let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { unreachable!() };
+            size(&scenario, &scenario.flows[0], transfer).unwrap()
+        };
+        assert_eq!(of("size = 1000"), Some(Bytes::new(1_000)));
+        assert_eq!(of("lasts = \"2s\""), Some(Bytes::new(20_000_000) + Bytes::mebi(1)));
+        assert_eq!(
+            of("rate = \"8M\", lasts = \"2s\""),
+            Some(Bytes::new(2_000_000) + Bytes::mebi(1))
+        );
+        assert_eq!(of("rate = \"8M\""), None);
+    }
+}

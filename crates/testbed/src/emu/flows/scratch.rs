@@ -1,0 +1,86 @@
+//! A folder for a run, in memory where the machine has one there, gone however the run ends.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use longhaul_proto::units::Bytes;
+use tempfile::TempDir;
+
+/// The folder in memory that Linux has.
+const MEMORY: &str = "/dev/shm";
+/// Waits until its input ends, which only this process holds open, and removes a folder.
+const SWEEP: &str = "trap '' INT TERM HUP; cat > /dev/null; rm -rf -- \"$1\"";
+
+/// The folder.
+pub(super) struct Scratch {
+    // In this order: whoever ends by itself cleans up by itself.
+    folder: TempDir,
+    sweeper: Child,
+}
+
+impl Scratch {
+    /// Makes a folder with room for `bytes`: in memory, or else where temporary files go.
+    pub(super) fn new(bytes: Bytes) -> io::Result<Scratch> {
+        let elsewhere = std::env::temp_dir();
+        let places = [Path::new(MEMORY), &elsewhere];
+        let place = places.into_iter().find(|place| room(place) >= bytes.get());
+        let Some(place) = place else {
+            let what = format!(
+                "its objects, here and there, need {bytes}; neither {MEMORY} nor {} has that much \
+                 room: send less, or set TMPDIR",
+                elsewhere.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        };
+        let prefix = format!("longhaul-emulate-{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(place)?;
+        let sweeper = Command::new("/bin/sh")
+            .args(["-c", SWEEP, "sh"])
+            .arg(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Scratch { folder, sweeper })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(self.sweeper.stdin.take());
+        // It has removed everything when it has ended.
+        let _ = self.sweeper.wait();
+    }
+}
+
+/// Bytes that may be written below `place`.
+fn room(place: &Path) -> u64 {
+    rustix::fs::statvfs(place).map_or(0, |free| free.f_bavail.saturating_mul(free.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_gone_with_all_that_is_in_it() {
+        let scratch = Scratch::new(Bytes::new(1_000)).unwrap();
+        let path = scratch.path().to_owned();
+        std::fs::create_dir(path.join("root")).unwrap();
+        std::fs::write(path.join("root/object"), "x").unwrap();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused_with_how_much_it_is() {
+        let error = Scratch::new(Bytes::new(u64::MAX)).err().unwrap().to_string();
+        assert!(error.contains("need") && error.contains("TMPDIR"), "{error}");
+    }
+}

@@ -1,0 +1,103 @@
+//! What a copy tells on its way: lines of JSON.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+use serde_json::Value;
+
+use super::end::{FlowCounts, FlowEnd};
+
+/// What a copy has told so far.
+#[derive(Default)]
+pub(super) struct Told {
+    summary: Option<Value>,
+    error: Option<String>,
+    series: Vec<(Span, Bytes)>,
+}
+
+impl Told {
+    /// Takes a line that came `at` after the copy's start; what is no event says nothing.
+    pub(super) fn take(&mut self, line: &str, at: Span) {
+        let event: Value = serde_json::from_str(line).unwrap_or_default();
+        match event["event"].as_str() {
+            Some("summary") => self.summary = Some(event),
+            Some("error") => self.error = event["what"].as_str().map(str::to_owned),
+            Some("progress") => {
+                let bytes = event["bytes"].as_u64().unwrap_or_default();
+                self.series.push((at, Bytes::new(bytes)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts into `end` what was told; whether the copy has told its end.
+    pub(super) fn tell(self, end: &mut FlowEnd) -> Result<bool, String> {
+        end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
+        end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
+        end.series = self.series;
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let Some(summary) = self.summary else { return Ok(false) };
+        let count = |name: &str| summary[name].as_u64();
+        let span = |name: &str| Span::from_secs_f64(summary[name].as_f64().unwrap_or_default());
+        end.delivered = Bytes::new(count("bytes").unwrap_or_default());
+        (end.took, end.setup) = (span("seconds"), span("setup_seconds"));
+        end.counts = FlowCounts {
+            sent: count("sent"),
+            retransmitted: count("retransmitted"),
+            received: count("received"),
+            duplicates: count("duplicates"),
+            lost: count("path_lost"),
+            reported_lost: count("reported_lost"),
+            blocks: count("blocks"),
+            rounds: count("rounds"),
+        };
+        if summary["protocol"] == "tcp" {
+            return Err("UDP did not pass; the data went by TCP".into());
+        }
+        end.finished = true;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Reading, Scenario};
+
+    fn end() -> FlowEnd {
+        let flow = r#"{ from = "a", to = "b", protocol = "rbudp", size = "250MB" }"#;
+        let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
+        let scenario = Scenario::parse("tells", &text, &Reading::PLAIN).unwrap();
+        FlowEnd::of(&scenario, &scenario.flows[0])
+    }
+
+    #[test]
+    fn a_copy_tells_its_course_and_its_end() {
+        let (mut told, mut end) = (Told::default(), end());
+        told.take(r#"{"event":"progress","bytes":125000000}"#, Span::from_secs(2));
+        told.take("no event at all", Span::from_secs(3));
+        let summary = r#"{"event":"summary","bytes":250000000,"seconds":2.5,"setup_seconds":0.5,
+            "sent":12,"retransmitted":2,"path_lost":3,"rounds":2,"blocks":10,"protocol":"rbudp"}"#;
+        told.take(summary, Span::from_secs(4));
+        assert_eq!(told.tell(&mut end), Ok(true));
+        assert!(end.finished && end.series == [(Span::from_secs(2), Bytes::new(125_000_000))]);
+        assert_eq!((end.took, end.setup), (Span::from_millis(2_500), Span::from_millis(500)));
+        assert_eq!((end.counts.lost, end.counts.rounds), (Some(3), Some(2)));
+        assert_eq!((end.waste(), end.goodput().as_bps()), (Some(0.2), 800_000_000));
+    }
+
+    #[test]
+    fn a_copy_that_was_cut_off_has_what_it_told_last_and_an_error_says_why() {
+        let (mut told, mut cut) = (Told::default(), end());
+        told.take(r#"{"event":"progress","bytes":7}"#, Span::from_secs(1));
+        assert_eq!(told.tell(&mut cut), Ok(false));
+        assert_eq!((cut.delivered, cut.took), (Bytes::new(7), Span::from_secs(1)));
+        let mut told = Told::default();
+        told.take(r#"{"event":"error","what":"no way"}"#, Span::from_secs(1));
+        assert_eq!(told.tell(&mut end()), Err("no way".into()));
+        let mut told = Told::default();
+        told.take(r#"{"event":"summary","protocol":"tcp"}"#, Span::from_secs(1));
+        assert!(told.tell(&mut end()).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! How long a thread that could have run was not let run.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use longhaul_proto::time::Span;
+
+/// The kernel's count of the time that a thread waited for a processor.
+#[derive(Default)]
+pub(super) struct Starvation {
+    /// The thread's `schedstat`; nothing where the kernel does not count.
+    file: Option<File>,
+}
+
+impl Starvation {
+    /// That of the calling thread.
+    pub(super) fn of_this_thread() -> Starvation {
+        Starvation { file: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// How long it has waited since it began; zero where nobody counts.
+    pub(super) fn so_far(&self) -> Span {
+        let mut text = [0u8; 96];
+        let read = |file: &File| file.read_at(&mut text, 0).ok();
+        let len = self.file.as_ref().and_then(read).unwrap_or(0);
+        waited(&String::from_utf8_lossy(&text[..len])).unwrap_or(Span::ZERO)
+    }
+}
+
+/// The second of three numbers: nanoseconds run, nanoseconds waited, turns.
+fn waited(text: &str) -> Option<Span> {
+    Some(Span::from_nanos(text.split_whitespace().nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_has_waited_is_the_second_number() {
+        assert_eq!(waited("123 4567 8\n"), Some(Span::from_nanos(4_567)));
+        assert_eq!(waited(""), None);
+        let own = Starvation::of_this_thread();
+        let before = own.so_far();
+        assert!(own.so_far() >= before);
+    }
+}

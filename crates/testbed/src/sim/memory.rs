@@ -1,0 +1,109 @@
+//! The memory of a receiving host, divided among the copies to it as a server divides its own.
+//!
+//! Each copy is granted its part; parts grow and shrink as copies come and go. What has been
+//! granted stays granted, so a copy that has more than its part keeps it until that has drained.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::units::Bytes;
+
+use crate::scenario::Host;
+
+/// A memory that copies share.
+#[derive(Debug)]
+pub(super) struct Memory {
+    total: Bytes,
+    /// What each copy may hold now, by its agent.
+    held: BTreeMap<u32, Bytes>,
+}
+
+impl Memory {
+    pub(super) fn new(total: Bytes) -> Memory {
+        Memory { total, held: BTreeMap::new() }
+    }
+
+    /// One more copy; it may hold the least that every copy may.
+    pub(super) fn enter(&mut self, agent: u32) {
+        self.held.insert(agent, Host::LEAST_MEMORY);
+    }
+
+    /// A copy is over.
+    pub(super) fn leave(&mut self, agent: u32) {
+        self.held.remove(&agent);
+    }
+
+    /// A copy has been granted `held` more than it has drained: how much that may be now, which is
+    /// never less.
+    pub(super) fn room(&mut self, agent: u32, held: Bytes) -> Bytes {
+        let count = self.held.len().max(1) as u64;
+        let others = self.held.iter().filter(|(other, _)| **other != agent);
+        let others = others.fold(Bytes::ZERO, |sum, (_, held)| sum + *held);
+        let fair = Bytes::new(self.total.get() / count).min(self.total.saturating_sub(others));
+        let room = fair.max(Host::LEAST_MEMORY).max(held);
+        self.held.insert(agent, room);
+        room
+    }
+}
+
+/// What one copy holds.
+#[derive(Debug)]
+pub(super) struct Holding {
+    /// Blocks that each chunk lacks.
+    missing: Vec<u32>,
+    /// Bytes of whole chunks: they have drained, where no disk is slower.
+    pub(super) whole: Bytes,
+    /// What the sender has been granted since the start.
+    pub(super) granted: Bytes,
+}
+
+impl Holding {
+    pub(super) fn new(layout: &Layout) -> Holding {
+        let missing = (0..layout.chunks()).map(|chunk| layout.blocks_of_chunk(chunk).1);
+        let (whole, granted) = (Bytes::ZERO, Host::LEAST_MEMORY);
+        Holding { missing: missing.collect(), whole, granted }
+    }
+
+    /// A block has come for the first time.
+    pub(super) fn take(&mut self, layout: &Layout, block: Block) {
+        let chunk = layout.chunk_of(block);
+        let Some(missing) = self.missing.get_mut(chunk as usize) else { return };
+        *missing = missing.saturating_sub(1);
+        if *missing == 0 {
+            let size = layout.chunk_size();
+            let before = Bytes::new(size.get() * chunk);
+            self.whole += size.min(layout.object().saturating_sub(before));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEBI: fn(u64) -> Bytes = Bytes::mebi;
+
+    #[test]
+    fn one_copy_has_all_and_two_have_half() {
+        let mut memory = Memory::new(MEBI(512));
+        memory.enter(1);
+        assert_eq!(memory.room(1, Bytes::ZERO), MEBI(512));
+        memory.enter(2);
+        // What has been granted stays granted; the other has its least meanwhile.
+        assert_eq!((memory.room(1, MEBI(512)), memory.room(2, MEBI(32))), (MEBI(512), MEBI(32)));
+        assert_eq!((memory.room(1, MEBI(300)), memory.room(2, MEBI(32))), (MEBI(300), MEBI(212)));
+        memory.leave(1);
+        assert_eq!(memory.room(2, MEBI(212)), MEBI(512));
+    }
+
+    #[test]
+    fn whole_chunks_make_up_the_object() {
+        let layout = Layout::new(Bytes::new(2_500_000), MEBI(16), MEBI(1), 1_440).unwrap();
+        let mut holding = Holding::new(&layout);
+        for number in (0..layout.blocks()).rev() {
+            assert!(holding.whole < layout.object());
+            holding.take(&layout, layout.block(number).unwrap());
+        }
+        assert_eq!(holding.whole, layout.object());
+    }
+}

@@ -1,0 +1,137 @@
+//! A swarm: random scenarios with random faults, every protocol of the registry.
+//!
+//! What a run promises is checked by the simulator itself: objects whole, accounts that balance,
+//! links that leak nothing, nothing after the end, no core polled without end. Beside that: no
+//! copy takes longer, and none stands still for longer, than its rate, its losses and its faults
+//! explain. A failure writes its scenario to a file and prints the command that repeats it.
+//!
+//! `SWARM_RUNS=N` draws so many scenarios of each protocol, `SWARM=PROTOCOL:SEED` one.
+
+mod draw;
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use longhaul_proto::registry::{Row, all, find};
+use longhaul_proto::time::Time;
+use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::sim::{self, Outcome};
+
+use draw::Case;
+
+/// Scenarios of each protocol, where nothing else is asked for.
+const RUNS: u64 = 100;
+/// Repeats one run: `SWARM=PROTOCOL:SEED`.
+const ONE: &str = "SWARM";
+/// Draws so many scenarios of each protocol.
+const MANY: &str = "SWARM_RUNS";
+
+/// Whether a run keeps what it promises.
+fn judge(row: &Row, seed: u64, case: &Case) -> Result<Outcome, String> {
+    let scenario = Scenario::parse("swarm", &case.text, &Reading::PLAIN)
+        .map_err(|error| format!("no scenario: {error}"))?;
+    let outcome = sim::run(&scenario).map_err(|error| error.to_string())?;
+    if seed.is_multiple_of(10) && sim::run(&scenario).ok().as_ref() != Some(&outcome) {
+        return Err("it does not give the same twice".into());
+    }
+    if case.wild {
+        return Ok(outcome);
+    }
+    // TCP beside a copy has no bound: bursts of loss go by packets here, so on a path that is
+    // idle otherwise a connection can back off through one for long.
+    for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
+        let (name, carrier) = (&flow.name, &flow.carrier);
+        let Some(finished) = flow.finished else {
+            return Err(format!("{name} by {carrier} is not whole: {flow:?}"));
+        };
+        let took = finished.since(Time::ZERO);
+        if took > case.most || Some(flow.delivered) != flow.object {
+            let most = case.most;
+            return Err(format!("{name} by {carrier} took {took}, at most {most}: {flow:?}"));
+        }
+        if flow.stall > case.stall {
+            let (stall, most) = (flow.stall, case.stall);
+            return Err(format!("{name} by {carrier} stood still for {stall}, at most {most}"));
+        }
+    }
+    let own = outcome.flows.iter().filter(|flow| flow.carrier == row.name).count();
+    if own == 0 { Err("nothing was sent by it".into()) } else { Ok(outcome) }
+}
+
+/// Says how to repeat a run that failed, by a panic of a core too.
+struct Replay<'r> {
+    row: &'r Row,
+    seed: u64,
+    case: &'r Case,
+}
+
+impl Drop for Replay<'_> {
+    #[allow(clippy::print_stderr, reason = "a failed run says how to repeat it")]
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let Replay { row, seed, case } = self;
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let file = folder.join(format!("swarm-{}-{seed}.toml", row.name));
+        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, &case.text));
+        match written {
+            Ok(()) => eprintln!("repeat with: longhaul sim {} --seed {seed}", file.display()),
+            Err(error) => eprintln!("{} cannot be written: {error}\n{}", file.display(), case.text),
+        }
+        let test = "cargo test -p longhaul-testbed --test sim_swarm";
+        eprintln!("with all bounds: {ONE}={}:{seed} {test}", row.name);
+    }
+}
+
+fn check(row: &Row, seed: u64) -> Outcome {
+    let case = draw::case(row, seed);
+    let _replay = Replay { row, seed, case: &case };
+    judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
+}
+
+/// What a swarm must have met, or it would prove nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    dropped: u64,
+    queue_full: u64,
+    socket_lost: u64,
+    replayed: u64,
+    beside: u64,
+}
+
+impl Met {
+    fn meet(&mut self, outcome: &Outcome) {
+        for flow in &outcome.flows {
+            self.dropped += flow.accounts.dropped;
+            self.queue_full += flow.accounts.queue_full;
+            self.socket_lost += flow.accounts.socket_lost;
+            self.replayed += flow.accounts.replayed;
+            self.beside += u64::from(find(&flow.carrier).is_none());
+        }
+    }
+}
+
+#[test]
+fn every_protocol_brings_every_object_over_every_path() {
+    if let Ok(one) = std::env::var(ONE) {
+        let (name, seed) = one.split_once(':').expect("PROTOCOL:SEED");
+        check(find(name).expect("a protocol"), seed.parse().expect("a seed"));
+        return;
+    }
+    let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let all_of = |row: &Row| {
+        let mut met = Met::default();
+        (0..runs).for_each(|seed| met.meet(&check(row, seed)));
+        met
+    };
+    let met: Vec<Met> = thread::scope(|scope| {
+        let rows: Vec<_> = all().iter().map(|row| scope.spawn(move || all_of(row))).collect();
+        rows.into_iter().map(|row| row.join().expect("what failed stands above")).collect()
+    });
+    let sum = |of: fn(&Met) -> u64| met.iter().map(of).sum::<u64>();
+    assert!(sum(|met| met.dropped) > 0 && sum(|met| met.queue_full) > 0, "{met:?}");
+    assert!(sum(|met| met.socket_lost) > 0 && sum(|met| met.replayed) > 0, "{met:?}");
+    assert!(sum(|met| met.beside) > 0, "{met:?}");
+}

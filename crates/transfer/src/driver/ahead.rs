@@ -1,0 +1,53 @@
+//! Digests that have come before their chunks: so many, and no more.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Class, Error};
+use crate::objects::digest::Digest;
+
+/// What is kept at most. An honest sender tells digests with the chunks that it sends, so no more
+/// are outstanding than chunks fit the memory: this is the number for 128 GiB.
+const MOST: usize = 1 << 17;
+
+/// Keeps `digests` within bounds; those of chunks that nobody `needs` any more go.
+///
+/// # Errors
+/// [`Class::Verification`]: digests come without their chunks.
+pub(super) fn bound(
+    digests: &mut BTreeMap<u64, Digest>,
+    needs: impl Fn(u64) -> bool,
+) -> Result<(), Error> {
+    if digests.len() < MOST {
+        return Ok(());
+    }
+    digests.retain(|chunk, _| needs(*chunk));
+    if digests.len() < MOST {
+        return Ok(());
+    }
+    let what = format!("the other side tells digests of {} chunks ahead of them", digests.len());
+    Err(Error::new(Class::Verification, what)
+        .advise("use the same release of longhaul on both sides"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digests(count: u64) -> BTreeMap<u64, Digest> {
+        (0..count).map(|chunk| (chunk, [7; 32])).collect()
+    }
+
+    #[test]
+    fn what_nobody_needs_goes_and_more_than_can_be_is_refused() {
+        let most = MOST as u64;
+        let mut few = digests(most - 1);
+        assert_eq!(bound(&mut few, |_| false), Ok(()));
+        assert_eq!(few.len(), MOST - 1);
+        let mut many = digests(most);
+        assert_eq!(bound(&mut many, |chunk| chunk % 2 == 0), Ok(()));
+        assert_eq!(many.len(), MOST / 2);
+        let refused = bound(&mut digests(most), |_| true).unwrap_err();
+        assert_eq!(refused.class, Class::Verification);
+        assert!(refused.what.contains("131072"), "{refused}");
+    }
+}
