@@ -390,7 +390,7 @@ mod tests {
             }
             let theirs = lies.clone().believable();
             let sum = theirs.paced_nanos + theirs.granted_nanos + theirs.busy_nanos;
-            assert!(sum < u64::MAX / 2 && hooks.status().received > 0);
+            assert!(sum < u64::MAX / 2 && hooks.status().sent > 0);
         }
     }
 

@@ -169,7 +169,8 @@ fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
 fn where_only_ssh_passes_it_carries_the_session_and_says_what_to_open() {
     run(async {
         let host = Host::new(None, "");
-        let mut session = host.connect(Some((47_340, 47_360))).await.expect("a far side");
+        let ports = Some((47_340, 47_360));
+        let mut session = host.connect_to("host.invalid", ports).await.expect("a far side");
         assert_eq!((session.carrier, session.rtt), ("ssh", None));
         let advice = session.advice.clone().expect("what to open");
         assert!(advice.contains("47340 to 47360"), "{advice}");
