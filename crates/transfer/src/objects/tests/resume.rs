@@ -276,7 +276,7 @@ fn a_chunk_that_rotted_comes_again_though_the_journal_vouches_for_it() {
     let partial = ends.to.join(".file.lh-part");
     let then = std::fs::metadata(&partial).unwrap().modified().unwrap();
     let file = std::fs::File::options().read(true).write(true).open(&partial).unwrap();
-    let at = 3 * CHUNK as u64 + 17;
+    let at = 3 * CHUNK + 17;
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
