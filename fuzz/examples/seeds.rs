@@ -119,6 +119,7 @@ fn messages() -> Vec<Message> {
             manifest_len: 0,
             manifest_digest: digest,
             object_len: 12 * CHUNK,
+            streamed_len: 0,
         }),
         Message::Pass(Pass {
             number: 1,

@@ -54,8 +54,6 @@ pub(super) struct State {
     /// Bytes that the plan of this attempt found there.
     found: u64,
     pub(super) skipped: u64,
-    /// Files with content that the first plan found there with the same size and time.
-    pub(super) skipped_with_content: u64,
     /// What has failed and why, in words and by side; each is told once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// How many sessions this copy has had.
@@ -81,7 +79,6 @@ impl State {
             resumed: None,
             found: 0,
             skipped: 0,
-            skipped_with_content: 0,
             failed: BTreeMap::new(),
             attempts: 0,
             single: false,
@@ -267,9 +264,8 @@ impl Hooks for ClientHooks {
         // What a later attempt finds is what the earlier ones brought.
         if state.resumed.is_none() {
             state.resumed = Some(resumed_bytes);
-            let sizes = || entries_of(manifest, skipped).filter_map(Entry::size);
-            state.skipped = sizes().count() as u64;
-            state.skipped_with_content = sizes().filter(|size| *size > 0).count() as u64;
+            let files = entries_of(manifest, skipped).filter_map(Entry::size);
+            state.skipped = files.count() as u64;
         }
         state.found = resumed_bytes;
         if resumed_bytes > 0 {

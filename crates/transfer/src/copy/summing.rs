@@ -35,11 +35,12 @@ pub(super) fn summary(
     let outcome = &finished.outcome;
     let failed_files = (state.failed.len() as u64).max(outcome.failed_count);
     // What a later attempt finds there, the earlier ones have brought.
-    let (resumed_bytes, skipped_files) = match state.attempts {
-        0 | 1 => (state.resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
-        _ => (state.resumed.unwrap_or(0), state.skipped),
+    let (resumed_bytes, skipped_files) = match state.resumed {
+        Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
+        // The outcome may have overtaken the plan.
+        resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     };
-    let unread_files = if options.checksum { 0 } else { state.skipped_with_content };
+    let unread_files = if options.checksum { 0 } else { skipped_files };
     let moved = status.written.saturating_sub(resumed_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let fake = options.receive == Receive::Fake;
