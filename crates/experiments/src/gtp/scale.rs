@@ -3,10 +3,9 @@
 use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;
 
-use crate::experiment::{Case, Experiment, Figure, Set};
+use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::{Outcome, fairness};
 use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
-use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, LOSS, Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
@@ -120,20 +119,7 @@ pub(super) static SCALE: Experiment = Experiment {
             Table::new("What a decision takes", work.into()),
         ]
     },
-    figures: |outcomes, _| {
-        let series = LINKS.into_iter().map(|link| {
-            let points = SENDERS.into_iter().filter_map(|senders| {
-                let share = |outcome: &Outcome| before(outcome).iter().sum::<f64>();
-                let sum = outcomes.of(&case_name(senders, link), share)?;
-                Some((senders as f64, 100.0 * sum / ceiling(senders, link)))
-            });
-            Series::new(format!("simulated: {link} Gbit/s"), Origin::Simulated, points)
-        });
-        let x = Axis::log("senders");
-        let y = Axis::linear("aggregate, % of what the links carry");
-        let title = "What many senders make of one receiver's link".into();
-        vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
-    },
+    figures: Experiment::NO_FIGURES,
     differs: "",
     learned: "",
     set: Set::Named,
