@@ -257,7 +257,7 @@ fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    vec![Program { host: first.into(), words, start: Span::ZERO }]
+    vec![Program { host: first.into(), words, start: Span::ZERO, counts: true }]
 }
 
 fn link(args: &EmulateArgs, queue: Option<Bytes>, loss: LossRatio) -> LinkSpec {

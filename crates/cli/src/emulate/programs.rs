@@ -28,13 +28,15 @@ pub(super) struct Program {
     pub(super) words: Vec<String>,
     /// When, after the emulation's start.
     pub(super) start: Span,
+    /// Whether its failure is one of the run, though another program's end is its end.
+    pub(super) counts: bool,
 }
 
 impl Program {
     /// A shell command that starts at once.
     pub(super) fn shell(host: &str, command: &str) -> Program {
         let words = vec!["/bin/sh".into(), "-c".into(), command.into()];
-        Program { host: host.into(), words, start: Span::ZERO }
+        Program { host: host.into(), words, start: Span::ZERO, counts: true }
     }
 }
 
@@ -117,7 +119,7 @@ pub(super) fn run(
 struct Watch<'a> {
     inbox: &'a Receiver<Event>,
     programs: &'a [Program],
-    /// The status of the first program that failed and was not the last one.
+    /// The status of the first program that counts, failed and was not the last one.
     failed: Option<u8>,
 }
 
@@ -148,10 +150,12 @@ impl Watch<'_> {
         if status.success() {
             return;
         }
-        let Program { host, words, .. } = &self.programs[place];
+        let Program { host, words, counts, .. } = &self.programs[place];
         let command = words.last().map_or("", String::as_str);
         say(&format!("longhaul emulate: on {host}, '{command}' ended before the end: {status}"));
-        self.failed.get_or_insert(exit_code(status));
+        if *counts {
+            self.failed.get_or_insert(exit_code(status));
+        }
     }
 
     /// The exit status after an event, of which a signal leaves the deciding program some time.
