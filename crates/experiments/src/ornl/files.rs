@@ -151,7 +151,7 @@ pub(super) static LBL: Experiment = Experiment {
               2,173 (FOBS). TCP is not the disk's but the loss's: 32 Mbit/s by three streams, 4 \
               % less than the study's. On the bad day the loss is three per cent, and one \
               stream is left 1 Mbit/s of the study's 13: that loss was not on its path.",
-    set: Set::Quick,
+    set: Set::Full,
 };
 
 /// "File transfers to pcgiga at Cern gives a longer RTT".
@@ -213,5 +213,5 @@ pub(super) static CERN: Experiment = Experiment {
               nothing: it ends at 195 Mbit/s, where the program of the study stood still. On \
               the good day ours are 19 % (FOBS) and 77 % (SABUL, which is told nothing) above \
               the study's, Tsunami, which begins at a third of its rate, 7 % below.",
-    set: Set::Quick,
+    set: Set::Full,
 };
