@@ -75,6 +75,10 @@ fn notice_value(notice: &Notice) -> Value {
             json!({"event": "connected", "peer": peer, "address": address, "carrier": carrier})
         }
         Notice::Resumed { bytes } => json!({"event": "resumed", "bytes": bytes}),
+        Notice::Silent { since, sends } => {
+            json!({"event": "silent", "seconds": since.as_secs_f64(), "stopped": sends})
+        }
+        Notice::HeardAgain => json!({"event": "heard-again"}),
         Notice::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
         Notice::Fallback { carrier, advice } => {
             json!({"event": "fallback", "carrier": carrier, "advice": advice})
@@ -112,6 +116,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "bytes": summary.bytes,
         "files": summary.files,
         "skipped_files": summary.skipped_files,
+        "unread_files": summary.unread_files,
         "failed_files": summary.failed_files,
         "failed_sources": summary.failed_sources,
         "seconds": summary.elapsed.as_secs_f64(),
@@ -172,7 +177,7 @@ mod tests {
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
-            blake3 verified memory_lost refused_datagrams sources failed_sources";
+            blake3 verified unread_files memory_lost refused_datagrams sources failed_sources";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

@@ -14,6 +14,11 @@ pub(crate) fn notice(notice: &Notice) -> String {
             format!("connected to {peer} at {address} by {carrier}")
         }
         Notice::Resumed { bytes } => format!("{} are there already", Bytes::new(*bytes)),
+        Notice::Silent { since, sends } => {
+            let stopped = if *sends { "sending has stopped until it is heard" } else { "waiting" };
+            format!("nothing has come from the other side for {}: {stopped}", duration(*since))
+        }
+        Notice::HeardAgain => "the other side is heard again; going on".to_owned(),
         Notice::Reconnecting { reason } => format!("connection lost ({reason}); trying again"),
         Notice::Fallback { carrier, advice } => format!("the data go by {carrier} now; {advice}"),
         Notice::Streams { count, found } => {
@@ -80,7 +85,14 @@ pub(crate) fn lines(summary: &Summary, kind: Kind) -> Vec<String> {
 
 fn headline(summary: &Summary, kind: Kind) -> String {
     let (files, bytes) = (count(summary.files, "file"), Bytes::new(summary.bytes));
-    let verified = if summary.verified { "verified" } else { "NOT verified" };
+    let verified = match summary.unread_files {
+        _ if summary.verified => "verified".to_owned(),
+        unread if unread > 0 && summary.failed_files == 0 => {
+            let unread = count(unread, "file");
+            format!("verified but for {unread} of the same size and time (--checksum reads them)")
+        }
+        _ => "NOT verified".to_owned(),
+    };
     let time = duration(summary.elapsed);
     if kind == Kind::Fake {
         return format!("longhaul: measured {bytes} in {time}; nothing was written");
@@ -213,6 +225,7 @@ pub(crate) mod tests {
             bound_by: BoundBy::RateOption,
             resumed_bytes: 0,
             skipped_files: 0,
+            unread_files: 0,
             failed_files: 0,
             cipher: "aes-128-gcm".into(),
             blake3: Some("af13".into()),
@@ -246,6 +259,9 @@ pub(crate) mod tests {
         let summary = Summary { verified: false, failed_files: 1, ..example() };
         let text = lines(&summary, Kind::Copy).join("\n");
         assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
+        let summary = Summary { verified: false, unread_files: 2, ..example() };
+        let said = "verified but for 2 files of the same size and time (--checksum reads them)";
+        assert!(lines(&summary, Kind::Copy)[0].ends_with(said));
     }
 
     #[test]

@@ -106,7 +106,9 @@ impl Screen {
             Notice::Resumed { .. } | Notice::Streams { .. } => {
                 console::note(report::notice(notice));
             }
-            Notice::Reconnecting { .. }
+            Notice::Silent { .. }
+            | Notice::HeardAgain
+            | Notice::Reconnecting { .. }
             | Notice::Fallback { .. }
             | Notice::OfSource { .. }
             | Notice::Warning(_) => {

@@ -2,13 +2,14 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::DEFAULT_PORT;
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
-use longhaul_transfer::serve::{Ready, serve, serve_over_ssh};
+use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
 use longhaul_transfer::session::allow;
 use serde::Serialize;
 
@@ -57,6 +58,9 @@ pub(crate) struct ServeArgs {
     /// Print the line as JSON
     #[arg(long)]
     json: bool,
+    /// Say nothing of clients on stderr: who came, what for, how it ended, who was turned away
+    #[arg(short, long)]
+    quiet: bool,
     /// Serve the one client whose ssh has started this process, over standard input and output
     #[arg(long, hide = true, conflicts_with_all = ["root", "allow", "allow_file", "json"])]
     ssh: bool,
@@ -83,7 +87,13 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
     } else {
         let root = options.root.clone();
         let json = args.json;
-        serve(options, move |ready| announce(&root, &ready, json), cancel)
+        let quiet = args.quiet;
+        let tell = move |told: Told| {
+            if !quiet {
+                console::note(format_args!("longhaul: {}", said(&told)));
+            }
+        };
+        serve(options, move |ready| announce(&root, &ready, json), Arc::new(tell), cancel)
     };
     match ended {
         // To be told to end is how a server ends.
@@ -143,6 +153,23 @@ fn announce(root: &Path, ready: &Ready, json: bool) {
         id,
     };
     console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
+}
+
+/// What happened, on one line, whatever characters a client has put into a name.
+fn said(told: &Told) -> String {
+    let one = |client: &Client| format!("{} ({}) {}", client.address, client.id, client.wish);
+    let line = match told {
+        Told::Refused { address, error } => format!("{address} was turned away: {error}"),
+        Told::Asked(client) => one(client),
+        Told::Ended { client, took, error: None } => {
+            format!("{}: done in {:.1} s", one(client), took.as_secs_f64())
+        }
+        Told::Ended { client, took, error: Some(error) } => {
+            format!("{}: ended after {:.1} s: {error}", one(client), took.as_secs_f64())
+        }
+    };
+    let safe = |c: char| if c == '\n' { ' ' } else { c };
+    line.chars().map(safe).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

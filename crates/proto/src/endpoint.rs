@@ -152,7 +152,7 @@ pub struct Setup {
     /// Without it the protocol finds its rate by itself.
     pub rate: Option<Rate>,
     /// The most that a protocol which finds its rate by itself may send; also in bits a second of
-    /// UDP payload. A fixed rate does not look at it.
+    /// UDP payload. Beside a fixed rate the smaller of the two holds.
     pub rate_limit: Option<Rate>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -173,6 +173,16 @@ impl Setup {
             grant: Bytes::MAX,
             settings: Settings::default(),
         }
+    }
+
+    /// The fixed rate, if there is one, as far as the limit lets it.
+    pub fn fixed_rate(&self) -> Option<Rate> {
+        self.rate.map(|rate| self.rate_limit.map_or(rate, |limit| rate.min(limit)))
+    }
+
+    /// What is never exceeded: the smaller of the fixed rate and the limit.
+    pub fn cap(&self) -> Option<Rate> {
+        self.fixed_rate().or(self.rate_limit)
     }
 }
 

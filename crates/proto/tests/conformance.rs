@@ -1,6 +1,6 @@
 //! What every protocol of the registry must do.
 
-use longhaul_proto::endpoint::{BlockRange, Event};
+use longhaul_proto::endpoint::{BlockRange, Event, Setup};
 use longhaul_proto::layout::Block;
 use longhaul_proto::registry::{Row, all};
 use longhaul_proto::time::{Span, Time};
@@ -145,6 +145,23 @@ fn a_rate_is_found_where_none_is_given() {
         let mut rig = Rig::new(row, 7, channel);
         rig.add_flow(setup(1, 8_000, 0, None, RTT), Host::Fast);
         rig.run(MINUTE);
+    }
+}
+
+#[test]
+fn beside_a_fixed_rate_a_lower_limit_holds() {
+    let (fast, slow) = (Rate::from_mbps(900), Rate::from_mbps(8));
+    for row in all() {
+        let limited = Setup { rate_limit: Some(slow), ..setup(1, 8_000, 0, Some(fast), RTT) };
+        assert_eq!((limited.fixed_rate(), limited.cap()), (Some(slow), Some(slow)));
+        let rate = (row.sender)(&limited).rate();
+        assert!(rate <= slow, "{} begins at {rate}", row.name);
+        let mut rig = Rig::new(row, 9, Channel::perfect(RTT / 2));
+        rig.add_flow(limited, Host::Fast);
+        rig.run(MINUTE);
+        // 8,000 blocks of 1,032 bytes.
+        let least = Bytes::new(8_000 * 1_032) / slow;
+        assert!(rig.now >= Time::ZERO + least * 9 / 10, "{} took {:?}", row.name, rig.now);
     }
 }
 

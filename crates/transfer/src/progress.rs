@@ -115,6 +115,15 @@ pub enum Notice {
         /// Bytes that need not be sent.
         bytes: u64,
     },
+    /// Nothing comes from the other side any more; the network may be out.
+    Silent {
+        /// For how long already.
+        since: Span,
+        /// This side sends, and has stopped until it hears something (RFC 8085, section 3.1.10).
+        sends: bool,
+    },
+    /// Something came again, and the copy goes on.
+    HeardAgain,
     /// The connection was lost and is being taken up again.
     Reconnecting {
         /// Why it was lost.

@@ -93,13 +93,16 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Files left out because they were there and equal.
     pub skipped_files: u64,
+    /// Those of them that nobody has read: their size and time were the source's.
+    pub unread_files: u64,
     /// Files of a tree that failed.
     pub failed_files: u64,
     /// Cipher of the data: `aes-128-gcm`, `chacha20-poly1305`, `none`, `tls`, `ssh`.
     pub cipher: String,
     /// BLAKE3 of the object (of one file: what `b3sum` prints), where all of it was hashed.
     pub blake3: Option<String>,
-    /// Everything was hashed and compared at the receiving end.
+    /// Everything was hashed and compared at the receiving end, in this run: no file was left out
+    /// because of its size and time alone.
     pub verified: bool,
     /// CPU time of this process.
     pub cpu: Span,

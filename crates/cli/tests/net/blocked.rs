@@ -105,6 +105,49 @@ fn a_tree_whose_list_is_long_goes_by_tcp_too() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
+/// What a copy of so many bytes takes at least at 16 Mbit/s, less what a burst may spare.
+fn least_seconds(bytes: usize) -> f64 {
+    bytes as f64 * 8.0 / 16e6 * 0.95
+}
+
+#[test]
+fn a_rate_and_a_limit_bound_what_goes_by_tcp_also_where_it_took_over() {
+    for way in WAYS {
+        let rig = Relayed::new(5_000_000);
+        let (from, to, copy) = rig.way(way);
+        let least = least_seconds(rig.content.len());
+        let caps: [&[&str]; 3] =
+            [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
+        for (number, cap) in caps.into_iter().enumerate() {
+            // The last time the way is found blocked.
+            let blocked = number == 2;
+            rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
+            let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
+            let ended = rig.pair.copy(&[&[protocol], cap].concat(), &from, &to).end();
+            let summary = ended.summary();
+            assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
+            assert!(summary["seconds"].as_f64() >= Some(least), "{way:?} {cap:?} {ended}");
+            rig.assert_copied(way);
+            std::fs::remove_file(&copy).expect("it was copied");
+        }
+    }
+}
+
+#[test]
+fn beside_a_rate_a_lower_limit_holds_for_datagrams_too() {
+    for way in WAYS {
+        let rig = Relayed::new(5_000_000);
+        let (from, to, _) = rig.way(way);
+        let ended = rig.pair.cp(&[&"--rate=500M", &"--bwlimit=16M", &from, &to]);
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{way:?} {ended}");
+        let seconds = summary["seconds"].as_f64();
+        assert!(seconds >= Some(least_seconds(rig.content.len())), "{way:?} {ended}");
+        assert_eq!(summary["bound_by"], "rate", "{way:?} {ended}");
+        rig.assert_copied(way);
+    }
+}
+
 #[test]
 fn tcp_may_be_asked_for() {
     let rig = Relayed::new(6_000_000);

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Relayed, WAYS};
-use crate::rig::remains;
+use super::{Relayed, WAYS, Way};
+use crate::rig::{assert_same, remains, write};
 
 const LEN: usize = 3_000_000;
 
@@ -42,5 +42,32 @@ fn what_is_damaged_again_and_again_ends_with_a_status_of_its_own() {
         rig.pair.cp(&[&from, &to]).summary();
         rig.assert_copied(way);
         assert!(remains(&rig.pair.here).is_empty() && remains(&rig.pair.there).is_empty());
+    }
+}
+
+#[test]
+fn the_list_of_a_tree_in_the_clear_is_sealed_and_damage_in_the_tree_is_repaired() {
+    for way in WAYS {
+        let rig = Relayed::with(1, &["--allow-plain"]);
+        let (here, there) = (rig.pair.here.join("tree"), rig.pair.there.join("tree"));
+        let (root, from, to) = match way {
+            Way::Push => (&here, "tree".into(), rig.at("")),
+            Way::Pull => (&there, rig.at("tree"), ".".into()),
+        };
+        for number in 0..400 {
+            let name = format!("a-secret-name-that-is-long-enough-to-be-seen-{number:040}");
+            write(&root.join(name), &[number as u8; 3000]);
+        }
+        let tapped = rig.relay.tap_both_ways();
+        rig.relay.rules.damaged.store(5, Ordering::Relaxed);
+        let ended = rig.pair.cp(&[&"-r", &"--cipher=none", &"--rate=50M", &from, &to]);
+        assert_eq!(ended.summary()["cipher"], "none", "{way:?} {ended}");
+        assert_eq!(rig.relay.rules.damaged.load(Ordering::Relaxed), 0, "{way:?} {ended}");
+        assert_same(&here, &there);
+        let datagrams: Vec<Vec<u8>> = tapped.try_iter().collect();
+        let shows =
+            |what: &[u8]| datagrams.iter().any(|d| d.windows(what.len()).any(|w| w == what));
+        assert!(shows(&[7; 100]), "the content is in the clear");
+        assert!(!shows(b"secret-name"), "{way:?}: a name was in the clear");
     }
 }

@@ -10,6 +10,7 @@ mod path;
 mod probe;
 mod protocols;
 mod relay;
+mod silent;
 mod ssh;
 mod strangers;
 mod wan;

@@ -34,6 +34,8 @@ pub(super) struct Rules {
     pub(super) address: AtomicU8,
     /// Copies of what goes to the data port, while somebody listens.
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
+    /// The tap takes what comes from there, too.
+    both_ways: AtomicBool,
     gone: AtomicBool,
 }
 
@@ -63,6 +65,7 @@ impl Relay {
             rebound: AtomicUsize::new(0),
             address: AtomicU8::new(1),
             tap: Mutex::default(),
+            both_ways: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
         let (tcp, near_control, near_data) = neighbours();
@@ -83,6 +86,12 @@ impl Relay {
         let (sender, tapped) = mpsc::channel();
         *self.rules.tap.lock().expect("no holder panics") = Some(sender);
         tapped
+    }
+
+    /// The same, and of what comes from there.
+    pub(super) fn tap_both_ways(&self) -> mpsc::Receiver<Vec<u8>> {
+        self.rules.both_ways.store(true, Ordering::Relaxed);
+        self.tap()
     }
 }
 
@@ -184,6 +193,9 @@ fn relay_back(
         while !rules.is_gone() && rules.rebound.load(Ordering::Relaxed) == bound {
             let Ok(len) = answers.recv(&mut buffer) else { continue };
             rules.damage(port, &mut buffer[..len]);
+            if port == Port::Data && rules.both_ways.load(Ordering::Relaxed) {
+                rules.tap(&buffer[..len]);
+            }
             if rules.passes(port, len) {
                 let _ = near.send_to(&buffer[..len], client);
             }

@@ -59,6 +59,11 @@ impl Server {
         location
     }
 
+    /// The server's process, for its end.
+    pub(crate) fn into_child(self) -> Child {
+        self.child
+    }
+
     /// The server's process.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child

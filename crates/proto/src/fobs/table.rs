@@ -61,7 +61,7 @@ impl Table {
     /// what is found; a segment is of so many datagrams, and this share of them may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
-        let top = setup.rate.or(setup.rate_limit);
+        let top = setup.cap();
         let found = finder.rate();
         Table {
             top,

@@ -63,9 +63,9 @@ pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
 impl GtpSender {
     /// A sender at the start of a flow.
     pub fn new(setup: &Setup) -> GtpSender {
-        let cap = setup.rate.or(setup.rate_limit);
+        let cap = setup.cap();
         let start = Rate::from_bps_f64(setup.settings.value(&START_RATE) * 1e6);
-        let rate = setup.rate.unwrap_or(cap.map_or(start, |cap| start.min(cap)));
+        let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
         // Its own frontier moves on as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // A request cannot allow nothing, so that is no limit that could be kept to.

@@ -42,7 +42,7 @@ impl Standing {
             rtt: setup.rtt,
             response: None,
             path: PathRtt::new(now, setup.rtt),
-            fixed: setup.rate.map(|rate| rate.as_bps() as f64),
+            fixed: setup.fixed_rate().map(|rate| rate.as_bps() as f64),
             limit: bps(setup.rate_limit.filter(|_| setup.rate.is_none())),
             offered: f64::INFINITY,
             drain: f64::INFINITY,

@@ -47,7 +47,7 @@ pub trait RateController: Send {
 
 /// The controller that a flow's setup asks for.
 pub fn controller(setup: &Setup) -> Box<dyn RateController> {
-    match setup.rate {
+    match setup.fixed_rate() {
         Some(rate) => Box::new(fixed::Fixed::new(rate)),
         None => Box::new(train::Trains::new(datagram(setup), setup.rate_limit)),
     }

@@ -66,7 +66,7 @@ impl Interval {
 impl SabulSender {
     /// The paper's sender at the start of a flow.
     pub fn new(setup: &Setup) -> SabulSender {
-        let cap = setup.rate.or(setup.rate_limit);
+        let cap = setup.cap();
         let wanted = Rate::from_bps_f64(setup.settings.value(&INITIAL_RATE) * 1e6);
         let wanted = if wanted > Rate::ZERO { Some(wanted) } else { setup.rate };
         let first = wanted.unwrap_or(TRICKLE);
@@ -81,7 +81,7 @@ impl SabulSender {
 
     /// The sender of the release that Oak Ridge measured, at the start of a flow.
     pub fn release(setup: &Setup) -> SabulSender {
-        let control = Box::new(ReleaseRate::new(setup, setup.rate.or(setup.rate_limit)));
+        let control = Box::new(ReleaseRate::new(setup, setup.cap()));
         let interval = Interval::new(setup.settings.value(&RELEASE_SYNC_INTERVAL));
         let window = Window::unlimited(datagram(setup));
         let sender = SabulSender::with(setup, control, interval, window);
@@ -94,7 +94,7 @@ impl SabulSender {
         interval: Interval,
         mut window: Window,
     ) -> SabulSender {
-        let cap = setup.rate.or(setup.rate_limit);
+        let cap = setup.cap();
         window.set_most(setup.settings.count(&WINDOW));
         window.note_rate(cap.unwrap_or(control.rate()));
         SabulSender {

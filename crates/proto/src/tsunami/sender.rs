@@ -37,8 +37,8 @@ pub struct TsunamiSender {
 impl TsunamiSender {
     /// A sender at the start of a flow.
     pub fn new(setup: &Setup) -> TsunamiSender {
-        let limit = setup.rate.or(setup.rate_limit);
-        let target = setup.rate.unwrap_or(TRICKLE);
+        let limit = setup.cap();
+        let target = setup.fixed_rate().unwrap_or(TRICKLE);
         let delay = Delay::new(setup, limit.map_or(target, |limit| target.min(limit)));
         TsunamiSender {
             end: SendingEnd::new(setup, delay.rate()),

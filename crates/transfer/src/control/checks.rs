@@ -78,6 +78,7 @@ mod tests {
             manifest_len: 1 << 20,
             manifest_digest: vec![0; 32],
             object_len: MAX_OBJECT,
+            ..Offer::default()
         };
         assert_eq!(offer.check(), Ok(()));
         let object_len = MAX_OBJECT + 1;

@@ -17,6 +17,9 @@ pub struct Offer {
     /// Length of the whole virtual object, manifest included.
     #[prost(uint64, tag = "4")]
     pub object_len: u64,
+    /// Or its length where it follows on this stream, in pieces: the data are not sealed.
+    #[prost(uint64, tag = "5")]
+    pub streamed_len: u64,
 }
 
 /// One flow's run over what is still missing.
@@ -201,6 +204,34 @@ pub struct Status {
     /// Bytes of chunks that have come by stream (receiving end).
     #[prost(uint64, tag = "26")]
     pub streamed: u64,
+}
+
+/// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
+const MOST: u64 = 1 << 56;
+
+impl Status {
+    /// The same with every number so small that a few of them can be added.
+    pub fn believable(mut self) -> Status {
+        let Status { sent, first, retransmitted, reported_lost, rate_bps, rtt_nanos, .. } =
+            &mut self;
+        for count in [sent, first, retransmitted, reported_lost, rate_bps, rtt_nanos] {
+            *count = (*count).min(MOST);
+        }
+        let Status { written, files, received, distinct, duplicates, blocks_lost, .. } = &mut self;
+        for count in [written, files, received, distinct, duplicates, blocks_lost] {
+            *count = (*count).min(MOST);
+        }
+        let Status { socket_lost, memory_lost, highest, refused, streamed, .. } = &mut self;
+        for count in [socket_lost, memory_lost, highest, refused, streamed] {
+            *count = (*count).min(MOST);
+        }
+        let Status { paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos, .. } =
+            &mut self;
+        for nanos in [paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos] {
+            *nanos = (*nanos).min(MOST);
+        }
+        self
+    }
 }
 
 /// Files that have got their names; told only where the request asks for it.

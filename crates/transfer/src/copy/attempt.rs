@@ -18,7 +18,7 @@ use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::datapath::clock;
-use crate::datapath::keys::{Suite, has_fast_aes};
+use crate::datapath::keys::Suite;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
 use crate::driver::writer::Target;
@@ -324,7 +324,7 @@ impl<'a> Attempt<'a> {
         let measured = session.rtt.unwrap_or(Duration::from_millis(100));
         Ok(Terms {
             transfer: random_u64(),
-            suite: Suite::choose(options.cipher, has_fast_aes()),
+            suite: Suite::choose(options.cipher, session.both_fast_aes),
             exporter: session.exporter(),
             peer: session.remote.ip(),
             protocol,

@@ -17,7 +17,7 @@ use crate::driver::board::Board;
 use crate::end::Hooks;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::objects::Manifest;
+use crate::objects::{Entry, Manifest};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 
@@ -54,6 +54,8 @@ pub(super) struct State {
     /// Bytes that the plan of this attempt found there.
     found: u64,
     pub(super) skipped: u64,
+    /// Files with content that the first plan found there with the same size and time.
+    pub(super) skipped_with_content: u64,
     /// What has failed and why, in words and by side; each is told once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// How many sessions this copy has had.
@@ -79,6 +81,7 @@ impl State {
             resumed: None,
             found: 0,
             skipped: 0,
+            skipped_with_content: 0,
             failed: BTreeMap::new(),
             attempts: 0,
             single: false,
@@ -126,19 +129,19 @@ impl ClientHooks {
         let sum = &state.earlier;
         Status {
             written: now.written.max(sum.written),
-            sent: now.sent + sum.sent,
-            first: now.first + sum.first,
-            retransmitted: now.retransmitted + sum.retransmitted,
-            reported_lost: now.reported_lost + sum.reported_lost,
+            sent: now.sent.saturating_add(sum.sent),
+            first: now.first.saturating_add(sum.first),
+            retransmitted: now.retransmitted.saturating_add(sum.retransmitted),
+            reported_lost: now.reported_lost.saturating_add(sum.reported_lost),
             rounds: now.rounds.max(sum.rounds),
-            received: now.received + sum.received,
-            distinct: now.distinct + sum.distinct,
-            duplicates: now.duplicates + sum.duplicates,
-            blocks_lost: now.blocks_lost + sum.blocks_lost,
-            socket_lost: now.socket_lost + sum.socket_lost,
-            refused: now.refused + sum.refused,
-            memory_lost: now.memory_lost + sum.memory_lost,
-            highest: now.highest + sum.highest,
+            received: now.received.saturating_add(sum.received),
+            distinct: now.distinct.saturating_add(sum.distinct),
+            duplicates: now.duplicates.saturating_add(sum.duplicates),
+            blocks_lost: now.blocks_lost.saturating_add(sum.blocks_lost),
+            socket_lost: now.socket_lost.saturating_add(sum.socket_lost),
+            refused: now.refused.saturating_add(sum.refused),
+            memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
+            highest: now.highest.saturating_add(sum.highest),
             ..now
         }
     }
@@ -219,16 +222,14 @@ impl Hooks for ClientHooks {
         }
         let status = self.status();
         let mut state = self.state.borrow_mut();
-        let count = status.written + status.received;
+        // Before the plan nothing comes across, and nothing should: a sign of life is all there is.
+        // What has been written was synced all along, so that the end takes no time of its own.
+        let count = match state.planned {
+            true => status.written.saturating_add(status.received),
+            false => self.board.lived().as_nanos(),
+        };
         if count != state.last_count {
             state.last_count = count;
-            state.last_progress = Instant::now();
-        }
-        // While the other side looks at what it has, and while it brings the last bytes onto its
-        // disk, nothing comes across, and nothing should.
-        let (total, _) = self.board.totals();
-        let due = state.planned && status.written < total;
-        if !due {
             state.last_progress = Instant::now();
         }
         if state.last_progress.elapsed() >= self.stall {
@@ -246,6 +247,14 @@ impl Hooks for ClientHooks {
         Ok(())
     }
 
+    fn silence(&self, since: Option<Span>) {
+        let sends = self.sends;
+        self.observer.notice(match since {
+            Some(since) => Notice::Silent { since, sends },
+            None => Notice::HeardAgain,
+        });
+    }
+
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
         if self.names == Names::All {
             for path in named_paths(manifest, skipped) {
@@ -255,9 +264,13 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        state.skipped = skipped.iter().map(|range| range.end - range.start).sum();
         // What a later attempt finds is what the earlier ones brought.
-        state.resumed.get_or_insert(resumed_bytes);
+        if state.resumed.is_none() {
+            state.resumed = Some(resumed_bytes);
+            let sizes = || entries_of(manifest, skipped).filter_map(Entry::size);
+            state.skipped = sizes().count() as u64;
+            state.skipped_with_content = sizes().filter(|size| *size > 0).count() as u64;
+        }
         state.found = resumed_bytes;
         if resumed_bytes > 0 {
             self.observer.notice(Notice::Resumed { bytes: resumed_bytes });
@@ -309,14 +322,22 @@ fn joined(from: Status, to: &Status) -> Status {
     }
 }
 
-/// The paths of entries of a manifest; numbers beyond it name nothing.
-pub(super) fn named_paths(
-    manifest: &Manifest,
-    entries: &[Range<u64>],
-) -> impl Iterator<Item = PathBuf> {
+/// Entries of a manifest; numbers beyond it name nothing.
+fn entries_of<'a>(
+    manifest: &'a Manifest,
+    entries: &'a [Range<u64>],
+) -> impl Iterator<Item = &'a Entry> {
     let all = manifest.entries();
     let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
-    numbers.filter_map(|number| all.get(number as usize)).map(|entry| shown(&entry.path))
+    numbers.filter_map(|number| all.get(number as usize))
+}
+
+/// The paths of entries of a manifest; numbers beyond it name nothing.
+pub(super) fn named_paths<'a>(
+    manifest: &'a Manifest,
+    entries: &'a [Range<u64>],
+) -> impl Iterator<Item = PathBuf> + 'a {
+    entries_of(manifest, entries).map(|entry| shown(&entry.path))
 }
 
 pub(super) fn shown(path: &[u8]) -> PathBuf {
@@ -336,5 +357,85 @@ mod tests {
         // And one that told of more is believed.
         let both = joined(from, &Status { received: 40, distinct: 40, highest: 41, ..to });
         assert_eq!((both.sent, both.first, both.retransmitted), (50, 49, 1));
+    }
+
+    #[test]
+    fn numbers_beyond_belief_do_not_overflow_what_is_added_up_from_them() {
+        let lies = Status {
+            sent: u64::MAX,
+            written: u64::MAX,
+            received: u64::MAX,
+            highest: u64::MAX,
+            paced_nanos: u64::MAX,
+            granted_nanos: u64::MAX,
+            busy_nanos: u64::MAX,
+            disk_nanos: u64::MAX,
+            disk_cpu_nanos: u64::MAX,
+            ..Status::default()
+        };
+        for sends in [true, false] {
+            let mut hooks = ClientHooks {
+                observer: Arc::new(Deaf),
+                cancel: Cancel::default(),
+                board: Arc::default(),
+                sends,
+                stall: Duration::from_secs(60),
+                names: Names::None,
+                state: RefCell::new(State::new()),
+            };
+            for _ in 0..300 {
+                hooks.board.set_theirs(lies.clone());
+                assert!(hooks.tick().is_ok());
+                hooks.begin_attempt();
+            }
+            let theirs = lies.clone().believable();
+            let sum = theirs.paced_nanos + theirs.granted_nanos + theirs.busy_nanos;
+            assert!(sum < u64::MAX / 2 && hooks.status().sent > 0);
+        }
+    }
+
+    #[test]
+    fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
+        let hooks = |planned| {
+            let hooks = ClientHooks {
+                observer: Arc::new(Deaf),
+                cancel: Cancel::default(),
+                board: Arc::default(),
+                sends: true,
+                stall: Duration::from_secs(60),
+                names: Names::None,
+                state: RefCell::new(State::new()),
+            };
+            hooks.state.borrow_mut().planned = planned;
+            hooks.board.set_totals(100, 1);
+            hooks
+        };
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
+        let Some(long_ago) = long_ago else { return };
+        for planned in [false, true] {
+            let hooks = hooks(planned);
+            // All of it is there, or nothing is known yet.
+            let written = if planned { 100 } else { 0 };
+            hooks.board.set_theirs(Status { written, ..Status::default() });
+            hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));
+            assert!(hooks.tick().is_ok());
+            hooks.state.borrow_mut().last_progress = long_ago;
+            let Err(End::Fatal(error)) = hooks.tick() else { panic!("it stalled: {planned}") };
+            assert_eq!(error.class, Class::Stalled);
+            if !planned {
+                hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(6));
+                assert!(hooks.tick().is_ok(), "it lives");
+            }
+        }
+    }
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn progress(&self, _: &Progress) {}
+        fn notice(&self, _: Notice) {}
+        fn trust_new_server(&self, _: &str, _: &str) -> bool {
+            false
+        }
     }
 }

@@ -109,8 +109,7 @@ async fn run(
                     // Once connected, a server that cannot be reached may come back.
                     (Some(_), Class::Unreachable) if !attempt.was_refused() => {
                         take_up(&mut lost_since, options, &error.to_string())?;
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                        rest(&mut pause, &cancel).await?;
                         continue;
                     }
                     _ => Err(error),
@@ -130,12 +129,18 @@ async fn run(
         }
         take_up(&mut lost_since, options, &reason)?;
         observer.notice(Notice::Reconnecting { reason });
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = cancel.wished() => return Err(hooks::interrupted()),
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        rest(&mut pause, &cancel).await?;
     }
+}
+
+/// Waits before the next try, unless the user wants no more; the next pause is longer.
+async fn rest(pause: &mut Duration, cancel: &Cancel) -> Result<(), Error> {
+    tokio::select! {
+        () = tokio::time::sleep(*pause) => {}
+        () = cancel.wished() => return Err(hooks::interrupted()),
+    }
+    *pause = (*pause * 2).min(LONGEST_PAUSE);
+    Ok(())
 }
 
 /// Whether a lost connection is taken up once more.

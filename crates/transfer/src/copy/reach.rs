@@ -16,6 +16,7 @@ use crate::datapath::socket::Path;
 use crate::error::Error;
 use crate::options::Trust;
 use crate::progress::Observer;
+use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
 
@@ -118,6 +119,12 @@ impl Reach<'_> {
         self.data_port.unwrap_or(control.wrapping_add(1))
     }
 
+    /// Whether the user has said before this run who the server is.
+    fn is_known(&self, host: &str, port: u16) -> bool {
+        let known = || KnownServers::new(&self.trust.config_dir).find(&server_name(host, port));
+        self.trust.server_id.is_some() || matches!(known(), Ok(Some(_)))
+    }
+
     async fn open_directly(
         &self,
         host: &str,
@@ -130,6 +137,9 @@ impl Reach<'_> {
         let first = tokio::net::lookup_host((host, port)).await;
         let first = first.ok().and_then(|mut all| all.next());
         let data = first.map(|first| SocketAddr::new(first.ip(), data_port));
+        // On first use nothing but the handshake leaves before the other side's id is accepted: a
+        // copy makes do with what Ethernet takes then.
+        let data = data.filter(|_| self.is_known(host, port));
         let begun = data.and_then(|data| begin(data, doors, look));
         let (identity, trust) = (self.identity, self.trust);
         let session =

@@ -39,6 +39,7 @@ pub(super) fn summary(
         0 | 1 => (state.resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
         _ => (state.resumed.unwrap_or(0), state.skipped),
     };
+    let unread_files = if options.checksum { 0 } else { state.skipped_with_content };
     let moved = status.written.saturating_sub(resumed_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let fake = options.receive == Receive::Fake;
@@ -60,23 +61,8 @@ pub(super) fn summary(
         socket_lost: status.socket_lost,
         memory_lost: status.memory_lost,
         refused_datagrams: status.refused,
-        sender: SenderAccounting {
-            sent: status.sent,
-            first: status.first,
-            retransmitted: status.retransmitted,
-            reported_lost: status.reported_lost,
-            rounds: status.rounds,
-            ..SenderAccounting::default()
-        },
-        receiver: ReceiverAccounting {
-            received: status.received,
-            distinct: status.distinct,
-            duplicates: status.duplicates,
-            blocks_lost: status.blocks_lost,
-            reported_lost: status.reported_lost,
-            highest: status.highest,
-            ..ReceiverAccounting::default()
-        },
+        sender: sender_columns(&status),
+        receiver: receiver_columns(&status),
         waste,
         bound_by: bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
         resumed_bytes,
@@ -84,12 +70,36 @@ pub(super) fn summary(
         failed_files,
         cipher: finished.cipher,
         blake3: hex(&finished.outcome.digest),
-        verified: !fake && !options.dry_run && failed_files == 0,
+        unread_files,
+        verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: cpu_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
         sources: Vec::new(),
         failed_sources: 0,
     })
+}
+
+fn sender_columns(status: &Status) -> SenderAccounting {
+    SenderAccounting {
+        sent: status.sent,
+        first: status.first,
+        retransmitted: status.retransmitted,
+        reported_lost: status.reported_lost,
+        rounds: status.rounds,
+        ..SenderAccounting::default()
+    }
+}
+
+fn receiver_columns(status: &Status) -> ReceiverAccounting {
+    ReceiverAccounting {
+        received: status.received,
+        distinct: status.distinct,
+        duplicates: status.duplicates,
+        blocks_lost: status.blocks_lost,
+        reported_lost: status.reported_lost,
+        highest: status.highest,
+        ..ReceiverAccounting::default()
+    }
 }
 
 /// The end of a copy of one file, which failed.

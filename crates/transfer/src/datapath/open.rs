@@ -13,7 +13,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::wire::header::Header;
 
 use super::keys::{Class, EpochKey, Schedule};
-use super::replay::{ReplayWindow, Seen};
+use super::replay::{ReplayWindow, Seen, WINDOW};
 use super::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the present one whose keys are tried. Each is derived once and kept, so numbers
@@ -21,8 +21,8 @@ use super::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 /// datagrams lost in a row, long after a sender has noticed that nothing comes back.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// How long an old epoch's key is kept after the next has begun: for four round trips of a path
-/// of one second, because a host that stalls delays more than a short path does.
+/// How long an old epoch's key is kept after the next has begun, at least: a host that stalls
+/// delays more than a short path does. On a long one it is four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -80,6 +80,10 @@ pub struct Opener {
     current: EpochKey,
     previous: Option<(EpochKey, Time)>,
     ahead: Vec<EpochKey>,
+    /// The number of a datagram in the clear that was too far ahead to be believed by itself.
+    far: Option<u64>,
+    /// How long an old key is kept.
+    kept: Span,
     limit: u64,
     counts: OpenCounts,
 }
@@ -97,10 +101,19 @@ impl Opener {
             current: schedule.key(0),
             previous: None,
             ahead: Vec::new(),
+            far: None,
+            kept: KEPT,
             limit,
             counts: OpenCounts::default(),
             schedule,
         }
+    }
+
+    /// The same on a path of this round-trip time.
+    #[must_use]
+    pub fn over(mut self, rtt: Span) -> Opener {
+        self.kept = KEPT.max(rtt * 4);
+        self
     }
 
     /// What has been seen so far.
@@ -148,6 +161,7 @@ impl Opener {
             if verify_slices_are_equal(token, tag).is_err() {
                 return Err(self.fail());
             }
+            self.believe(header.number)?;
             out.copy_from_slice(body);
             self.accept(header.number);
             return Ok(out.len());
@@ -183,6 +197,7 @@ impl Opener {
             if verify_slices_are_equal(token, tag).is_err() {
                 return Err(self.fail());
             }
+            self.believe(header.number)?;
             self.accept(header.number);
             return Ok(());
         }
@@ -219,6 +234,22 @@ impl Opener {
                 Err(OpenError::Stale)
             }
         }
+    }
+
+    /// A number in the clear may have changed on the way. One far ahead would move the window past
+    /// all that is to come, so it takes a second of its kind, as after an outage, to be believed.
+    fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
+        let PacketNumber(number) = number;
+        if number < self.window.end().saturating_add(WINDOW) {
+            return Ok(());
+        }
+        let again = self.far.replace(number);
+        if again.is_some_and(|before| before != number && before.abs_diff(number) < WINDOW) {
+            self.far = None;
+            return Ok(());
+        }
+        self.counts.refused += 1;
+        Err(OpenError::Wild)
     }
 
     fn locate(&mut self, now: Time, number: PacketNumber) -> Result<KeyPlace, OpenError> {
@@ -259,7 +290,7 @@ impl Opener {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);
             let last = std::mem::replace(&mut self.current, next);
-            self.previous = Some((last, now + KEPT));
+            self.previous = Some((last, now + self.kept));
             self.ahead.retain(|key| key.epoch > self.current.epoch);
         }
     }

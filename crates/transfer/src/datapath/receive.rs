@@ -190,6 +190,7 @@ impl ReceiveLoop {
         let received = match self.receive_scattered(spill) {
             Ok(false) => self.shared.socket.receive(inbox),
             Ok(true) => {
+                self.errors = 0;
                 let message = [spill.message()];
                 self.sort_out(clock::now(), &message);
                 self.deliver(clock::now(), &message);

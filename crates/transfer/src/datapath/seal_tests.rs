@@ -186,6 +186,40 @@ fn a_wrong_token_is_refused() {
 }
 
 #[test]
+fn a_number_in_the_clear_that_changed_on_the_way_does_not_make_all_others_stale() {
+    let clear = |number| {
+        let schedule = schedule(Suite::Plain, Class::Data);
+        Sealer::starting_at(schedule, PacketNumber(number))
+    };
+    let numbered = |number| seal(&mut clear(number), Kind::Data, 0, b"in the clear");
+    let mut opener = keys(Suite::Plain).receiving_end().data;
+    for number in 0..100 {
+        assert!(open(&mut opener, &numbered(number)).is_ok());
+        let bit = 17 + number % 30;
+        assert_eq!(open(&mut opener, &numbered(number | 1 << bit)), Err(OpenError::Wild), "{bit}");
+    }
+    // After an outage the sender is far ahead, and goes on from there.
+    assert_eq!(open(&mut opener, &numbered(5_000_000)), Err(OpenError::Wild));
+    assert!(open(&mut opener, &numbered(5_000_001)).is_ok());
+    assert!(open(&mut opener, &numbered(5_000_002)).is_ok());
+    assert_eq!(open(&mut opener, &numbered(7)), Err(OpenError::Stale));
+}
+
+#[test]
+fn an_old_key_is_kept_for_four_round_trips_of_a_long_path() {
+    let mut sealer = sealer_at(EPOCH - 1);
+    let datagrams: Vec<Vec<u8>> =
+        (0..2).map(|n| seal(&mut sealer, Kind::Data, n, b"payload")).collect();
+    for (rtt, late, opens) in [(3, 11, true), (3, 13, false), (1, 3, true), (1, 5, false)] {
+        let opener = keys(Suite::Aes128Gcm).receiving_end().data;
+        let mut opener = opener.over(Span::from_secs(rtt));
+        assert!(open(&mut opener, &datagrams[1]).is_ok());
+        let opened = open_at(&mut opener, NOW + Span::from_secs(late), &datagrams[0]);
+        assert_eq!(opened.is_ok(), opens, "{late} s at a round-trip time of {rtt} s");
+    }
+}
+
+#[test]
 fn epochs_change_where_the_number_says_and_the_old_key_is_kept_a_while() {
     let mut sealer = sealer_at(EPOCH - 3);
     let datagrams: Vec<Vec<u8>> =

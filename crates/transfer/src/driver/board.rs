@@ -40,8 +40,10 @@ impl Board {
         self.theirs.lock().expect("no holder of a board panics").clone()
     }
 
-    /// The other end told its columns; an older message that comes late changes nothing.
+    /// The other end told its columns; an older message that comes late changes nothing. Numbers
+    /// beyond belief are cut: what is added up from them must not overflow.
     pub(crate) fn set_theirs(&self, status: Status) {
+        let status = status.believable();
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");
         if status.sent >= theirs.sent && status.written >= theirs.written {
             *theirs = status;

@@ -15,7 +15,7 @@ use super::board::Board;
 use super::send::Command;
 use crate::control::{Frame, Message};
 use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
-use crate::datapath::open::Opener;
+use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::port::{Datagrams, FlowSink};
 use crate::datapath::socket::Path;
 
@@ -28,6 +28,8 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
+    /// So many forged reports have come that no more are opened.
+    forged: bool,
 }
 
 impl Feedback {
@@ -41,7 +43,7 @@ impl Feedback {
         board: Arc<Board>,
     ) -> Feedback {
         let scratch = vec![0; 1 << 16].into_boxed_slice();
-        Feedback { reports, commands, inlet, address, board, scratch }
+        Feedback { reports, commands, inlet, address, board, scratch, forged: false }
     }
 
     /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
@@ -91,7 +93,15 @@ impl FlowSink for Feedback {
             }
             let opened =
                 self.reports.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
-            let Ok(len) = opened else { continue };
+            let len = match opened {
+                Ok(len) => len,
+                Err(error) => {
+                    if error == OpenError::Ended && !std::mem::replace(&mut self.forged, true) {
+                        let _ = self.commands.send(Command::Forged);
+                    }
+                    continue;
+                }
+            };
             self.board.note_heard(now);
             self.take(kind, datagram.path, len);
             self.note_path(now, datagram.path, datagram.bytes.len());
@@ -118,7 +128,7 @@ mod tests {
     use longhaul_proto::endpoint::FlowId;
 
     use super::*;
-    use crate::datapath::keys::{FlowKeys, Suite};
+    use crate::datapath::keys::{Class, Direction, FlowKeys, Suite};
     use crate::datapath::port::Port;
     use crate::datapath::seal::Sealer;
     use crate::datapath::socket::Socket;
@@ -137,11 +147,17 @@ mod tests {
 
     impl Rig {
         fn new(address: AddressRule) -> Rig {
+            Rig::with_limit(address, u64::MAX)
+        }
+
+        /// The same with a cipher that withstands so many forgeries.
+        fn with_limit(address: AddressRule, limit: u64) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
             let (commands, told) = channel();
             let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
-            let reports = keys(1).sending_end().reports;
+            let schedule = keys(1).schedule(Direction::Backward, Class::Control);
+            let reports = Opener::with_limit(schedule, limit);
             let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());
             port.register(FlowId(4), Box::new(feedback)).unwrap();
             Rig { port, told, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }
@@ -182,6 +198,21 @@ mod tests {
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
         let Command::Challenge(path, challenge) = rig.told() else { panic!("no challenge") };
         assert_eq!((path.remote, challenge), (receiver.local_addr(), vec![9; 16]));
+    }
+
+    #[test]
+    fn reports_that_are_forged_up_to_the_ciphers_limit_end_the_flow() {
+        let receiver = socket(HOME);
+        let mut rig = Rig::with_limit(AddressRule::contacted(receiver.local_addr()), 3);
+        for _ in 0..2 {
+            rig.send(&receiver, 1, Kind::Control, &[]);
+        }
+        rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
+        assert!(matches!(rig.told(), Command::Challenge(..)));
+        for _ in 0..2 {
+            rig.send(&receiver, 1, Kind::Control, &[]);
+        }
+        assert!(matches!(rig.told(), Command::Forged));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod ahead;
 pub(crate) mod board;
 pub(crate) mod budget;
 pub(crate) mod claims;
+mod drain;
 pub(crate) mod feedback;
 pub(crate) mod jobs;
 pub(crate) mod joint;

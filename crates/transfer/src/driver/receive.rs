@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
 use super::budget::Part;
+use super::drain::Drain;
 use super::jobs::Jobs;
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
@@ -150,6 +151,9 @@ pub(crate) struct Receiving {
     /// What had been drained, and whether the destination was open, when it was last granted.
     drained_before: (Bytes, bool),
     drained: Arc<Drained>,
+    /// Bytes of whole chunks that the writer was given.
+    handed: u64,
+    drain: Drain,
     outbox: Outbox,
     inlet: UnboundedSender<Message>,
     writer: Jobs,
@@ -203,6 +207,8 @@ impl Receiving {
             granted: pass.setup.grant,
             drained_before: (Bytes::ZERO, false),
             drained: pass.drained,
+            handed: 0,
+            drain: Drain::default(),
             outbox: pass.outbox,
             inlet: pass.inlet,
             writer: pass.writer,
@@ -251,7 +257,10 @@ impl Receiving {
     /// A sealed control datagram; whether it was genuine.
     fn on_sealed(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         let opened = self.control.open(now, &datagram.header, datagram.bytes, &mut self.scratch);
-        let Ok(len) = opened else { return false };
+        let len = match opened {
+            Ok(len) => len,
+            Err(error) => return self.refuse(error),
+        };
         self.board.note_heard(now);
         let content = &self.scratch[..len];
         match datagram.header.kind {
@@ -312,6 +321,7 @@ impl Receiving {
     /// After input: hands on what is whole, grants, lets the core speak.
     fn settle(&mut self, now: Time) {
         while let Some(whole) = self.placer.assembly().pop_whole() {
+            self.handed += whole.len as u64;
             self.writer.send(Job::Chunk(Arrived {
                 chunk: whole.chunk,
                 buffer: whole.buffer,
@@ -341,10 +351,12 @@ impl Receiving {
             true => self.memory.room(self.granted.saturating_sub(drained)),
             false => EARLY_GRANT,
         };
+        let waiting = Bytes::new(self.handed.saturating_sub(drained.get()));
+        let rate = self.drain.look(now, drained, waiting, room);
         let grant = drained + room;
         if grant > self.granted {
             self.granted = grant;
-            self.core.set_grant(now, self.flow, grant, None);
+            self.core.set_grant(now, self.flow, grant, rate);
         }
     }
 

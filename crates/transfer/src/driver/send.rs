@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Skip(Vec<BlockRange>),
     /// The receiver asks which of its chunks are the same here.
     Compare(Compare),
+    /// The reports were forged at until their cipher no longer protects.
+    Forged,
     /// The pass is over.
     Stop,
 }
@@ -252,6 +254,7 @@ impl Sending {
                     self.core.skip(now, self.flow, run);
                 }
             }
+            Command::Forged => return Err(super::writer::forged()),
             Command::Stop => return Ok(false),
         }
         Ok(true)

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use longhaul_proto::pace::Pacer;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::Board;
@@ -20,10 +23,12 @@ use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 use crate::session::Session;
-use longhaul_proto::time::Span;
 
 /// Bytes of one piece: small, so that the other end can tell soon what has come.
 const PIECE: usize = 64 << 10;
+/// Where a rate bounds them, a piece is what takes so long, and no less than the smallest.
+const PIECE_TIME: Span = Span::from_millis(20);
+const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that wait for a stream: a chunk's.
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often it is looked what has come while all streams are busy.
@@ -88,6 +93,8 @@ pub(crate) struct Outgo {
     pub(crate) notices: mpsc::UnboundedSender<Noticed>,
     /// How many of the sessions are best is found out by trying; the path's round-trip time.
     pub(crate) trial: Option<Span>,
+    /// What all of them together may carry, in bits a second.
+    pub(crate) cap: Option<Rate>,
 }
 
 /// Starts the sender's thread.
@@ -109,10 +116,12 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         wanted: outgo.wanted,
         ways,
         trial,
+        pace: outgo.cap.map(Pace::new),
         by_control,
         idle,
         freed,
         inbox,
+        held: VecDeque::new(),
         outbox: outgo.outbox,
         board: outgo.board,
         notices: outgo.notices,
@@ -150,18 +159,37 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
     sender
 }
 
+/// Keeps the pieces to a rate: how much TCP sends is nobody else's to say.
+struct Pace {
+    pacer: Pacer,
+    piece: usize,
+}
+
+impl Pace {
+    fn new(rate: Rate) -> Pace {
+        let piece = usize::try_from(rate.over(PIECE_TIME).get()).unwrap_or(PIECE);
+        let piece = piece.clamp(SMALLEST_PIECE, PIECE);
+        let mut pacer = Pacer::new(rate, Bytes::new(piece as u64));
+        pacer.idle(clock::now());
+        Pace { pacer, piece }
+    }
+}
+
 struct Streaming {
     payloads: Payloads,
     wanted: Vec<Range<u64>>,
     ways: Vec<mpsc::Sender<ChunkPiece>>,
     /// While the best number of ways is looked for.
     trial: Option<Trial>,
+    pace: Option<Pace>,
     /// The only way is the control stream, which has room for some pieces and is waited for.
     by_control: bool,
     /// Ways that wait for a chunk, and who joins them.
     idle: VecDeque<usize>,
     freed: Receiver<usize>,
     inbox: Receiver<Command>,
+    /// Commands that came while a chunk was being paced; they wait for its end.
+    held: VecDeque<Command>,
     outbox: Outbox,
     board: Arc<Board>,
     notices: mpsc::UnboundedSender<Noticed>,
@@ -179,10 +207,13 @@ impl Streaming {
             .filter(|chunk| self.wanted.iter().any(|range| range.contains(chunk)))
             .collect::<Vec<_>>()
         {
-            self.send_chunk(chunk)?;
+            if !self.send_chunk(chunk)? {
+                return Ok(());
+            }
         }
         while !planned {
-            match self.inbox.recv() {
+            let command = self.held.pop_front().map_or_else(|| self.inbox.recv(), Ok);
+            match command {
                 Ok(Command::Planned) => planned = true,
                 Ok(command) => {
                     if !self.take(command, &mut wanted)? {
@@ -193,8 +224,10 @@ impl Streaming {
             }
         }
         while let Some(chunk) = take_first(&mut wanted) {
-            self.send_chunk(chunk)?;
-            while let Ok(command) = self.inbox.try_recv() {
+            if !self.send_chunk(chunk)? {
+                return Ok(());
+            }
+            while let Some(command) = self.next_command() {
                 if !self.take(command, &mut wanted)? {
                     return Ok(());
                 }
@@ -203,6 +236,33 @@ impl Streaming {
         // The pass is over when the receiver says so.
         while !matches!(self.inbox.recv(), Ok(Command::Stop) | Err(_)) {}
         Ok(())
+    }
+
+    /// A command that has come, those that were held first.
+    fn next_command(&mut self) -> Option<Command> {
+        self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
+    }
+
+    /// Waits until the rate allows a piece of `len` bytes; false once the pass is over.
+    fn pace(&mut self, len: usize) -> bool {
+        let Some(pace) = &mut self.pace else { return true };
+        let waited = clock::now();
+        while pace.pacer.allowance(clock::now()) == 0 {
+            let left = clock::duration(pace.pacer.next().since(clock::now()));
+            match self.inbox.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+                Ok(command) => self.held.push_back(command),
+            }
+        }
+        let now = clock::now();
+        pace.pacer.spend(now, Bytes::new(len as u64));
+        let rate = pace.pacer.rate().as_bps();
+        self.board.update(|status| {
+            status.paced_nanos += now.since(waited).as_nanos();
+            status.rate_bps = rate;
+        });
+        true
     }
 
     /// Takes a command; false once the pass is over.
@@ -220,23 +280,26 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Sends one chunk on a way that has room.
-    fn send_chunk(&mut self, chunk: u64) -> Result<(), Error> {
+    /// Sends one chunk on a way that has room; false if the pass is over before.
+    fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
         let way = self.free_way()?;
-        let content = self.payloads.content();
-        let pieces = content.len().div_ceil(PIECE).max(1);
+        let (all, size) = (self.payloads.content().len(), self.piece());
+        let pieces = all.div_ceil(size).max(1);
         for nth in 0..pieces {
-            let start = nth * PIECE;
-            let end = (start + PIECE).min(content.len());
+            let start = nth * size;
+            let end = (start + size).min(all);
+            if !self.pace(end - start) {
+                return Ok(false);
+            }
             let piece = ChunkPiece {
                 chunk,
                 offset: start as u32,
-                bytes: content[start..end].to_vec(),
+                bytes: self.payloads.content()[start..end].to_vec(),
                 last: nth + 1 == pieces,
             };
             // What a stream took with it comes again when the copy is taken up again.
@@ -244,7 +307,11 @@ impl Streaming {
                 return Err(lost());
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn piece(&self) -> usize {
+        self.pace.as_ref().map_or(PIECE, |pace| pace.piece)
     }
 
     /// A way that waits for a chunk, once there is one.

@@ -125,7 +125,7 @@ impl Writing {
         let target = Target::Place { place, options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
-        let offer = offer(&mut source);
+        let (offer, _) = offer(&mut source, false);
         let (jobs, _) = writer::begin_patient(offer, target, None, board, end, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }

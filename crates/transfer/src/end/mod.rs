@@ -9,6 +9,7 @@ mod bounds;
 mod greed;
 #[cfg(test)]
 mod lies;
+mod listing;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod silence;
@@ -18,6 +19,8 @@ mod turns;
 pub(crate) mod wire;
 
 use std::ops::Range;
+
+use longhaul_proto::time::Span;
 
 pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms};
 use wire::End;
@@ -34,6 +37,10 @@ pub(crate) trait Hooks {
 
     /// The other end has said something.
     fn heard(&self) {}
+
+    /// Nothing has come from the other end for so long, and nothing is sent until it does; or,
+    /// with nothing, it is heard again.
+    fn silence(&self, _since: Option<Span>) {}
 
     /// The plan is complete: entries left out, and bytes that need not be sent.
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64);

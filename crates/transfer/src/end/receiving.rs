@@ -12,11 +12,10 @@ use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Hooks;
-use super::bounds;
-use super::silence::Silence;
+use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
+use super::{Hooks, bounds, listing};
 use crate::control::{
     ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
 };
@@ -95,6 +94,7 @@ struct Running<'a, 'b> {
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     silence: Silence,
+    quiet: Quiet,
     /// Names of files have been told on the stream.
     names_told: bool,
 }
@@ -103,7 +103,8 @@ impl ReceivingEnd<'_> {
     /// Receives the object until all of it stands.
     pub(crate) async fn run(mut self) -> Result<Outcome, End> {
         let offer = tokio::time::timeout(OFFER, first_offer(self.wire)).await;
-        let offer = offer.map_err(|_| End::Lost("no offer came".into()))??;
+        let mut offer = offer.map_err(|_| End::Lost("no offer came".into()))??;
+        listing::hear(self.wire, self.hooks, &mut offer).await?;
         offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
         let target = std::mem::replace(&mut self.target, Target::Nowhere);
@@ -129,6 +130,7 @@ impl ReceivingEnd<'_> {
             have: None,
             implied: Vec::new(),
             silence: Silence::new(),
+            quiet: Quiet::default(),
             names_told: false,
         };
         let result = running.serve().await;
@@ -197,6 +199,10 @@ impl Running<'_, '_> {
         self.end.wire.outbox().tell(Message::Status(self.end.board.mine()));
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
+            let (now, lived) = (clock::now(), self.end.board.lived());
+            if let Some(since) = self.quiet.look(now, lived, self.end.terms.rtt) {
+                self.end.hooks.silence(since);
+            }
         }
         self.end.hooks.tick()
     }
@@ -285,8 +291,8 @@ impl Running<'_, '_> {
             flow: id,
             setup,
             core: shared.unwrap_or_else(row.receiver),
-            data: keys.data,
-            control: keys.control,
+            data: keys.data.over(rtt.max(end.terms.rtt)),
+            control: keys.control.over(rtt.max(end.terms.rtt)),
             reports: keys.reports,
             peer: end.terms.peer,
             contact: end.contact,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::endpoint::{Event, FlowId};
 use tokio::sync::mpsc;
 
-use super::Hooks;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
+use super::{Hooks, listing};
 use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
@@ -34,6 +34,10 @@ const INLINE_MANIFEST: usize = 16 << 10;
 const MAX_REPEATS: u32 = 3;
 /// How often the other end is told where this one stands.
 const TICK: Duration = Duration::from_millis(100);
+/// The first of several streams is waited for so long, each further one so long after the last, or
+/// two round trips: the copy can do without one that is lost.
+const FIRST_STREAM: Duration = Duration::from_secs(3);
+const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload that is fallen back to where larger datagrams vanish: what IPv6 promises.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
 /// And below that, what every IPv4 host takes (RFC 791: 576 bytes).
@@ -92,32 +96,67 @@ struct PlanSoFar {
     complete: bool,
 }
 
+/// Ranges of a plan are put together when there are so many more than the last time.
+const UNTIDY: usize = 1 << 12;
+
+impl PlanSoFar {
+    /// Takes a slice. Slices that say the same again and again take no more memory.
+    fn add(&mut self, have: Vec<Range<u64>>, skipped: Vec<Range<u64>>) {
+        for (all, more) in [(&mut self.have, have), (&mut self.skipped, skipped)] {
+            let room = all.capacity();
+            all.extend(more);
+            if all.len() > room.max(UNTIDY) {
+                *all = tidy(std::mem::take(all));
+                all.reserve_exact(all.len().max(UNTIDY));
+            }
+        }
+    }
+
+    /// No more slices come.
+    fn complete(&mut self) {
+        self.complete = true;
+        self.have = tidy(std::mem::take(&mut self.have));
+        self.skipped = tidy(std::mem::take(&mut self.skipped));
+    }
+}
+
 /// The offer of what `source` has to an end that has surveyed it.
 fn offer_surveyed(source: &Source) -> Offer {
     let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
     let object_len = source.object().len();
-    Offer { manifest: Vec::new(), manifest_len: 0, manifest_digest, object_len }
+    Offer { manifest_digest, object_len, ..Offer::default() }
 }
 
-/// The offer of what `source` has.
-pub(super) fn offer(source: &mut Source) -> Offer {
+/// The offer of what `source` has, and its manifest where that is to follow on the stream: one that
+/// is long would else go with the data, which may be in the clear.
+pub(super) fn offer(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
     let encoded = source.manifest().encode();
-    let manifest_digest = blake3::hash(&encoded).as_bytes().to_vec();
-    let (manifest, manifest_len) = if encoded.len() <= INLINE_MANIFEST {
-        (encoded, 0)
+    let mut offer = offer_surveyed(source);
+    let len = encoded.len() as u64;
+    if encoded.len() <= INLINE_MANIFEST {
+        offer.manifest = encoded;
+    } else if in_the_clear {
+        offer.streamed_len = len;
+        return (offer, Some(encoded));
     } else {
-        let len = encoded.len() as u64;
         source.prefix_manifest(encoded.into());
-        (Vec::new(), len)
-    };
-    Offer { manifest, manifest_len, manifest_digest, object_len: source.object().len() }
+        (offer.manifest_len, offer.object_len) = (len, source.object().len());
+    }
+    (offer, None)
 }
 
 impl SendingEnd<'_> {
     /// Offers the object and sends it until all of it stands at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
-        let offer = if self.surveyed { offer_surveyed(&source) } else { offer(&mut source) };
+        let clear = self.terms.is_in_the_clear();
+        let (offer, manifest) = match self.surveyed {
+            true => (offer_surveyed(&source), None),
+            false => offer(&mut source, clear),
+        };
         self.wire.outbox().tell(Message::Offer(offer));
+        if let Some(encoded) = manifest {
+            listing::tell(self.wire, self.hooks, &encoded).await?;
+        }
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, true);
         }
@@ -169,6 +208,7 @@ impl Running<'_, '_> {
 
     async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
         self.end.hooks.heard();
+        self.end.board.note_spoke(crate::datapath::clock::now());
         self.silence.control_spoke();
         match message {
             Message::Relay(relay) => {
@@ -227,10 +267,10 @@ impl Running<'_, '_> {
             return Ok(());
         }
         let have = decode(plan.have.as_ref(), self.virtual_object.chunks(), "planned chunks")?;
-        let entries = u64::from(u32::MAX);
-        self.plan.skipped.extend(decode(plan.skipped.as_ref(), entries, "skipped entries")?);
+        let entries = self.manifest.entries().len() as u64;
+        let skipped = decode(plan.skipped.as_ref(), entries, "skipped entries")?;
         self.skip(&have);
-        self.plan.have.extend(have);
+        self.plan.add(have, skipped);
         for ask in plan.compare {
             match &self.carried {
                 Some(Carried::Flow { commands, .. }) => {
@@ -241,7 +281,7 @@ impl Running<'_, '_> {
             }
         }
         if !plan.more {
-            self.plan.complete = true;
+            self.plan.complete();
             self.end.hooks.planned(&self.manifest, &self.plan.skipped, plan.resumed_bytes);
             if self.end.dry_run {
                 self.tell_due_files();
@@ -303,6 +343,8 @@ impl Running<'_, '_> {
             Noticed::Failed(failure) => {
                 self.end.hooks.entry_failed(&failure.path, &failure.reason, true);
             }
+            Noticed::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
+            Noticed::Core(Event::Resumed) => self.end.hooks.silence(None),
             // At the end of a round the other end should know what it ought to have.
             Noticed::Core(_) => {
                 let mine = self.end.board.mine();
@@ -424,7 +466,8 @@ impl Running<'_, '_> {
             None => AddressRule::waiting(end.terms.peer),
         };
         let (inlet, board) = (end.wire.inlet(), end.board.clone());
-        let feedback = Feedback::new(keys.reports, commands.clone(), inlet, address, board);
+        let reports = keys.reports.over(end.terms.rtt);
+        let feedback = Feedback::new(reports, commands.clone(), inlet, address, board);
         end.port.register(flow, Box::new(feedback))?;
         Ok(Carried::Flow { flow, commands, done })
     }
@@ -435,11 +478,16 @@ impl Running<'_, '_> {
         wanted: Vec<Range<u64>>,
     ) -> Result<stream::Outgoing, Error> {
         let mut sessions = Vec::new();
-        let deadline = tokio::time::sleep(Duration::from_secs(3));
+        let late = crate::datapath::clock::duration(self.end.terms.rtt * 2).max(STRAGGLER);
+        let deadline = tokio::time::sleep(FIRST_STREAM);
         tokio::pin!(deadline);
         while self.number == 0 && sessions.len() < self.end.terms.streams as usize {
             tokio::select! {
-                Some(session) = self.end.streams.recv() => sessions.push(session),
+                Some(session) = self.end.streams.recv() => {
+                    // They were opened together: the others cannot be far.
+                    deadline.as_mut().reset(tokio::time::Instant::now() + late);
+                    sessions.push(session);
+                }
                 () = &mut deadline => break,
             }
         }
@@ -459,6 +507,7 @@ impl Running<'_, '_> {
             notices,
             // Later passes bring little.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
+            cap: end.terms.cap(),
         })
     }
 

@@ -14,7 +14,7 @@ use crate::driver::board::Board;
 /// Silence on a data port that never spoke is believed after this long and four round trips.
 const NEVER: Duration = Duration::from_millis(1500);
 /// Silence on one that spoke before.
-const NOW: Duration = Duration::from_millis(2500);
+const NOW: Duration = Duration::from_millis(2000);
 /// The control stream speaks if it did so within this long, and two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
 /// What was sent before the silence is told of within this long, and two round trips.
@@ -70,6 +70,29 @@ impl Silence {
         let patience = if heard.is_none() { NEVER } else { NOW };
         let due = always || heard.is_none() || sent > self.sent;
         if due && self.alone >= patience + rtt * 4 { Err(End::NoDatagrams) } else { Ok(()) }
+    }
+}
+
+/// What a sender waits for before it stops: so long, or so many round trips.
+const STOPS: (Span, u64) = (Span::from_secs(3), 8);
+
+/// Tells a receiver when the sender, whatever it has to say, must have stopped.
+#[derive(Default)]
+pub(super) struct Quiet {
+    told: bool,
+}
+
+impl Quiet {
+    /// Given the time and when the other end last gave a sign of life: for how long it has been
+    /// silent if that is to be told, or nothing within if it is heard again.
+    pub(super) fn look(&mut self, now: Time, lived: Time, rtt: Span) -> Option<Option<Span>> {
+        if lived == Time::ZERO {
+            return None;
+        }
+        let since = now.since(lived);
+        let silent = since >= STOPS.0.max(rtt * STOPS.1);
+        let told = std::mem::replace(&mut self.told, silent);
+        (silent != told).then(|| silent.then_some(since))
     }
 }
 
@@ -134,5 +157,21 @@ mod tests {
         rig.silence.looked = Instant::now() - Duration::from_secs(20);
         rig.silence.spoke = Some(Instant::now());
         assert!(rig.silence.judge(&rig.board, RTT, true).is_ok());
+    }
+
+    #[test]
+    fn a_sender_that_is_silent_is_told_of_once_and_once_when_it_is_heard_again() {
+        let mut quiet = Quiet::default();
+        let now = Time::from_nanos(10_000_000_000);
+        let mut after = |seconds: u64, rtt| {
+            let lived = Time::from_nanos(10_000_000_000 - seconds * 1_000_000_000);
+            quiet.look(now, lived, rtt)
+        };
+        assert_eq!(after(10, RTT), None, "it has never been heard");
+        assert_eq!(after(1, RTT), None);
+        assert_eq!(after(3, RTT), Some(Some(Span::from_secs(3))));
+        assert_eq!(after(4, RTT), None);
+        assert_eq!(after(0, RTT), Some(None));
+        assert_eq!(after(3, Span::from_secs(1)), None);
     }
 }

@@ -66,6 +66,17 @@ impl Terms {
         u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
     }
 
+    /// Whether the data go by datagrams that are not sealed.
+    pub(crate) fn is_in_the_clear(&self) -> bool {
+        self.suite == Suite::Plain && self.protocol.is_some()
+    }
+
+    /// What is never exceeded, by whatever way the data go.
+    pub(crate) fn cap(&self) -> Option<Rate> {
+        let both = [self.rate, self.rate_limit];
+        both.into_iter().flatten().min()
+    }
+
     /// What the core is told of a pass.
     pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
         Setup {

@@ -61,7 +61,7 @@ fn terms(session: &Session) -> Terms {
 
 /// Sends all of `source` on the control stream.
 async fn send(writer: &mut FrameWriter, mut source: Source) {
-    let offer = offer(&mut source);
+    let (offer, _) = offer(&mut source, false);
     let chunks = source.object().chunks();
     let mut messages = vec![Message::Offer(offer), Message::Pass(Pass::default())];
     let mut payloads = Payloads::new(source).unwrap();

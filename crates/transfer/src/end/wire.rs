@@ -17,7 +17,7 @@ use crate::error::{Class, Error};
 use crate::session::{FrameReader, FrameWriter, Session};
 
 /// Pieces of chunks that wait for the stream.
-const BULK: usize = 4;
+pub(super) const BULK: usize = 4;
 /// Once nothing can be told any more, the other side's last word is waited for so long.
 const LAST_WORD: Duration = Duration::from_secs(1);
 

@@ -110,7 +110,24 @@ impl Place {
         })
     }
 
-    /// The same, with links followed to their end: what is there is no link.
+    /// Whether this is a regular file or nothing, links followed: something that a copy may take
+    /// the place of.
+    ///
+    /// # Errors
+    /// What the system says where that cannot be seen: a link that leads in a circle, or out of
+    /// the folder that is served.
+    pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
+        let is_file = match self {
+            Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
+            Place::Within { root, path } => root.metadata(path).map(|found| found.is_file()),
+        };
+        match is_file {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            known => known,
+        }
+    }
+
+    /// The same as [`Place::find`], with links followed to their end: what is there is no link.
     pub(crate) fn find_at_end(&self) -> io::Result<Found> {
         match self.find()? {
             Found::Other { attributes, .. } if attributes.kind == FileKind::Link => {

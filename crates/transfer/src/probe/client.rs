@@ -19,7 +19,7 @@ use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::copy::reach::{Look, Reach, Reached, usual_datagram};
 use crate::copy::route::Host;
 use crate::datapath::clock;
-use crate::datapath::keys::{Suite, has_fast_aes};
+use crate::datapath::keys::Suite;
 use crate::datapath::mtu::packet_overhead;
 use crate::datapath::socket::Path;
 use crate::driver::{random_flow, random_u64};
@@ -121,7 +121,7 @@ struct Probing<'a> {
 
 impl Probing<'_> {
     async fn begin(options: &ProbeOptions, mut reached: Reached) -> Result<Probing<'_>, Error> {
-        let suite = Suite::choose(Cipher::Auto, has_fast_aes());
+        let suite = Suite::choose(Cipher::Auto, reached.session.both_fast_aes);
         let ip = reached.session.remote.ip();
         let (rtt, begun) = (reached.session.rtt.unwrap_or_default(), clock::now());
         let number = random_u64();

@@ -3,19 +3,21 @@
 //! `door` says what an id may reach; `register` knows the transfers under way, so that a copy
 //! that is taken up again finds its destination free, and further streams find their transfer;
 //! `transfer` answers one request, `survey` the question before it where there are several
-//! sources; `over_ssh` is the server of one copy that ssh started.
+//! sources; `over_ssh` is the server of one copy that ssh started; `told` is what a server says of
+//! all that.
 
 mod door;
 mod over_ssh;
 mod register;
 mod survey;
+mod told;
 mod transfer;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::control::{Frame, Message, Survey};
+use crate::control::{Frame, Message, Request, Survey};
 use crate::datapath::port::{Port, PortHandle};
 use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
@@ -28,6 +30,7 @@ use door::Door;
 use register::Register;
 
 pub use over_ssh::serve_over_ssh;
+pub use told::{Client, Told};
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -52,29 +55,43 @@ struct Server {
     register: Register,
     /// For probes.
     seats: probe::server::Seats,
+    /// Who is told what happens.
+    tell: Tell,
 }
 
+/// Is told what happens at a server; called from its own threads.
+pub type Tell = std::sync::Arc<dyn Fn(Told) + Send + Sync>;
+
 /// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
-/// called when clients can come.
+/// called when clients can come, `tell` with what happens then.
 ///
 /// # Errors
 /// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
 pub fn serve(
     options: ServeOptions,
     ready: impl FnOnce(Ready),
+    tell: Tell,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    reactor::block_on("the server", run(options, ready, cancel))
+    reactor::block_on("the server", run(options, ready, tell, cancel))
 }
 
 async fn run(
     options: ServeOptions,
     ready: impl FnOnce(Ready),
+    tell: Tell,
     cancel: Cancel,
 ) -> Result<(), Error> {
     let identity = Identity::load_or_create(&options.config_dir)?;
     let door = Door::open(&options)?;
     let (mut listener, data) = bind(&options, &identity)?;
+    let refused = tell.clone();
+    listener.on_refusal(move |address, error| {
+        refused(Told::Refused { address, error: error.clone() });
+    });
+    // What comes to the data port from there is held from now on.
+    let port = data.handle();
+    listener.on_arrival(move |address| port.expect(address));
     let server = Rc::new(Server {
         door,
         port: data.handle(),
@@ -82,6 +99,7 @@ async fn run(
         allow_plain: options.allow_plain,
         register: Register::default(),
         seats: probe::server::Seats::default(),
+        tell,
     });
     ready(Ready {
         address: listener.local_addr(),
@@ -140,7 +158,7 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
         Ok(Ok(None) | Err(_)) => return None,
         Err(_) => {
             let error = Error::new(Class::Unreachable, "no request came after the handshake");
-            let _ = session.close(Some(&error)).await;
+            turn_away(server, session, error).await;
             return None;
         }
     };
@@ -151,18 +169,28 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
         }
         Some(Message::Probe(probe)) => {
             let admitted = server.door.admit(&session.peer);
+            (server.tell)(match &admitted {
+                Ok(_) => Told::Asked(Client::new(&session, "probes the way".to_owned())),
+                Err(error) => Told::Refused { address: session.remote, error: error.clone() },
+            });
             probe::server::answer(&server.port, &server.seats, session, &probe, admitted).await;
             None
         }
-        Some(Message::Request(request)) => Some(transfer::answer(server, session, request).await),
+        Some(Message::Request(request)) => Some(requested(server, session, request).await),
         Some(Message::Survey(survey)) => surveyed(server, session, &survey).await,
         _ => {
             let error = Error::new(Class::Unreachable, "the first message was no request")
                 .advise("use the same release of longhaul on both sides");
-            let _ = session.close(Some(&error)).await;
+            turn_away(server, session, error).await;
             None
         }
     }
+}
+
+/// Tells a client, and who watches the server, why it is not served.
+async fn turn_away(server: &Server, session: Session, error: Error) {
+    (server.tell)(Told::Refused { address: session.remote, error: error.clone() });
+    let _ = session.close(Some(&error)).await;
 }
 
 /// Answers a survey, and the request that may follow it as soon as the client has heard all others.
@@ -172,12 +200,21 @@ async fn surveyed(
     survey: &Survey,
 ) -> Option<Result<(), Error>> {
     if let Err(error) = survey::answer(server, &mut session, survey).await {
-        let _ = session.close(Some(&error)).await;
+        turn_away(server, session, error.clone()).await;
         return Some(Err(error));
     }
     let frame = session.read::<Frame>().await.ok()??;
     let Some(Message::Request(request)) = frame.message else { return None };
     // Its hold may be over: the others may have taken long.
     server.port.expect(session.remote.ip());
-    Some(transfer::answer(server, session, request).await)
+    Some(requested(server, session, request).await)
+}
+
+/// Answers a request, and tells of it.
+async fn requested(server: &Rc<Server>, session: Session, request: Request) -> Result<(), Error> {
+    let client = Client::of_request(&session, &request);
+    (server.tell)(Told::Asked(client.clone()));
+    let result = transfer::answer(server, session, request).await;
+    (server.tell)(client.ended(&result));
+    result
 }

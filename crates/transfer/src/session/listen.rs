@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -63,12 +63,16 @@ struct Counts {
 /// Told of each client of ours that was turned away, and why.
 type OnRefusal = Box<dyn Fn(SocketAddr, &Error) + Send + Sync>;
 
+/// Told of each address with which a handshake begins.
+type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
+
 /// What all tasks of a listener share.
 struct Door {
     settings: Settings,
     tls: Arc<rustls::ServerConfig>,
     counts: Counts,
     on_refusal: OnceLock<OnRefusal>,
+    on_arrival: OnceLock<OnArrival>,
     sessions: mpsc::Sender<Session>,
 }
 
@@ -118,9 +122,10 @@ impl Listener {
         let (sessions, accepted) = mpsc::channel(WAITING);
         let door = Arc::new(Door {
             settings: settings.clone(),
-            tls: Arc::new(tls::server(identity)),
+            tls: Arc::new(tls::server(identity, settings.fast_aes)),
             counts: Counts::default(),
             on_refusal: OnceLock::new(),
+            on_arrival: OnceLock::new(),
             sessions,
         });
         let unusable =
@@ -168,6 +173,12 @@ impl Listener {
     /// Only the first call counts.
     pub fn on_refusal(&self, tell: impl Fn(SocketAddr, &Error) + Send + Sync + 'static) {
         let _ = self.door.on_refusal.set(Box::new(tell));
+    }
+
+    /// Calls `tell` for each address with which a handshake begins: its data may follow at once.
+    /// Only the first call counts.
+    pub fn on_arrival(&self, tell: impl Fn(IpAddr) + Send + Sync + 'static) {
+        let _ = self.door.on_arrival.set(Box::new(tell));
     }
 }
 
@@ -274,6 +285,9 @@ impl Door {
         remote: SocketAddr,
         work: impl Future<Output = Arrival> + Send + 'static,
     ) {
+        if let Some(tell) = self.on_arrival.get() {
+            tell(remote.ip().to_canonical());
+        }
         let (place, left) = gate.enter(remote.ip().to_canonical());
         self.counts.evicted.fetch_add(left as u64, Ordering::Relaxed);
         let door = self.clone();

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use prost::Message;
 
+use crate::datapath::keys::has_fast_aes;
 use crate::error::Error;
 
 pub mod allow;
@@ -64,6 +65,8 @@ pub struct Settings {
     /// The socket of a client's QUIC; nothing for a new one on a port of the system's choice.
     /// Only addresses of its family are tried over UDP, and it serves one session at a time.
     pub socket: Option<Arc<UdpSocket>>,
+    /// This host has AES in hardware.
+    pub fast_aes: bool,
 }
 
 /// Which carriers are tried and served.
@@ -96,6 +99,7 @@ impl Default for Settings {
             carriers: Carriers::Both,
             versions: hello::VERSIONS,
             socket: None,
+            fast_aes: has_fast_aes(),
         }
     }
 }
@@ -150,6 +154,8 @@ pub struct Session {
     pub data_port: Option<u16>,
     /// Where ssh had to carry the session: what to open so that it need not.
     pub advice: Option<String>,
+    /// Both sides have AES in hardware.
+    pub both_fast_aes: bool,
     watch: RttWatch,
     exporter: Exporter,
     writer: FrameWriter,
@@ -169,6 +175,7 @@ struct Parts {
     carrier: &'static str,
     rtt: RttWatch,
     secret: [u8; 32],
+    both_fast_aes: bool,
     out: line::Out,
     input: line::In,
     delivered: Option<line::Delivered>,
@@ -189,6 +196,7 @@ impl Session {
             rtt: parts.rtt.now(),
             data_port: None,
             advice: None,
+            both_fast_aes: parts.both_fast_aes,
             watch: parts.rtt,
             exporter: Exporter::new(&parts.secret),
             writer: FrameWriter::new(parts.out, line.clone(), parts.delivered, &hello),

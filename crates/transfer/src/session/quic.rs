@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key};
 use aws_lc_rs::rand;
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn::rustls::pki_types::CertificateDer;
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionId,
@@ -115,7 +115,7 @@ pub(super) fn server_endpoint(
     identity: &Identity,
     settings: &Settings,
 ) -> std::io::Result<Endpoint> {
-    let crypto = QuicServerConfig::try_from(tls::server(identity))
+    let crypto = QuicServerConfig::try_from(tls::server(identity, settings.fast_aes))
         .expect("the provider has the suite of QUIC's first packets");
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config
@@ -169,7 +169,7 @@ pub(super) async fn connect(
     settings: &Settings,
 ) -> Result<Session, Failure> {
     let transport = Arc::new(transport(settings));
-    let attempt = || handshake(endpoint, remote, identity, expect, &transport);
+    let attempt = || handshake(endpoint, remote, identity, expect, &transport, settings.fast_aes);
     let mut first = std::pin::pin!(attempt());
     let connection = tokio::select! {
         done = &mut first => done?,
@@ -197,8 +197,9 @@ async fn handshake(
     identity: &Identity,
     expect: Expect,
     transport: &Arc<TransportConfig>,
+    fast_aes: bool,
 ) -> Result<Connection, Failure> {
-    let (crypto, seen) = tls::client(identity, expect);
+    let (crypto, seen) = tls::client(identity, expect, fast_aes);
     let crypto = QuicClientConfig::try_from(crypto)
         .expect("the provider has the suite of QUIC's first packets");
     let mut config = ClientConfig::new(Arc::new(crypto));
@@ -230,6 +231,8 @@ pub(super) fn session(
     let peer = peer(&connection)?;
     let mut secret = [0; 32];
     connection.export_keying_material(&mut secret, tls::EXPORTER_LABEL, b"").ok()?;
+    let handshake = connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
+    let both_fast_aes = tls::both_fast_aes(handshake.protocol.as_deref())?;
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
         // Whether acknowledged, stopped or closed by the other side: there is no more to wait for.
@@ -242,6 +245,7 @@ pub(super) fn session(
         carrier: "quic",
         rtt: watch,
         secret,
+        both_fast_aes,
         out: Box::new(send) as Out,
         input: Box::new(receive) as In,
         delivered: Some(delivered),

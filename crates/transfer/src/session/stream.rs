@@ -75,7 +75,7 @@ pub(super) async fn client(
     expect: Expect,
     settings: &Settings,
 ) -> Result<Session, Failure> {
-    let (config, seen) = tls::client(identity, expect);
+    let (config, seen) = tls::client(identity, expect, settings.fast_aes);
     let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     let stream = connected.map_err(|error| match seen.id() {
@@ -84,14 +84,14 @@ pub(super) async fn client(
     })?;
     let connection = stream.get_ref().1;
     let peer = shown(connection.peer_certificates()).ok_or_else(no_key)?;
-    if connection.alpn_protocol() != Some(tls::ALPN) {
-        return Err(Failure::other("it speaks another protocol"));
-    }
+    let both_fast_aes = tls::both_fast_aes(connection.alpn_protocol());
+    let both_fast_aes =
+        both_fast_aes.ok_or_else(|| Failure::other("it speaks another protocol"))?;
     let mut secret = [0; 32];
     connection
         .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
         .map_err(|error| Failure::other(error.to_string()))?;
-    Ok(session(stream, peer, secret, under, settings))
+    Ok(session(stream, peer, (secret, both_fast_aes), under, settings))
 }
 
 /// The server's side of a session over `stream`; what is no client of ours is an error.
@@ -105,16 +105,16 @@ pub(super) async fn server(
     let accepted = TlsAcceptor::from(config.clone()).accept(stream).await;
     let stream = accepted.map_err(|error| failed(error.to_string()))?;
     let connection = stream.get_ref().1;
-    if connection.alpn_protocol() != Some(tls::ALPN) {
-        return Err(failed("it speaks another protocol".to_owned()));
-    }
+    let both_fast_aes = tls::both_fast_aes(connection.alpn_protocol());
+    let both_fast_aes =
+        both_fast_aes.ok_or_else(|| failed("it speaks another protocol".to_owned()))?;
     let peer = shown(connection.peer_certificates())
         .ok_or_else(|| failed("it showed no key".to_owned()))?;
     let mut secret = [0; 32];
     connection
         .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
         .map_err(|error| failed(error.to_string()))?;
-    Ok(session(stream, peer, secret, under, settings))
+    Ok(session(stream, peer, (secret, both_fast_aes), under, settings))
 }
 
 fn no_key() -> Failure {
@@ -128,7 +128,7 @@ fn shown(presented: Option<&[CertificateDer<'_>]>) -> Option<PeerId> {
 fn session(
     stream: impl Bytes,
     peer: PeerId,
-    secret: [u8; 32],
+    (secret, both_fast_aes): ([u8; 32], bool),
     under: Under,
     settings: &Settings,
 ) -> Session {
@@ -139,6 +139,7 @@ fn session(
         carrier: under.carrier,
         rtt: under.rtt,
         secret,
+        both_fast_aes,
         out: Box::new(out),
         input: Box::new(input),
         delivered: None,

@@ -20,7 +20,27 @@ use super::id::PeerId;
 use super::identity::Identity;
 
 /// What both sides name as the protocol inside TLS.
-pub(super) const ALPN: &[u8] = b"longhaul/1";
+const ALPN: &[u8] = b"longhaul/1";
+
+/// The same, of sides that have AES in hardware: chosen where both have. It costs no round trip to
+/// know, and both know it when the handshake is done.
+const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
+
+/// What a side names, the best first.
+fn protocols(fast_aes: bool) -> Vec<Vec<u8>> {
+    let all = [ALPN_FAST_AES, ALPN];
+    all[usize::from(!fast_aes)..].iter().map(|name| name.to_vec()).collect()
+}
+
+/// Whether both sides have AES in hardware, by the protocol that was chosen; nothing if that is not
+/// ours.
+pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
+    match chosen {
+        Some(ALPN_FAST_AES) => Some(true),
+        Some(ALPN) => Some(false),
+        _ => None,
+    }
+}
 
 /// TLS wants a server name; keys are what we know each other by, and it is never sent.
 pub(super) const SERVER_NAME: &str = "longhaul";
@@ -75,7 +95,7 @@ struct Verifier {
 }
 
 /// A client's side of TLS, and where the id that answered is found.
-pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen) {
+pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (ClientConfig, Seen) {
     let provider = provider();
     let seen = Seen::default();
     let verifier = Verifier::new(expect, seen.clone(), &provider);
@@ -87,7 +107,7 @@ pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
             identity.key.clone(),
         )));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = protocols(fast_aes);
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     (config, seen)
@@ -95,7 +115,7 @@ pub(super) fn client(identity: &Identity, expect: Expect) -> (ClientConfig, Seen
 
 /// A server's side of TLS. Any client that proves to have a key is let through; what it may do is
 /// decided by its id afterwards.
-pub(super) fn server(identity: &Identity) -> ServerConfig {
+pub(super) fn server(identity: &Identity, fast_aes: bool) -> ServerConfig {
     let provider = provider();
     let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -103,7 +123,7 @@ pub(super) fn server(identity: &Identity) -> ServerConfig {
         .expect("the provider has suites of TLS 1.3")
         .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key.clone())));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = protocols(fast_aes);
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config

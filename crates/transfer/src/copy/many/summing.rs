@@ -17,6 +17,7 @@ pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summa
     whole.files = sum(|s| s.files);
     whole.resumed_bytes = sum(|s| s.resumed_bytes);
     whole.skipped_files = sum(|s| s.skipped_files);
+    whole.unread_files = sum(|s| s.unread_files);
     whole.failed_files = sum(|s| s.failed_files);
     whole.failed_sources = failed;
     whole.verified = summaries.iter().all(|summary| summary.verified);
@@ -71,6 +72,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         bound_by: main.map_or(BoundBy::Nothing, |summary| summary.bound_by),
         resumed_bytes: 0,
         skipped_files: 0,
+        unread_files: 0,
         failed_files: 0,
         cipher: word(|s| &s.cipher),
         blake3: None,

@@ -53,7 +53,8 @@ fn server(root: &Path, config: &Path, client: String, cancel: Cancel) -> u16 {
     };
     let (told, ready) = mpsc::channel();
     thread::spawn(move || {
-        let _ = serve(options, move |ready| told.send(ready.address.port()).unwrap(), cancel);
+        let ready = move |ready: crate::serve::Ready| told.send(ready.address.port()).unwrap();
+        let _ = serve(options, ready, Arc::new(|_| {}), cancel);
     });
     ready.recv().unwrap()
 }

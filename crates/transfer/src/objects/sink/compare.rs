@@ -85,7 +85,7 @@ impl Sink {
             return Ok(());
         }
         if is_equal {
-            self.keep.apply(basis.file(), it)?;
+            self.keep.apply(basis.file(), it, None)?;
             if let Some(large) = self.larges.remove(&entry) {
                 large.remove(&mut self.ground)?;
             }

@@ -86,6 +86,7 @@ impl Ground {
                     && attributes.kind != FileKind::Other =>
             {
                 check_name(&name, &shown)?;
+                check_target(place, &shown)?;
                 top = Some(name);
                 parent
             }
@@ -158,6 +159,17 @@ fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
         return Err(Error::new(Class::Usage, what).advise("choose a shorter name"));
     }
     Ok(())
+}
+
+/// A link gives way to the copy only where it stands for a file: one to a device or a pipe is how
+/// the system names that, and others would miss it.
+fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
+    let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
+    if may {
+        return Ok(());
+    }
+    let what = format!("{shown} leads to a device, socket or pipe, and a copy becomes a file");
+    Err(Error::new(Class::LocalFile, what).advise("copy to the name of a file"))
 }
 
 fn make_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {

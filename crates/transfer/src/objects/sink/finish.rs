@@ -151,12 +151,21 @@ impl Sink {
                 crate::objects::place::file_error("finish", &self.ground.shown, &error)
             })?;
         }
-        if !self.ground.manifest.is_single() && self.written > 0 {
+        if self.has_unsynced_names() {
             sync_all(&self.ground).map_err(|error| {
                 crate::objects::place::file_error("sync", &self.ground.shown, &error)
             })?;
         }
         Ok(())
+    }
+
+    /// Whether anything got a name that may not be on the disk: a large file syncs its folder.
+    fn has_unsynced_names(&self) -> bool {
+        let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
+        let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
+        let synced = |number| self.object.is_large(number as u32);
+        self.made_folder
+            || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))
     }
 
     fn account(&mut self) -> Outcome {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::attributes::Keep;
 use super::bits::Bits;
 use super::destination::Ground;
+use super::left;
 use super::partial::{self, Writing};
 use crate::objects::digest::{self, Digest, RootBuilder};
 use crate::objects::journal::{Header, Journal};
@@ -78,7 +79,7 @@ impl Large {
         let entry = &manifest.entries()[number as usize];
         let mut large = Large::new(number, entry);
         let (folder, name) = ground.at(number)?;
-        let mode = keep.mode_at_first(entry);
+        let mode = keep.mode_at_first(entry, keep.own_mode(folder, &name)?);
         let file =
             partial::open(folder, &names::partial(&name), Some(mode))?.ok_or(Errno::NOENT)?;
         folders::remove_if_there(folder, &names::journal(&name))?;
@@ -92,8 +93,9 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes up what an earlier run left, if it left something; with `distrust` nothing of it
-    /// counts before it is compared.
+    /// Takes up what an earlier run left, if it left something: chunks that the journal vouches
+    /// for count once they were read and are what it says. With `distrust` nothing of it counts
+    /// before it is compared.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -106,6 +108,7 @@ impl Large {
             return Ok(None);
         };
         let found = folders::look_at(&file)?;
+        let untouched = left::take(&found);
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
         let journal = read_journal(ground, number, size)?;
@@ -122,7 +125,9 @@ impl Large {
         for (chunk, value) in journal.iter().flat_map(|journal| &journal.values) {
             if large.is_hole(*chunk) {
             } else if valid {
-                if large.have.insert(*chunk) {
+                // Disk or another program may have changed it since; what differs comes again.
+                let is_there = || read_value(&file, size, *chunk).is_ok_and(|v| v == *value);
+                if (untouched || is_there()) && large.have.insert(*chunk) {
                     large.missing -= 1;
                     large.root.give(*chunk, *value);
                 }
@@ -245,6 +250,15 @@ impl Large {
         Ok(())
     }
 
+    /// Remembers how the partial file is left, all of it on the disk and in the journal.
+    pub(super) fn leave(&self) {
+        let open = self.file.as_ref().and_then(|file| folders::look_at(file).ok());
+        let modified = open.map(|found| found.modified).or(self.closed);
+        if let Some(modified) = modified.filter(|_| self.pending.is_empty()) {
+            left::leave(self.identity, modified);
+        }
+    }
+
     /// Forgets what the journal says: a later run shall compare what is in the partial file.
     pub(super) fn distrust(mut self, ground: &mut Ground) -> io::Result<()> {
         self.pending.clear();
@@ -273,8 +287,10 @@ impl Large {
         let root = self.root.root().ok_or_else(|| io::Error::other("chunks are missing"))?;
         let manifest = ground.manifest.clone();
         let entry = &manifest.entries()[self.number as usize];
+        let (folder, name) = ground.at(self.number)?;
+        let own = keep.own_mode(folder, &name)?;
         let file = self.file(ground)?;
-        keep.apply(file, entry)?;
+        keep.apply(file, entry, own)?;
         file.sync_all()?;
         let (folder, name) = ground.at(self.number)?;
         rustix::fs::renameat(folder, names::partial(&name), folder, &name)?;

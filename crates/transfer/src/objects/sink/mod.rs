@@ -16,6 +16,7 @@ mod compare;
 mod destination;
 mod finish;
 mod large;
+mod left;
 mod order;
 mod partial;
 mod plan;
@@ -145,6 +146,8 @@ pub struct Sink {
     /// Files that got their names and were not told yet.
     named: Vec<u32>,
     written: u64,
+    /// A folder was made.
+    made_folder: bool,
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -190,6 +193,7 @@ impl Sink {
             files_done: 0,
             named: Vec::new(),
             written: 0,
+            made_folder: false,
             uses: 0,
             synced: Instant::now(),
             #[cfg(test)]
@@ -526,6 +530,7 @@ impl Drop for Sink {
         }
         // Nobody can be told of a failure here; what is not journalled is found by hashing.
         let _ = self.sync();
+        self.larges.values().for_each(Large::leave);
         self.small.forget_begun(&mut self.ground);
     }
 }

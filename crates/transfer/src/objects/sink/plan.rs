@@ -147,6 +147,7 @@ impl Sink {
             None if dry => walk.new = Some(entry.path.to_vec()),
             None => {
                 rustix::fs::mkdirat(folder, &name, Mode::from_bits_truncate(0o777))?;
+                self.made_folder = true;
                 if walk.new.is_none() {
                     walk.new = Some(entry.path.to_vec());
                 }

@@ -26,6 +26,8 @@ struct Begun {
     missing: u64,
     identity: (u64, u64),
     file: Option<File>,
+    /// The permissions of the file that it replaces, where it keeps them.
+    own: Option<u32>,
 }
 
 /// A file that is whole and waits for the disk.
@@ -73,7 +75,7 @@ impl Small {
         super::partial::write(&file, how, extent.file_offset, content)?;
         begun.missing -= extent.len as u64;
         if begun.missing == 0 {
-            keep.apply(&file, entry)?;
+            keep.apply(&file, entry, begun.own)?;
             self.queue.push(Whole { entry: extent.entry, identity: begun.identity });
             return Ok(());
         }
@@ -93,7 +95,7 @@ impl Small {
         let begun = begin(ground, number, keep, 0)?;
         let manifest = ground.manifest.clone();
         if let Some(file) = begun.file {
-            keep.apply(&file, &manifest.entries()[number as usize])?;
+            keep.apply(&file, &manifest.entries()[number as usize], begun.own)?;
         }
         self.queue.push(Whole { entry: number, identity: begun.identity });
         Ok(())
@@ -146,8 +148,9 @@ impl Small {
 /// Makes a partial file anew: one that is there may be another copy's, and is left to it.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, size: u64) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
-    let mode = keep.mode_at_first(&manifest.entries()[number as usize]);
     let (folder, name) = ground.at(number)?;
+    let own = keep.own_mode(folder, &name)?;
+    let mode = keep.mode_at_first(&manifest.entries()[number as usize], own);
     let partial = names::partial(&name);
     let file = match folders::create(folder, &partial, mode) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -157,7 +160,7 @@ fn begin(ground: &mut Ground, number: u32, keep: Keep, size: u64) -> io::Result<
         made => made?,
     };
     let identity = folders::look_at(&file)?.identity;
-    Ok(Begun { missing: size, identity, file: Some(file) })
+    Ok(Begun { missing: size, identity, file: Some(file), own })
 }
 
 fn taken_over() -> io::Error {

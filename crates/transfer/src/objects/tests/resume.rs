@@ -268,3 +268,37 @@ fn an_early_end_says_how_much_is_unfinished() {
     assert_eq!((outcome.files, outcome.unfinished, outcome.digest), (0, 2, None));
     assert_eq!(open(&ends, &slash(&ends.from)).plan.have, [0..1]);
 }
+
+#[test]
+fn a_chunk_that_rotted_comes_again_though_the_journal_vouches_for_it() {
+    let ends = ends();
+    let from = half(&ends, true);
+    let partial = ends.to.join(".file.lh-part");
+    let then = std::fs::metadata(&partial).unwrap().modified().unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&partial).unwrap();
+    let at = 3 * CHUNK + 17;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    // A disk that forgets a bit tells no time.
+    file.set_modified(then).unwrap();
+    let mut copy = open(&ends, &from);
+    copy.compare();
+    let missing = copy.missing();
+    assert!(missing.contains(&3) && !missing.contains(&2) && !missing.contains(&4));
+    copy.run().unwrap();
+    assert!(std::fs::read(ends.to.join("file")).unwrap() == std::fs::read(&from).unwrap());
+}
+
+#[test]
+fn what_this_process_left_and_nobody_touched_is_taken_up() {
+    let ends = ends();
+    let from = ends.from.join("file");
+    write(&from, &content(LARGE * 2, 1));
+    let mut copy = open(&ends, &from);
+    (0..8).for_each(|chunk| copy.step(chunk).unwrap());
+    drop(copy);
+    let copy = open(&ends, &from);
+    assert!(copy.missing().iter().all(|chunk| *chunk >= 8));
+    copy.run().unwrap();
+}

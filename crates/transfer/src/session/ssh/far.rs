@@ -75,7 +75,7 @@ pub async fn accept_over_ssh(
         Some(Word::Client(client)) => Ok(SshSide {
             listener,
             client,
-            tls: Arc::new(tls::server(identity)),
+            tls: Arc::new(tls::server(identity, settings.fast_aes)),
             settings: settings.clone(),
             channel: Some(channel),
             lines,

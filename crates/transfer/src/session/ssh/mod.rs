@@ -83,10 +83,7 @@ pub async fn connect_ssh(
         None => return Err(no_offer(target, ssh, &lines).await),
     };
     tell(&mut stdin, Word::Client(identity.id())).await?;
-    let mut candidates: Vec<SocketAddr> = Vec::new();
-    for ip in offer.addresses.iter().copied().chain(host) {
-        candidates.push(SocketAddr::new(ip, offer.port));
-    }
+    let candidates = candidates(&offer, &host);
     if let Some(first) = candidates.first() {
         offered(SocketAddr::new(first.ip(), offer.data_port));
     }
@@ -105,6 +102,15 @@ pub async fn connect_ssh(
     };
     session.data_port = Some(offer.data_port);
     Ok(session)
+}
+
+/// Where the far side is tried: at the addresses of its name, and of these first where it says that
+/// ssh has come in. Whatever else it names may be somebody else's, who must not hear from us.
+fn candidates(offer: &Offer, host: &[IpAddr]) -> Vec<SocketAddr> {
+    let named =
+        |ip: &&IpAddr| offer.addresses.iter().any(|o| o.to_canonical() == ip.to_canonical());
+    let (first, others): (Vec<&IpAddr>, Vec<&IpAddr>) = host.iter().partition(named);
+    first.into_iter().chain(others).map(|ip| SocketAddr::new(*ip, offer.port)).collect()
 }
 
 fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {

@@ -47,6 +47,29 @@ fn each_side_knows_the_other_by_its_key() {
 }
 
 #[test]
+fn both_sides_know_whether_both_have_aes_in_hardware() {
+    run(async {
+        for (carriers, _) in EACH {
+            for (near_has, far_has) in [(true, true), (true, false), (false, true), (false, false)]
+            {
+                let server = Identity::ephemeral();
+                let settings = Settings { fast_aes: far_has, ..settings(Carriers::Both) };
+                let mut listener =
+                    Listener::bind(SocketAddr::new(LOOPBACKS[0], 0), &server, &settings)
+                        .expect("loopback can be listened on");
+                let mut client = Client::pinned(carriers, &server);
+                client.settings.fast_aes = near_has;
+                let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+                near.write(&1u32).await.expect("open");
+                let far = listener.accept().await;
+                let known = (near.both_fast_aes, far.both_fast_aes);
+                assert_eq!(known, (near_has && far_has, near_has && far_has));
+            }
+        }
+    });
+}
+
+#[test]
 fn two_sessions_share_no_key() {
     run(async {
         for (carriers, _) in EACH {

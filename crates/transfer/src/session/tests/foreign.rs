@@ -62,9 +62,9 @@ fn tls_clients_of_another_kind_are_dropped() {
             .expect("it has suites of TLS 1.3")
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-        let (mut other, _) = tls::client(&me, tls::Expect::Anyone);
+        let (mut other, _) = tls::client(&me, tls::Expect::Anyone, true);
         other.alpn_protocols = vec![b"h2".to_vec()];
-        let (mut mute, _) = tls::client(&me, tls::Expect::Anyone);
+        let (mut mute, _) = tls::client(&me, tls::Expect::Anyone, true);
         mute.alpn_protocols.clear();
         for (at, config) in [web, other, mute].into_iter().enumerate() {
             let stream = TcpStream::connect(listener.local_addr()).await.expect("it listens");
@@ -116,7 +116,7 @@ fn quic_clients_of_another_kind_are_dropped() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(LOOPBACKS[0], &server);
-        let (mut config, _) = tls::client(&Identity::ephemeral(), tls::Expect::Anyone);
+        let (mut config, _) = tls::client(&Identity::ephemeral(), tls::Expect::Anyone, true);
         config.alpn_protocols = vec![b"h3".to_vec()];
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(config).expect("a suite");
         let config = quinn::ClientConfig::new(Arc::new(crypto));

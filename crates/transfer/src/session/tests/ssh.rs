@@ -88,10 +88,18 @@ impl Host {
     }
 
     async fn connect(&self, ports: Option<(u16, u16)>) -> Result<Session, Error> {
+        self.connect_to("somebody@127.0.0.1", ports).await
+    }
+
+    async fn connect_to(
+        &self,
+        destination: &str,
+        ports: Option<(u16, u16)>,
+    ) -> Result<Session, Error> {
         let remote_path = self.remote_path.display().to_string();
         let target = SshTarget {
             command: &self.ssh,
-            destination: "somebody@host.invalid",
+            destination,
             remote_path: &remote_path,
             ports,
             arguments: &[],
@@ -116,6 +124,18 @@ async fn echoes(session: &mut Session) {
         session.write(&text).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(format!("far {text}"))));
     }
+}
+
+#[test]
+fn an_address_that_only_the_far_side_names_is_not_contacted() {
+    run(async {
+        // It is there and would answer; but it is not what the name leads to.
+        let host = Host::new(Some(LOOPBACKS[0]), "");
+        let session = host.connect_to("somebody@host.invalid", None).await.expect("a far side");
+        assert_eq!(session.carrier, "ssh");
+        drop(session);
+        host.ended().await;
+    });
 }
 
 #[test]
@@ -149,7 +169,8 @@ fn the_far_side_opens_ports_of_the_range_that_it_is_told() {
 fn where_only_ssh_passes_it_carries_the_session_and_says_what_to_open() {
     run(async {
         let host = Host::new(None, "");
-        let mut session = host.connect(Some((47_340, 47_360))).await.expect("a far side");
+        let ports = Some((47_340, 47_360));
+        let mut session = host.connect_to("host.invalid", ports).await.expect("a far side");
         assert_eq!((session.carrier, session.rtt), ("ssh", None));
         let advice = session.advice.clone().expect("what to open");
         assert!(advice.contains("47340 to 47360"), "{advice}");

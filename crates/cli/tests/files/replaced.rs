@@ -1,0 +1,123 @@
+//! Copies onto what is there already: links, files with permissions of their own, equal files.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::rig::{Child, Pair, bytes, skip, words, write};
+
+#[test]
+fn a_link_to_a_pipe_or_device_is_refused_and_stays_and_one_to_a_file_is_replaced() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"new");
+    write(&pair.there.join("file"), b"new");
+    for root in [&pair.here, &pair.there] {
+        mknodat(CWD, root.join("pipe"), FileType::Fifo, Mode::from_bits_truncate(0o600), 0)
+            .expect("a pipe can be made");
+        symlink("pipe", root.join("way")).expect("a link can be made");
+        symlink("old", root.join("to a file")).expect("a link can be made");
+        symlink("nothing", root.join("to nothing")).expect("a link can be made");
+        write(&root.join("old"), b"old");
+    }
+    pair.cp(&[&pair.at("file"), &"way"]).is(4, &["way leads to a device, socket or pipe"]);
+    pair.cp(&[&"file", &pair.at("way")]).is(5, &["way leads to a device, socket or pipe"]);
+    for link in ["to a file", "to nothing"] {
+        pair.cp(&[&pair.at("file"), &link]).summary();
+        pair.cp(&[&"file", &pair.at(link)]).summary();
+    }
+    for root in [&pair.here, &pair.there] {
+        assert!(root.join("way").is_symlink());
+        assert!(fs::metadata(root.join("way")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read(root.join("old")).unwrap(), b"old");
+        for link in ["to a file", "to nothing"] {
+            assert!(!root.join(link).is_symlink());
+            assert_eq!(fs::read(root.join(link)).unwrap(), b"new");
+        }
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn without_p_a_file_that_is_replaced_keeps_its_permissions() {
+    let pair = Pair::new();
+    let sizes = [("t/empty", 0), ("t/small", 1000), ("t/large", 9 << 20)];
+    for (name, len) in sizes {
+        let (from, to) = (pair.here.join(name), pair.there.join(name));
+        write(&from, &bytes(len, 1));
+        write(&to, &bytes(len + 1, 2));
+        fs::set_permissions(&from, Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&to, Permissions::from_mode(0o4600)).unwrap();
+    }
+    write(&pair.there.join("single"), b"old");
+    fs::set_permissions(pair.there.join("single"), Permissions::from_mode(0o640)).unwrap();
+    pair.cp(&[&"-r", &"t", &pair.at("")]).summary();
+    pair.cp(&[&"t/small", &pair.at("single")]).summary();
+    for (name, len) in sizes {
+        let to = pair.there.join(name);
+        assert_eq!(fs::metadata(&to).unwrap().len(), len as u64, "{name}");
+        assert_eq!(mode(&to), 0o600, "{name}");
+    }
+    assert_eq!(mode(&pair.there.join("single")), 0o640);
+    pair.cp(&[&"-rp", &"--checksum", &"t", &pair.at("")]).summary();
+    sizes.iter().for_each(|(name, _)| assert_eq!(mode(&pair.there.join(name)), 0o644, "{name}"));
+}
+
+#[test]
+fn what_was_left_out_because_of_its_size_and_time_is_not_called_verified() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(3_000_000, 1));
+    let run = |flags: &[&str]| pair.copy(flags, "file", pair.at("")).end();
+    assert_eq!(run(&[]).summary()["unread_files"], 0);
+    let path = pair.there.join("file");
+    let then = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut other = bytes(3_000_000, 1);
+    other[1001] ^= 1;
+    fs::write(&path, other).unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    let skipped = run(&[]).summary();
+    assert_eq!((&skipped["verified"], &skipped["unread_files"]), (&false.into(), &1.into()));
+    let read = run(&["--checksum"]).summary();
+    assert_eq!((&read["verified"], &read["unread_files"]), (&true.into(), &0.into()));
+    assert_eq!(fs::read(&path).unwrap(), bytes(3_000_000, 1));
+    let equal = run(&["--checksum"]).summary();
+    assert_eq!((&equal["verified"], &equal["skipped_files"]), (&true.into(), &1.into()));
+}
+
+#[test]
+fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given() {
+    let pair = Pair::new();
+    let made: [fn(&Path); 3] = [
+        |root| symlink("nowhere", root.join("link")).unwrap(),
+        |root| write(&root.join("empty"), b""),
+        |root| fs::create_dir(root.join("folder")).unwrap(),
+    ];
+    for (number, make) in made.into_iter().enumerate() {
+        let tree = format!("tree {number}");
+        fs::create_dir(pair.there.join(&tree)).unwrap();
+        // Its folder is there: nothing but the new name has to be synced.
+        fs::create_dir(pair.here.join(&tree)).unwrap();
+        make(&pair.there.join(&tree));
+        let log = pair.scratch.path().join("trace");
+        let log = log.to_str().expect("a scratch folder");
+        let strace = ["strace", "-f", "-qq", "-e", "trace=/sync|rename|mkdir", "-o", log];
+        if Command::new("strace").arg("-V").output().is_err() {
+            return skip("strace, which sees the calls, is not here");
+        }
+        let id = format!("--server-id={}", pair.server.id);
+        let from = pair.at(&tree);
+        let words = words(&[&"cp", &"--json", &id, &"-r", &from, &"."]);
+        let mut copy = pair.client.wrapped(&strace, words);
+        Child::spawn(copy.current_dir(&pair.here)).end().summary();
+        let calls = fs::read_to_string(log).expect("strace wrote it");
+        let calls: Vec<&str> = calls.lines().collect();
+        let last = |what: &[&str]| calls.iter().rposition(|l| what.iter().any(|w| l.contains(w)));
+        let named = last(&["renameat(", "mkdirat("]).expect("it was given a name");
+        assert!(last(&["syncfs("]) > Some(named), "{tree}: {calls:?}");
+    }
+}

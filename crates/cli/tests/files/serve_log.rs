@@ -1,0 +1,83 @@
+//! What a server says of its clients: one calm line each on stderr, on stdout nothing but that it
+//! is ready.
+
+use std::time::Duration;
+
+use longhaul_transfer::error::Class;
+use longhaul_transfer::options::Trust;
+use longhaul_transfer::progress::{Notice, Observer, Progress};
+use longhaul_transfer::session::{Identity, Settings, connect};
+use rustix::process::Signal;
+
+use crate::rig::{Host, Pair, bytes, write};
+
+#[test]
+fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_q() {
+    for (quiet, flags) in [(false, &[][..]), (true, &["-q"])] {
+        let mut pair = Pair::with(flags);
+        write(&pair.here.join("file"), &bytes(1000, 1));
+        pair.cp(&[&"file", &pair.at("new\nname")]).summary();
+        pair.cp(&[&pair.at("none"), &"."]).is(5, &["none"]);
+        let stranger = Host::new(&pair.scratch.path().join("stranger"));
+        let id = format!("--server-id={}", pair.server.id);
+        let from = pair.at("new\nname");
+        let words = crate::rig::words(&[&"cp", &id, &from, &"stolen"]);
+        let mut copy = stranger.command(words);
+        crate::rig::Child::spawn(copy.current_dir(&pair.here)).end().is(3, &[]);
+        if !quiet {
+            pair.server.child().complaint(&format!("({}) reads", stranger.id));
+            pair.server.child().complaint("not allowed");
+        }
+        pair.server.child().signal(Signal::TERM);
+        let ended = pair.server.into_child().end();
+        assert_eq!(ended.stdout.len(), 1, "{ended}");
+        let said = ended.stderr.lines().filter(|line| line.contains(&pair.client.id));
+        let said: Vec<&str> = said.collect();
+        if quiet {
+            assert!(said.is_empty(), "{ended}");
+            continue;
+        }
+        let [asked, done, _, failed] = said[..] else { panic!("four lines of it: {ended}") };
+        assert!(asked.starts_with("longhaul: 127.0.0.1:"), "{asked}");
+        assert!(asked.contains(&format!("({}) writes to /new name", pair.client.id)), "{asked}");
+        assert!(done.contains("/new name: done in"), "{done}");
+        assert!(failed.contains("reads /none: ended after") && failed.contains("No such file"));
+    }
+}
+
+struct Deaf;
+
+impl Observer for Deaf {
+    fn progress(&self, _: &Progress) {}
+    fn notice(&self, _: Notice) {}
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_client_of_an_unknown_version_is_told_on_both_sides() {
+    let mut pair = Pair::new();
+    let server: std::net::SocketAddr = pair.server.address.parse().expect("an address");
+    let identity = Identity::load_or_create(&pair.client.config).expect("it is there");
+    let trust = Trust {
+        config_dir: pair.client.config.clone(),
+        server_id: Some(pair.server.id.clone()),
+        accept_new: false,
+    };
+    let settings = Settings { versions: 7..=9, ..Settings::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let heard = runtime.expect("a runtime").block_on(async {
+        let (host, port) = (server.ip().to_string(), server.port());
+        let session = connect(&host, port, &identity, &trust, &Deaf, &settings).await;
+        let mut session = session.expect("it listens");
+        session.write(&1u32).await.expect("it is open");
+        let answer = tokio::time::timeout(Duration::from_secs(60), session.read::<u32>()).await;
+        answer.expect("it answers").expect_err("there is no common version")
+    });
+    assert_eq!(heard.class, Class::Unreachable);
+    let told = pair.server.child().complaint("was turned away");
+    for text in [heard.to_string(), told] {
+        assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");
+    }
+}

@@ -1,0 +1,24 @@
+//! A side that says nothing any more for a while: the other one says so, and goes on.
+
+use rustix::process::Signal;
+
+use super::{Relayed, WAYS, Way};
+
+#[test]
+fn silence_of_the_other_side_is_told_and_its_end_too() {
+    for way in WAYS {
+        let mut rig = Relayed::new(12_000_000);
+        let (from, to, _) = rig.way(way);
+        let mut copy = rig.pair.start(&[&from, &to, &"--rate=20M"]);
+        copy.progressed(1_000_000);
+        rig.pair.server.child().signal(Signal::STOP);
+        let told = copy.event(|event| event["event"] == "silent");
+        assert!(told["seconds"].as_f64() >= Some(2.9), "{told}");
+        assert_eq!(told["stopped"], way == Way::Push, "only who sends has stopped");
+        rig.pair.server.child().signal(Signal::CONT);
+        copy.event(|event| event["event"] == "heard-again");
+        let ended = copy.end();
+        assert_eq!(ended.summary()["verified"], true, "{ended}");
+        rig.assert_copied(way);
+    }
+}

@@ -1,0 +1,67 @@
+//! How fast the writer empties the memory, told only where it is the writer that bounds a flow.
+//!
+//! What is measured while the writer waits for data is the path's rate, and would hold the sender
+//! there. So nothing is told before half of the memory waits for the writer, nor after.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::{Bytes, Rate};
+
+/// What is written in less says little: chunks come and go whole.
+const WINDOW: Span = Span::from_millis(250);
+
+/// Measures one flow's writer.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    since: Time,
+    before: Bytes,
+    rate: Option<Rate>,
+}
+
+impl Drain {
+    /// The writer's rate, where it is behind: `drained` bytes have left the memory so far, and of
+    /// the `memory` bytes that a flow may have, `waiting` wait for the writer.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        drained: Bytes,
+        waiting: Bytes,
+        memory: Bytes,
+    ) -> Option<Rate> {
+        if waiting.get().saturating_mul(2) < memory.get() {
+            *self = Drain { since: now, before: drained, rate: None };
+            return None;
+        }
+        let passed = now.since(self.since);
+        if passed >= WINDOW {
+            let written = Bytes::new(drained.get().saturating_sub(self.before.get()));
+            *self = Drain { since: now, before: drained, rate: Some(written / passed) };
+        }
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Bytes = Bytes::new(32 << 20);
+
+    #[test]
+    fn a_writer_that_is_behind_is_measured_and_one_that_waits_is_not() {
+        let mut drain = Drain::default();
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut look = |millis: u64, drained: u64, waiting: u64| {
+            drain.look(at(millis), Bytes::new(drained), Bytes::new(waiting), MEMORY)
+        };
+        // As fast as the path brings it.
+        for n in 0..50 {
+            assert_eq!(look(n * 100, n * 10_000_000, 2 << 20), None);
+        }
+        // 10 MB a second, and the memory is nearly full.
+        let told: Vec<_> =
+            (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
+        assert_eq!(told[0], None, "that was measured while it waited");
+        assert_eq!(told[9], Some(Rate::from_mbps(80)));
+        assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
+    }
+}

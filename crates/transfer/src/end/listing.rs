@@ -1,0 +1,68 @@
+//! A long manifest on the control stream. Where the data go in the clear the names do not, and
+//! nothing on the way can change them unnoticed.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::error::SendError;
+
+use super::Hooks;
+use super::wire::{BULK, End, Wire};
+use crate::control::{ChunkPiece, MAX_MANIFEST, Message, Offer};
+use crate::error::{Class, Error};
+
+/// Bytes of one piece.
+const PIECE: usize = 64 << 10;
+/// How often it is asked whether to go on.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Sends `encoded`, the manifest that was offered; returns when nothing told later can overtake it.
+pub(super) async fn tell(wire: &mut Wire, hooks: &dyn Hooks, encoded: &[u8]) -> Result<(), End> {
+    let bulk = wire.bulk();
+    let mut pieces = encoded.chunks(PIECE).enumerate();
+    let mut tick = tokio::time::interval(TICK);
+    let mut next = pieces.next();
+    loop {
+        // Once all have gone, all of the queue free: the stream has taken the last.
+        let room = if next.is_some() { 1 } else { BULK };
+        tokio::select! {
+            permits = bulk.reserve_many(room) => match (permits, next) {
+                (Ok(mut permits), Some((number, bytes))) => {
+                    let (offset, bytes) = ((number * PIECE) as u32, bytes.to_vec());
+                    let piece = ChunkPiece { offset, bytes, ..ChunkPiece::default() };
+                    permits.next().expect("one was reserved").send(piece);
+                    next = pieces.next();
+                }
+                (Ok(_), None) => return Ok(()),
+                (Err(SendError(())), _) => return Err(End::Lost("nothing more can be told".into())),
+            },
+            message = wire.next() => drop(message?),
+            _ = tick.tick() => hooks.tick()?,
+        }
+    }
+}
+
+/// Takes what [`tell`] sends into the offer it belongs to.
+pub(super) async fn hear(wire: &mut Wire, hooks: &dyn Hooks, offer: &mut Offer) -> Result<(), End> {
+    let len = std::mem::take(&mut offer.streamed_len);
+    if len > MAX_MANIFEST {
+        let what = format!("the other side offers a manifest of {len} bytes; {MAX_MANIFEST} is");
+        return Err(Error::new(Class::Unreachable, format!("{what} the limit")).into());
+    }
+    let mut tick = tokio::time::interval(TICK);
+    while (offer.manifest.len() as u64) < len {
+        tokio::select! {
+            message = wire.next() => if let Message::ChunkPiece(piece) = message? {
+                hooks.heard();
+                let have = offer.manifest.len() as u64;
+                let follows = u64::from(piece.offset) == have && !piece.bytes.is_empty();
+                if !follows || have + piece.bytes.len() as u64 > len {
+                    let what = "the other side's manifest came in pieces that do not follow";
+                    return Err(Error::new(Class::Unreachable, what).into());
+                }
+                offer.manifest.extend(piece.bytes);
+            },
+            _ = tick.tick() => hooks.tick()?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What a server tells of its clients: who came, what for, and how it ended.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::control::{Direction, Request};
+use crate::error::Error;
+use crate::objects::place::show;
+use crate::session::Session;
+
+/// One thing that happened at a server. What clients name may have any characters.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// A client was turned away before it could ask for anything.
+    Refused {
+        /// Where it came from.
+        address: SocketAddr,
+        /// Why.
+        error: Error,
+    },
+    /// A client asks for a transfer.
+    Asked(Client),
+    /// Its transfer is over, or was refused.
+    Ended {
+        /// The client.
+        client: Client,
+        /// How long it took.
+        took: Duration,
+        /// Why it was refused or not finished.
+        error: Option<Error>,
+    },
+}
+
+/// A client and what it asks for.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its id.
+    pub id: String,
+    /// What is to be done, and with which paths.
+    pub wish: String,
+    since: Instant,
+}
+
+/// So many paths of a request are named, and so much of each.
+const NAMED: usize = 3;
+const LONGEST: usize = 200;
+
+impl Client {
+    /// The client of `session`, and what it wants.
+    pub(super) fn new(session: &Session, wish: String) -> Client {
+        let (address, id) = (session.remote, session.peer.to_string());
+        Client { address, id, wish, since: Instant::now() }
+    }
+
+    /// One that asks for a transfer.
+    pub(super) fn of_request(session: &Session, request: &Request) -> Client {
+        let name = |path: &Vec<u8>| format!("/{}", show(&path[..path.len().min(LONGEST)]));
+        let names: Vec<String> = request.paths.iter().take(NAMED).map(name).collect();
+        let more = match request.paths.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let verb = match request.direction() {
+            Direction::Push => "writes to",
+            Direction::Pull => "reads",
+        };
+        let dry = if request.dry_run { ", a dry run" } else { "" };
+        Client::new(session, format!("{verb} {}{more}{dry}", names.join(", ")))
+    }
+
+    pub(super) fn ended(self, result: &Result<(), Error>) -> Told {
+        let (took, error) = (self.since.elapsed(), result.as_ref().err().cloned());
+        Told::Ended { client: self, took, error }
+    }
+}
