@@ -5,14 +5,14 @@ mod play;
 mod print;
 mod programs;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
-use longhaul_testbed::link::{Jitter, LinkSpec, Loss, Reorder};
+use longhaul_testbed::link::{ETHERNET_FRAMING, Jitter, LinkSpec, Loss, Reorder};
 use longhaul_testbed::scenario::Scenario;
 
 use programs::Program;
@@ -24,6 +24,26 @@ use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 const EXIT_USAGE: u8 = 2;
 /// This machine or user may not emulate.
 const EXIT_FORBIDDEN: u8 = 3;
+
+/// Examples and exit statuses, as `--help` and the man page show them.
+const AFTER: &str = "\
+Examples:
+  longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
+  longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'
+  longhaul emulate dumbbell.toml
+  longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1
+
+Exit status:
+  N    that of COMMAND, or of the last --run; where it is 0, that of the first other --run that
+       failed before, which is also said on stderr
+  0    with flows alone: every flow that has an end came to it
+  1    with flows alone: one did not
+  2    the command line or the scenario makes no sense, or COMMAND cannot be started
+  3    this machine or user may not emulate
+  124  ended by the time limit
+  128  and the number of a signal: ended by it
+A program's own 2, 3 or 124 cannot be told from these by the number: the emulator's own come with a
+line on stderr that begins with 'longhaul emulate:'.";
 
 /// What describes a path of two hosts, and has no place beside a scenario.
 const PATH_FLAGS: [&str; 12] = [
@@ -53,12 +73,7 @@ const PATH_FLAGS: [&str; 12] = [
 ///
 /// Ctrl-C gives the command 2 s to end by itself; then, or at the second Ctrl-C, all ends.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  longhaul emulate --rate 1G --rtt 100ms --loss 0.1% -- ping -c 3 b
-  longhaul emulate --rate 1G --rtt 100ms --run b 'iperf3 -s -1' --run a 'iperf3 -c b -t 5'
-  longhaul emulate dumbbell.toml
-  longhaul emulate dumbbell.toml --no-flows -- ping -c 3 right1")]
+#[command(after_help = AFTER)]
 pub(crate) struct EmulateArgs {
     /// Hosts and links as a TOML file has them, in place of one path
     #[arg(value_name = "SCENARIO", conflicts_with_all = PATH_FLAGS)]
@@ -79,8 +94,8 @@ pub(crate) struct EmulateArgs {
     /// Loss from b to a, in place of --loss
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     loss_back: Option<LossRatio>,
-    /// Queue before the rate, as a size or in products of rate and RTT (default: 1bdp, at least
-    /// 100 packets)
+    /// Queue before the rate, as a size or in products of rate and RTT, at least one packet (default:
+    /// 1bdp, at least 100 packets)
     #[arg(long, value_name = "SIZE|Nbdp")]
     queue: Option<String>,
     /// Extra delay of each packet, evenly between nothing and this, order kept
@@ -105,7 +120,7 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run a shell command on a host; started in this order, and all ends, with its exit status,
-    /// when the last one ends
+    /// when the last one ends (another that failed before counts where the last one's is 0)
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
     /// End all after this long, with exit status 124 (default: the scenario's limit where its own
@@ -149,7 +164,8 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs programs and flows and gives the exit status: the last program's, or where there is none 1
+/// Runs programs and flows and gives the exit status: the last program's (if it is 0, that of the
+/// first other one that failed before), or where there is none 1
 /// for a flow that did not come to its end; 2 for a path that cannot be, 3 where this machine or
 /// user may not emulate, 124 after the time limit, 128 and the signal's number after a signal.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
@@ -172,6 +188,13 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     };
     // Before this process has a thread: without root, it moves into a user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;
+    for notice in emulation.notices() {
+        say(&format!("longhaul emulate: NOTE: {notice}"));
+    }
+    let alone = args.run.is_empty() && plan.programs.len() == 1;
+    if alone && !args.quiet && console::is_terminal() && io::stdin().is_terminal() {
+        say(&banner(&emulation, &plan.programs[0].host));
+    }
     let played = play::play(&emulation, &plan)?;
     let statistics = emulation.statistics()?;
     if args.json {
@@ -188,10 +211,34 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
+/// Where somebody at a terminal finds himself, and what else there is.
+fn banner(emulation: &Emulation, here: &str) -> String {
+    const MOST: usize = 8;
+    let named = |host: &str| match emulation.addresses(host) {
+        Ok(addresses) => format!("{host} ({})", addresses.v4),
+        Err(_) => host.to_owned(),
+    };
+    let others: Vec<&str> = emulation.hosts().filter(|host| *host != here).collect();
+    let mut names: Vec<String> = others.iter().take(MOST).map(|host| named(host)).collect();
+    if others.len() > MOST {
+        names.push(format!("{} more", others.len() - MOST));
+    }
+    let beyond = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+    format!(
+        "longhaul emulate: you are on host {}; across the network: {beyond}. All ends with this \
+         program.",
+        named(here)
+    )
+}
+
 /// Two hosts and the path that the flags describe.
 fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
-    let forward = link(args, args.loss_forward.unwrap_or(args.loss))?;
-    let back = link(args, args.loss_back.unwrap_or(args.loss))?;
+    let queue = match &args.queue {
+        Some(queue) => Some(queue_of(queue, args).map_err(Trouble::Usage)?),
+        None => None,
+    };
+    let forward = link(args, queue, args.loss_forward.unwrap_or(args.loss));
+    let back = link(args, queue, args.loss_back.unwrap_or(args.loss));
     let seed = args.seed.unwrap_or(1);
     let spec = EmulationSpec { mtu: args.mtu, seed, ..EmulationSpec::pair(forward, back) };
     let programs = asked(args, "a", true);
@@ -210,30 +257,38 @@ fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into())],
         words => words.to_vec(),
     };
-    vec![Program { host: first.into(), words, start: Span::ZERO }]
+    vec![Program { host: first.into(), words, start: Span::ZERO, counts: true }]
 }
 
-fn link(args: &EmulateArgs, loss: LossRatio) -> Result<LinkSpec, Trouble> {
+fn link(args: &EmulateArgs, queue: Option<Bytes>, loss: LossRatio) -> LinkSpec {
     let mut link = match args.rate {
         Some(rate) => LinkSpec::path(rate, args.rtt),
         None => LinkSpec { delay: args.rtt / 2, ..LinkSpec::default() },
     };
-    if let Some(queue) = &args.queue {
-        link.queue = queue_of(queue, args).map_err(Trouble::Usage)?;
-    }
+    link.queue = queue.unwrap_or(link.queue);
     link.loss = Loss::independent(loss);
     link.jitter = Jitter { spread: args.jitter, overtakes: false };
     link.reorder = Reorder { share: args.reorder.get(), by: args.reorder_by };
     link.duplicate = args.duplicate.get();
     link.corrupt = args.corrupt.get();
-    Ok(link)
+    link
 }
 
 fn queue_of(text: &str, args: &EmulateArgs) -> Result<Bytes, String> {
     let Some(times) = text.strip_suffix("bdp") else { return parse_bytes(text) };
     let rate = args.rate.ok_or_else(|| format!("--queue {text} needs --rate"))?;
+    if args.rtt == Span::ZERO {
+        return Err(format!("--queue {text} needs --rtt: a bdp is the rate times the round trip"));
+    }
     let times: f64 = times.parse().map_err(|_| format!("--queue {text}: no number before bdp"))?;
-    Ok(rate.scale(times).over(args.rtt))
+    let queue = rate.scale(times).over(args.rtt);
+    let packet = Bytes::new(u64::from(args.mtu) + u64::from(ETHERNET_FRAMING));
+    if queue < packet {
+        say(&format!(
+            "longhaul emulate: --queue {text} is {queue} here: made one packet, {packet}"
+        ));
+    }
+    Ok(queue.max(packet))
 }
 
 fn say(text: &str) {

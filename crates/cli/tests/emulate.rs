@@ -74,9 +74,10 @@ fn the_last_runs_end_ends_all() {
 
 #[test]
 fn what_cannot_be_is_a_usage_error_with_the_reason() {
-    let wrong: [(&[&str], &str); 5] = [
+    let wrong: [(&[&str], &str); 6] = [
         (&["--rate", "1G", "--queue", "100B", "--", "true"], "smaller than a packet"),
         (&["--queue", "1bdp", "--", "true"], "needs --rate"),
+        (&["--rate", "1G", "--queue", "1bdp", "--", "true"], "needs --rtt"),
         (&["--run", "c", "true"], "no emulated host is named c"),
         (&["--", "/no/such/program"], "/no/such/program"),
         (&["/no/such/scenario.toml"], "/no/such/scenario.toml"),
@@ -85,6 +86,121 @@ fn what_cannot_be_is_a_usage_error_with_the_reason() {
         let Some(ended) = emulate(args) else { return };
         ended.is(2, &[reason]);
     }
+}
+
+#[test]
+fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
+    let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
+    let Some(ended) = emulate(&args) else { return };
+    ended.is(0, &["--queue 1bdp is 400 B here", "one packet, 1.54 kB"]);
+    assert_eq!(ended.stderr.matches("one packet").count(), 1, "{ended}");
+}
+
+#[test]
+fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
+    let text = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[host]]\nname = \"c\"\n\
+        [[link]]\nbetween = [\"a\", \"b\"]\n";
+    let (_folder, file) = scenario(text);
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &[&file, "line 5", "host c: no link leads from it to another host"]);
+}
+
+#[test]
+fn a_command_that_died_while_another_went_on_is_said_and_counts() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let pid = folder.path().join("pid").display().to_string();
+    let dies = format!("echo $$ > {pid}; exec /no/such/program");
+    // As long as the emulator has not seen its end, the dead still has its number.
+    let waits = format!(
+        "until [ -s {pid} ]; do sleep 0.02; done; \
+         while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo done"
+    );
+    let Some(ended) = emulate(&["--run", "b", &dies, "--run", "a", &waits]) else { return };
+    ended.is(127, &["on b, 'echo $$", "ended before the end", "127"]);
+    assert_eq!(ended.stdout, ["done"], "{ended}");
+    let own = emulate(&["--run", "b", &dies, "--run", "a", &format!("{waits}; exit 5")]);
+    own.expect("as before").is(5, &["ended before the end"]);
+}
+
+#[test]
+fn a_program_takes_its_machine_for_the_host_that_it_is_on() {
+    let Some(ended) = emulate(&["--run", "b", "uname -n"]) else { return };
+    assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
+}
+
+/// Whether programs are there; said aloud where one is not.
+fn have(programs: &[&str]) -> bool {
+    let found = |program: &&str| {
+        let known = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        known.is_ok_and(|known| known.status.success())
+    };
+    match programs.iter().find(|program| !found(program)) {
+        None => true,
+        Some(missing) => {
+            skip(&format!("{missing} is not installed here"));
+            false
+        }
+    }
+}
+
+#[test]
+fn iperf3_measures_no_more_than_the_emulated_rate() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let args = ["--rate", "50M", "--rtt", "10ms", "--run", "b", "iperf3 -s > /dev/null"];
+    let client = "until iperf3 -c b -t 1 -J > /dev/null; do sleep 0.1; done; iperf3 -c b -t 2 -J";
+    let Some(ended) = emulate(&[&args[..], &["--run", "a", client]].concat()) else { return };
+    let report: Value = serde_json::from_str(&ended.is(0, &["a > b: "]).stdout.join("\n"))
+        .expect("iperf3 -J prints JSON");
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+    // 1448 of 1538 bytes are payload.
+    assert!(rate > 1e6 && rate < 50e6 * 1_448.0 / 1_538.0 * 1.01, "{rate}");
+}
+
+#[test]
+fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
+    const SSHD: &str = "/usr/sbin/sshd";
+    if !have(&[SSHD, "scp", "ssh-keygen"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("an sshd in a host needs root");
+        return;
+    }
+    let made = fs::create_dir_all("/run/sshd");
+    assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    for name in ["user_key", "host_key"] {
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
+        assert!(keygen.status().expect("OpenSSH has it").success());
+    }
+    let here = folder.path().display();
+    let far = format!(
+        "ListenAddress 10.77.0.2\nHostKey {here}/host_key\nAuthorizedKeysFile {here}/user_key.pub\n\
+         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
+         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
+    );
+    let near = format!(
+        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n  \
+         UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+    );
+    fs::write(path("sshd_config"), far).expect("it can be written");
+    fs::write(path("ssh_config"), near).expect("it can be written");
+    let content: Vec<u8> = (0..2_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+    fs::write(path("object"), &content).expect("it can be written");
+    let serve = format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log");
+    let copy = format!(
+        "until grep -q listening {here}/log 2>/dev/null; do sleep 0.05; done; \
+         scp -F {here}/ssh_config {here}/object b:{here}/copy"
+    );
+    let path_flags = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
+    let runs = ["--run", "b", &serve, "--run", "a", &copy];
+    let Some(ended) = emulate(&[&path_flags[..], &runs[..]].concat()) else { return };
+    ended.is(0, &["a > b: ", "b > a: "]);
+    assert!(fs::read(path("copy")).expect("it was copied") == content, "{ended}");
 }
 
 #[test]

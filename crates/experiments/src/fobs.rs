@@ -340,9 +340,8 @@ pub static TABLE2: Experiment = Experiment {
               table's waste and number of sockets are lost from the text.",
     learned: "FOBS takes what it can get from others and pays for it in waste; connections in \
               parallel back off one by one, so more of them get more, until at 16 they begin to \
-              take from each other. Both come out 11 to 12 points above the paper's, in the \
-              same order and at the same distance: its path had more contention than the \
-              quarter that is assumed here. How many connections are best has to be tried: one \
-              gets 8 %, sixteen 67.",
+              take from each other. Both come out above the paper's, by 12 and 16 points, and \
+              in the same order: its path had more contention than the quarter that is assumed \
+              here. How many connections are best has to be tried: one gets 8 %, sixteen 72.",
     set: Set::Quick,
 };

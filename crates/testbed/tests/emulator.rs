@@ -279,7 +279,8 @@ fn packets_pass_only_between_hosts_with_a_link() {
     hub.send_to(b"h", to_far).unwrap();
     let (len, from) = far.recv_from(&mut [0; 8]).unwrap();
     assert_eq!((len, from), (1, hub.local_addr().unwrap()));
-    assert!(emulation.statistics().unwrap().unrouted > before);
+    assert_eq!(emulation.statistics().unwrap().unrouted, before + 1);
+    assert!(emulation.statistics().unwrap().to_string().contains("had no way"));
     assert_eq!(emulation.statistics().unwrap().offered, 1);
     let error = emulation.update_link("near", "far", LinkSpec::default()).unwrap_err();
     assert!(error.to_string().contains("no link from near to far"), "{error}");

@@ -67,9 +67,13 @@ pub(super) fn track() -> Track {
 /// Runs the contest below the folder `place`, the first lap on `track`, and prints its table.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &Cancel) -> Result<(), Error> {
     step(&format!(
-        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways",
+        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP may \
+         have 64 MiB on its way",
         LOSS * 100.0
     ));
+    for notice in track.notices() {
+        step(&format!("is told: {notice}"));
+    }
     let bars = Bars::new();
     let mut laps = vec![by_tcp(track, "kernel TCP", 1, &bars, cancel)?];
     laps.push(by_tcp(again()?, "kernel TCP, 8 streams", 8, &bars, cancel)?);

@@ -29,6 +29,7 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let asked = asked(args, scenario.node_name(0), !own);
     // Whoever asks for a command waits for it; the scenario's own run beside it.
     let limit = if asked.is_empty() { Some(scenario.time_limit) } else { None };
+    programs.iter_mut().for_each(|program| program.counts = asked.is_empty());
     programs.extend(asked);
     let flows = Some(scenario).filter(Flows::are_some);
     Ok(Plan { spec, programs, limit: args.time_limit.or(limit), flows })

@@ -124,12 +124,18 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
         "status": played.status,
         "valid": reason.is_none(),
         "invalid_because": reason,
+        "offered": statistics.offered,
+        "unrouted": statistics.unrouted,
         "own_drops": statistics.own_drops,
+        "burst_drops": statistics.burst_drops,
         "late_p99_seconds": statistics.late.percentile(0.99).as_secs_f64(),
         "late_most_seconds": statistics.late.worst().as_secs_f64(),
+        "waited_p99_seconds": statistics.waited.percentile(0.99).as_secs_f64(),
+        "waited_most_seconds": statistics.waited.worst().as_secs_f64(),
         "cpu_seconds": statistics.processor.as_secs_f64(),
         "seconds": statistics.elapsed.as_secs_f64(),
         "not_emulated": played.absent,
+        "notices": statistics.notices,
         "links": links.collect::<Vec<_>>(),
     })
 }

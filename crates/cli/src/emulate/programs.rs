@@ -28,20 +28,22 @@ pub(super) struct Program {
     pub(super) words: Vec<String>,
     /// When, after the emulation's start.
     pub(super) start: Span,
+    /// Whether its failure is one of the run, though another program's end is its end.
+    pub(super) counts: bool,
 }
 
 impl Program {
     /// A shell command that starts at once.
     pub(super) fn shell(host: &str, command: &str) -> Program {
         let words = vec!["/bin/sh".into(), "-c".into(), command.into()];
-        Program { host: host.into(), words, start: Span::ZERO }
+        Program { host: host.into(), words, start: Span::ZERO, counts: true }
     }
 }
 
 /// What ends the wait.
 pub(super) enum Event {
-    /// The last program has ended.
-    Ended(io::Result<ExitStatus>),
+    /// The program at this place has ended.
+    Ended(usize, io::Result<ExitStatus>),
     /// Every flow that can end has, and nothing else is waited for.
     Flows,
     Signal(i32),
@@ -71,14 +73,15 @@ impl Events {
     pub(super) fn signalled(&self) -> Option<u8> {
         self.inbox.try_iter().find_map(|event| match event {
             Event::Signal(signal) => Some(of_signal(signal)),
-            Event::Ended(_) | Event::Flows => None,
+            Event::Ended(..) | Event::Flows => None,
         })
     }
 }
 
 /// Runs `programs`, each at its time after `began`; gives the exit status of the last one in their
-/// order when it ends, or 0 when the flows have ended and there is no program. The others then
-/// still run: the emulation's end is theirs.
+/// order when it ends, or 0 when the flows have ended and there is no program. Where the last one
+/// ends well but another had failed before, it is that one's status. The others then still run: the
+/// emulation's end is theirs.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],
@@ -86,7 +89,7 @@ pub(super) fn run(
     limit: Option<Span>,
     events: &Events,
 ) -> Result<u8, EmulationError> {
-    let inbox = &events.inbox;
+    let mut watch = Watch { inbox: &events.inbox, programs, failed: None };
     let deadline = limit.map(|limit| began + duration(limit));
     let mut order: Vec<usize> = (0..programs.len()).collect();
     order.sort_by_key(|place| programs[*place].start);
@@ -94,8 +97,8 @@ pub(super) fn run(
     for place in order {
         let program = &programs[place];
         let start = began + duration(program.start);
-        if let Some(end) = wait(inbox, Some(deadline.map_or(start, |limit| limit.min(start)))) {
-            return end_of(end, decides, inbox);
+        if let Some(end) = watch.wait(Some(deadline.map_or(start, |limit| limit.min(start)))) {
+            return watch.end_of(end, decides);
         }
         if deadline.is_some_and(|limit| limit < start) {
             return Ok(out_of_time(limit));
@@ -103,54 +106,100 @@ pub(super) fn run(
         let child = launch(emulation, program)?;
         if place + 1 == programs.len() {
             decides = Pid::from_raw(child.id().cast_signed());
-            report_end(child, events.sender())?;
         }
+        report_end(place, child, events.sender())?;
     }
-    match wait(inbox, deadline) {
-        Some(event) => end_of(event, decides, inbox),
+    match watch.wait(deadline) {
+        Some(event) => watch.end_of(event, decides),
         None => Ok(out_of_time(limit)),
     }
 }
 
-/// Waits for an event until `deadline`, or for ever.
-fn wait(inbox: &Receiver<Event>, deadline: Option<Instant>) -> Option<Event> {
-    let Some(deadline) = deadline else {
-        return inbox.recv().ok();
-    };
-    let left = deadline.saturating_duration_since(Instant::now());
-    inbox.recv_timeout(left).ok()
+/// The wait for what ends a run.
+struct Watch<'a> {
+    inbox: &'a Receiver<Event>,
+    programs: &'a [Program],
+    /// The status of the first program that counts, failed and was not the last one.
+    failed: Option<u8>,
+}
+
+impl Watch<'_> {
+    /// Waits for an event that ends the run until `deadline`, or for ever. That another program than
+    /// the last one has failed is said.
+    fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        loop {
+            let event = match deadline {
+                None => self.inbox.recv().ok()?,
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.inbox.recv_timeout(left).ok()?
+                }
+            };
+            match event {
+                Event::Ended(place, status) if place + 1 < self.programs.len() => {
+                    self.note(place, status);
+                }
+                event => return Some(event),
+            }
+        }
+    }
+
+    fn note(&mut self, place: usize, status: io::Result<ExitStatus>) {
+        // Nothing is known of a program that could not be waited for.
+        let Ok(status) = status else { return };
+        if status.success() {
+            return;
+        }
+        let Program { host, words, counts, .. } = &self.programs[place];
+        let command = words.last().map_or("", String::as_str);
+        say(&format!("longhaul emulate: on {host}, '{command}' ended before the end: {status}"));
+        if *counts {
+            self.failed.get_or_insert(exit_code(status));
+        }
+    }
+
+    /// The exit status after an event, of which a signal leaves the deciding program some time.
+    fn end_of(&mut self, event: Event, decides: Option<Pid>) -> Result<u8, EmulationError> {
+        match event {
+            Event::Ended(_, status) => {
+                let status = status.map_err(|e| EmulationError::System("run a program", e))?;
+                let own = exit_code(status);
+                Ok(if own == 0 { self.failed.unwrap_or(0) } else { own })
+            }
+            Event::Flows => Ok(0),
+            Event::Signal(signal) => {
+                // Ctrl-C goes to the programs of the terminal too; other signals come here only.
+                if signal != SIGINT
+                    && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
+                {
+                    let _ = kill_process(pid, signal);
+                }
+                if decides.is_some() {
+                    self.linger();
+                }
+                Ok(of_signal(signal))
+            }
+        }
+    }
+
+    /// Gives the deciding program some time to end, or until the next signal.
+    fn linger(&self) {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(left) {
+                // Those that the same signal has reached say nothing of themselves.
+                Ok(Event::Ended(place, _)) if place + 1 < self.programs.len() => {}
+                _ => return,
+            }
+        }
+    }
 }
 
 fn out_of_time(limit: Option<Span>) -> u8 {
     let limit = limit.unwrap_or(Span::ZERO);
     say(&format!("longhaul emulate: ended after the time limit of {limit}"));
     EXIT_TIME_LIMIT
-}
-
-/// The exit status after an event, of which a signal leaves the deciding program some time.
-fn end_of(
-    event: Event,
-    decides: Option<Pid>,
-    inbox: &Receiver<Event>,
-) -> Result<u8, EmulationError> {
-    match event {
-        Event::Ended(status) => {
-            status.map(exit_code).map_err(|e| EmulationError::System("run a program", e))
-        }
-        Event::Flows => Ok(0),
-        Event::Signal(signal) => {
-            // Ctrl-C goes to the programs of the terminal too; other signals come here only.
-            if signal != SIGINT
-                && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
-            {
-                let _ = kill_process(pid, signal);
-            }
-            if decides.is_some() {
-                wait(inbox, Some(Instant::now() + GRACE));
-            }
-            Ok(of_signal(signal))
-        }
-    }
 }
 
 fn launch(emulation: &Emulation, program: &Program) -> Result<Child, EmulationError> {
@@ -163,11 +212,11 @@ fn launch(emulation: &Emulation, program: &Program) -> Result<Child, EmulationEr
     })
 }
 
-/// Tells `events` when `child` has ended.
-fn report_end(mut child: Child, events: Sender<Event>) -> Result<(), EmulationError> {
+/// Tells `events` when `child`, the program at `place`, has ended.
+fn report_end(place: usize, mut child: Child, events: Sender<Event>) -> Result<(), EmulationError> {
     let wait = move || {
         // Nobody listens where something else has brought the end.
-        let _ = events.send(Event::Ended(child.wait()));
+        let _ = events.send(Event::Ended(place, child.wait()));
     };
     let started = thread::Builder::new().name("program".into()).spawn(wait);
     started.map(drop).map_err(|error| EmulationError::System("start a thread", error))

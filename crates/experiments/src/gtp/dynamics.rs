@@ -106,8 +106,8 @@ pub(super) static FIG8: Experiment = Experiment {
     figures: |outcomes, _| vec![curves(outcomes, TCP, "Four TCP flows", "")],
     differs: "The paper does not give its queue, nor how long it measured; with a drop-tail queue \
               TCP's shares hang on both.",
-    learned: "TCP's shares follow the round trips: who is near gets more, 627 Mbit/s at 20 ms \
-              against 26 at 80. Ours is less fair than the paper's (0.41 for 0.67): the queue \
+    learned: "TCP's shares follow the round trips: who is near gets more, 604 Mbit/s at 20 ms \
+              against 28 at 80. Ours is less fair than the paper's (0.41 for 0.67): the queue \
               of 512 kB is a fraction of the path's product, so the far flows lose before they \
               have climbed, and 30 s are not enough for them to come back.",
     set: Set::Full,
@@ -213,7 +213,7 @@ pub(super) static FIG10: Experiment = Experiment {
               let most of the TCP traffic through\", at 85 % TCP has the rest. Its 850 are of \
               packets; 85 % of what the link carries of object are 796, of which GTP has 788.",
     learned: "A protocol that counts its own flows only must be told what to leave for others. \
-              With all of the link it leaves three TCP flows 27 Mbit/s; told to take 85 %, it \
+              With all of the link it leaves three TCP flows 15 Mbit/s; told to take 85 %, it \
               does just that, and TCP fills the rest, as in the paper.",
     set: Set::Full,
 };

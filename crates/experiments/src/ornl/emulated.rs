@@ -88,7 +88,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing here reorders.",
     learned: "On a path that is one's own, RBUDP at a known rate delivers that rate and sends \
               nothing that it need not: at a loss of one in ten thousand it repairs exactly \
-              what was dropped, for one more round trip. The same sixteen losses cost TCP 28 % \
+              what was dropped, for one more round trip. The same sixteen losses cost TCP 31 % \
               of its rate here, 43 % in the study. FOBS comes out 12 to 14 % above the study's, \
               whose desired rate was 86 Mbit/s (its section 4.3.3) and fell with each loss; \
               Tsunami is the study's within 4 %. SABUL is where ours is worse, half of the \

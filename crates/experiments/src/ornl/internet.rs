@@ -111,7 +111,7 @@ pub(super) static INTERNET: Experiment = Experiment {
               keep 72 to 93 % of what they are told. SABUL, which takes loss for congestion but \
               holds its rate over 200 ms, comes out better than the study's on both days, by 36 \
               % and more than twice, for nothing but loss stands in its way here. TCP, which \
-              takes every loss for its own fault, is left with 35 Mbit/s at five lost packets \
+              takes every loss for its own fault, is left with 31 Mbit/s at five lost packets \
               in ten thousand and with 3 at three in a hundred: that it had 280 and 230 in the \
               study shows that its day had not this loss.",
     set: Set::Quick,

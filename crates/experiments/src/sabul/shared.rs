@@ -121,11 +121,10 @@ pub(super) static FIG4: Experiment = Experiment {
     differs: "The text has the figure's sense only: \"in low BDP environments, TCP obtains more \
               of the available bandwidth. In high BDP environments … SABUL is able to \
               effectively use\" it.",
-    learned: "Where the bandwidth-delay product is small the two share about evenly (TCP has 49 \
-              to 55 %), where it is large SABUL has more (TCP 35 to 38 %): the paper's \
-              direction, but in its low-BDP case less of an advantage for TCP. SABUL's clock is \
-              10 ms whatever the path; TCP's is the round trip, which the queue of one BDP \
-              doubles.",
+    learned: "TCP has 49 to 55 % where the bandwidth-delay product is small, and 40 to 51 where \
+              it is 1 MB or more: the paper's direction, but nearer to equal shares at both \
+              ends than its words. SABUL's clock is 10 ms whatever the path; TCP's is the round \
+              trip, which the queue of one BDP doubles.",
     set: Set::Full,
 };
 
@@ -154,8 +153,8 @@ pub(super) static FIG6: Experiment = Experiment {
               How much its switch held it does not say, and 0.4 ms is far below what 512 kB \
               make of queue (4 ms).",
     learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to TCP, \
-              and much more than the paper's did: two TCP flows of 331 Mbit/s beside SABUL's 67 \
-              and 211. The two SABUL flows are not even with each other after 20 s either: at \
+              and much more than the paper's did: two TCP flows of 373 Mbit/s beside SABUL's 75 \
+              and 120. The two SABUL flows are not even with each other after 20 s either: at \
               each loss both freeze, and who loses first in an interval gives way first. On a \
               local network take TCP, or a protocol that is told its rate.",
     set: Set::Full,
@@ -234,8 +233,8 @@ pub(super) static FIG7: Experiment = Experiment {
               they may be many at once where the paper's, if they waited for each other, would \
               have come later and delivered less.",
     learned: "Short connections live in slow start, where a queue that others keep full costs \
-              them losses and time: 5 to 13 % of their goodput, and not more with nine SABUL \
+              them losses and time: 7 to 13 % of their goodput, and not more with nine SABUL \
               flows than with three. SABUL leaves mice through better than the paper reports of \
-              it, and keeps 70 % of the link beside them.",
+              it, and keeps 67 to 72 % of the link beside them.",
     set: Set::Full,
 };

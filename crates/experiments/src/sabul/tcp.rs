@@ -70,7 +70,7 @@ pub(super) static TCP: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is worked \
               out from one of its three numbers by the square-root law, which is for a steady \
-              state: in 60 s our tuned connection is still ahead of it (78 Mbit/s for the law's \
+              state: in 60 s our tuned connection is still ahead of it (83 Mbit/s for the law's \
               30), because its slow start filled the pipe before the first loss. The other two \
               rows of that table were not fitted. 64 connections come to nearly all of the link \
               at that loss, three times the paper's; its hosts of the time, or a queue smaller \
@@ -79,9 +79,9 @@ pub(super) static TCP: Experiment = Experiment {
     learned: "An untuned window is the path's limit whatever the path: window over round-trip \
               time, 4.7 Mbit/s here and 4.5 in the paper. A tuned one moves the limit to loss, \
               and on a path this long two lost packets in a hundred thousand take it from 856 \
-              to 78 Mbit/s. Many connections hide that, each losing only its own share. And \
+              to 83 Mbit/s. Many connections hide that, each losing only its own share. And \
               where a near flow fills a queue that a far one must cross, the far one starves: \
-              2.7 Mbit/s beside 939, in the paper 3.5 beside 890.",
+              2.5 Mbit/s beside 939, in the paper 3.5 beside 890.",
     set: Set::Full,
 };
 

@@ -19,7 +19,7 @@ pub trait SendingFlow: Send {
     /// The same, to change it.
     fn end_mut(&mut self) -> &mut SendingEnd;
 
-    /// As [`Sender::on_control`]: a message of this flow. Tells whether the protocol knows its kind.
+    /// As [`Sender::on_control`]: a message of this flow. Tells whether the protocol knows it.
     fn hear(&mut self, now: Time, control: &Control) -> bool;
 
     /// As [`Sender::on_timeout`], while the flow is not at rest.

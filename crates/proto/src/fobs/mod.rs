@@ -34,10 +34,11 @@
 //!
 //! The table (`fobs-table`) is FOBS with the congestion response of its release, as a study at Oak
 //! Ridge National Laboratory ("Faster bulk transfer starring: UDP") found it: see `table`. It
-//! sends bursts of [`BURST`], and goes back after each [`CHUNK`] of new data, if that is less than a
-//! segment. The study saw the sender wait there until the receiver had written the chunk, and send
-//! packets of it in vain meanwhile. Ours repeats what is known to be lost and goes on with the next
-//! chunk. While there is congestion it repeats nothing else; it returns to greed when that is over.
+//! sends bursts of [`BURST`], and goes back after each [`CHUNK`] of new data, if that is less than
+//! a segment. The study saw the sender wait there until the receiver had written the chunk, and
+//! send packets of it in vain meanwhile. Ours repeats what is known to be lost and goes on with the
+//! next chunk. While there is congestion it repeats nothing else; it returns to greed when that is
+//! over.
 //!
 //! Files by decision: `circle` chooses what goes again, `unacked` knows what is left, `sender`
 //! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers,

@@ -5,8 +5,8 @@
 //! that it doubles each interval, as long as all of it is used and arrives. Then it rises and falls
 //! on the whole of all flows as the CE's estimate does on one, but its steps stay as small as the
 //! first: what is too much fills a queue first, and shows late. A fall shows a ceiling too, and
-//! what arrives is the measure of it. A first loss is enough for that; while the ceiling is believed
-//! it takes as much as the CE minds, for a path may lose a little at any rate.
+//! what arrives is the measure of it. A first loss is enough for that; while the ceiling is
+//! believed it takes as much as the CE minds, for a path may lose a little at any rate.
 //!
 //! The receiver's own loss is the median flow's (each counting with its rate): a link that is
 //! overrun loses of all flows alike, a bad path of one.

@@ -35,9 +35,9 @@
 //!
 //! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
 //! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `own`
-//! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins
-//! and departures change and when, `receiver` ties it together, [`beside`] leaves other traffic its
-//! share. `sender` obeys. `options`: every constant.
+//! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS)
+//! shares it, `transitions` says what joins and departures change and when, `receiver` ties it
+//! together, [`beside`] leaves other traffic its share. `sender` obeys. `options`: every constant.
 
 mod asked;
 pub mod beside;

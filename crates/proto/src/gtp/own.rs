@@ -1,12 +1,12 @@
 //! Loss that a path makes at any rate: dirty fibre, radio. Ours; the paper takes all loss for too
 //! high a rate, and a flow over such a path never stops slowing down.
 //!
-//! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of a
-//! rate is known. So once a flow's rate has fallen by [`FALLEN`] since losses began, its loss is
-//! compared with what it should be by then. If it is nearer to what it was, it is the path's own, and
-//! nothing reacts to it any more. A stretch with less loss takes that back.
+//! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
+//! a rate is known. So once a flow's rate has fallen to [`FALLEN`] of what it was when losses
+//! began, its loss is compared with what it should be by then. If it is nearer to what it was, it
+//! is the path's own, and nothing reacts to it any more. A stretch with less loss takes that back.
 
-/// How far a rate falls before its loss is judged.
+/// The share to which a rate falls before its loss is judged.
 const FALLEN: f64 = 0.95;
 /// A loss up to this is none to learn from.
 const LEAST: f64 = 0.001;

@@ -5,13 +5,12 @@
 //! which this thread came to it: so lateness does not add up from link to link.
 //!
 //! Segments of a super-packet each have their own fate. Those that arrive, follow each other and
-//! are due within [`CLUMP`] of each other go as one packet, when the last of them is due; so at
+//! are due within 50 µs of each other go as one packet, when the last of them is due; so at
 //! 1 Gbit/s about four segments go together, and above about 10 Gbit/s super-packets go whole.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::ops::{Add, Range, RangeInclusive};
+use std::ops::{Add, RangeInclusive};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
@@ -23,17 +22,15 @@ use rustix::io::Errno;
 use rustix::time::ClockId;
 
 use super::host::Port;
+use super::lane::{Lane, Run};
 use super::slab::{LARGEST_FRAME, Slab, Slot};
 use super::starvation::Starvation;
 use super::statistics::{LATE_ALLOWANCE, Lateness};
 use super::superpacket::{MOST_HEADERS, Shape, destination, payload_start};
 use super::ways::Ways;
 use super::{EmulationError, sys};
-use crate::link::{Fate, Link, LinkSpec, LinkTally, Passage};
+use crate::link::{LinkSpec, LinkTally};
 use crate::scenario::LinkBetween;
-
-/// Segments due within this of each other may be written as one packet.
-const CLUMP: Span = Span::from_micros(50);
 
 /// While packets flow, the thread looks for work once a tick, whatever comes in between: a wake for
 /// each packet would cost more than moving it, and spinning would take a core from the hosts. The
@@ -132,20 +129,6 @@ impl Pass {
     }
 }
 
-/// A link, and what is on its way there.
-struct Lane {
-    /// The node at its end; a host, where it is the last of a way.
-    to: usize,
-    link: Link,
-    /// The latest time at which a packet was offered: a link's time must not go back, and the
-    /// lanes before this one are not looked at in one order of time.
-    offered: Time,
-    /// In the order in which they are due.
-    due: VecDeque<Run>,
-    /// Packets of bunched runs that the queue, or its control, dropped.
-    burst_drops: u64,
-}
-
 /// What the forwarder knows of a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
@@ -153,21 +136,6 @@ struct Entry {
     empty_at: Time,
     frames: u64,
     segments: u64,
-}
-
-/// Segments of one frame that are handed over together.
-#[derive(Clone, Debug)]
-struct Run {
-    at: Time,
-    slot: Slot,
-    segments: Range<u16>,
-    turned_bit: Option<u32>,
-    way: u32,
-    /// How many links of the way come after this one.
-    left: u16,
-    /// Whether its frame may have waited for this thread for longer than [`LATE_ALLOWANCE`]: then
-    /// it came in a burst that the emulator made.
-    bunched: bool,
 }
 
 pub(super) struct Forwarder {
@@ -207,13 +175,9 @@ impl Forwarder {
         let wake = eventfd().map_err(|e| EmulationError::System("make an event", e.into()))?;
         let ours = wake.try_clone().map_err(EmulationError::system("share an event"))?;
         let (orders, inbox) = channel();
-        let lanes = (0u64..).zip(links).map(|(index, between)| Lane {
-            to: between.to,
+        let lanes = (0u64..).zip(links).map(|(index, between)| {
             // Links must not share their fates.
-            link: Link::new(between.link, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index)),
-            offered: Time::ZERO,
-            due: VecDeque::new(),
-            burst_drops: 0,
+            Lane::new(between, seed.wrapping_mul(0x9e37_79b9).wrapping_add(index))
         });
         let lanes: Vec<Lane> = lanes.collect();
         let forwarder = Forwarder {
@@ -444,76 +408,6 @@ impl Forwarder {
         let run = Run { at: run.at.max(lane.offered), left: run.left - 1, ..run };
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
         lane.due.front().is_some_and(|first| first.at <= now)
-    }
-}
-
-impl Lane {
-    /// Asks the link for the fate of each packet in `run`, which comes at its time, and gives the
-    /// number of those that are on their way now.
-    fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
-        self.offered = run.at;
-        let bunched = run.bunched;
-        let mut on_their_way = 0;
-        let mut gathered: Option<(Run, Time)> = None;
-        for segment in run.segments.clone() {
-            let fate = self.link.offer(run.at, shape.packet_bytes(segment.into()));
-            let Fate::Arrives(passage) = fate else {
-                let queue = matches!(fate, Fate::QueueFull | Fate::Managed);
-                self.burst_drops += u64::from(bunched && queue);
-                continue;
-            };
-            let run = run.only(segment, passage);
-            if passage.twice {
-                self.schedule(slab, run.clone());
-                on_their_way += 1;
-            }
-            on_their_way += 1;
-            match &mut gathered {
-                Some((before, first)) if before.takes(&run, *first) => {
-                    before.segments.end += 1;
-                    before.at = run.at;
-                }
-                _ => {
-                    let first = run.at;
-                    if let Some((before, _)) = gathered.replace((run, first)) {
-                        self.schedule(slab, before);
-                    }
-                }
-            }
-        }
-        if let Some((last, _)) = gathered {
-            self.schedule(slab, last);
-        }
-        on_their_way
-    }
-
-    /// Puts a run where its time is: at the end, but for reordering.
-    fn schedule(&mut self, slab: &mut Slab, run: Run) {
-        slab.hold(run.slot);
-        if self.due.back().is_none_or(|last| last.at <= run.at) {
-            self.due.push_back(run);
-        } else {
-            let place = self.due.partition_point(|other| other.at <= run.at);
-            self.due.insert(place, run);
-        }
-    }
-}
-
-impl Run {
-    /// One segment of it, on its way over a link.
-    fn only(&self, segment: u16, passage: Passage) -> Run {
-        let turned_bit = self.turned_bit.or(passage.turned_bit);
-        let (at, segments) = (passage.at, segment..segment + 1);
-        Run { at, segments, turned_bit, ..self.clone() }
-    }
-
-    /// Whether `next` can go with these segments, the first of which is due at `first`.
-    fn takes(&self, next: &Run, first: Time) -> bool {
-        self.segments.end == next.segments.start
-            && next.at >= self.at
-            && next.at.since(first) <= CLUMP
-            && self.turned_bit.is_none()
-            && next.turned_bit.is_none()
     }
 }
 

@@ -32,6 +32,7 @@ mod forwarder;
 mod host;
 mod keeper;
 mod kernel_tcp;
+mod lane;
 mod slab;
 mod spec;
 mod starvation;

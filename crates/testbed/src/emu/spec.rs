@@ -139,6 +139,7 @@ mod tests {
         doubled.network.links.extend(pair().network.links);
         let mut lonely = pair();
         lonely.network.links[0].to = 7;
+        let cut_off = EmulationSpec { hosts: ["a", "b", "c"].map(String::from).into(), ..pair() };
         let named = |a: &str, b: &str| EmulationSpec { hosts: vec![a.into(), b.into()], ..pair() };
         let many = (0..=MAX_HOSTS).map(|i| format!("h{i}")).collect();
         let wrong = [
@@ -149,6 +150,7 @@ mod tests {
             (EmulationSpec { mtu: 100, ..pair() }, "MTU"),
             (doubled, "two links"),
             (lonely, "node 7"),
+            (cut_off, "host c: no link"),
         ];
         for (spec, reason) in wrong {
             let error = spec.validate().expect_err(reason).to_string();

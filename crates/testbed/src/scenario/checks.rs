@@ -66,8 +66,8 @@ impl Scenario {
     ///
     /// # Errors
     /// The first thing that is wrong: a name that is empty, odd or there twice; more than
-    /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a route that is none;
-    /// a flow between hosts with no way there and back; a limit of zero.
+    /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a host that no link
+    /// leads to another from; a route that is none; a flow between hosts with no way there and back; a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {
@@ -106,7 +106,8 @@ impl Scenario {
                 return fault(Place::Route(i), format!("two routes from {from} to {to}"));
             }
         }
-        self.check_flows()
+        self.check_flows()?;
+        self.check_connected(&joined)
     }
 
     fn check_names(&self) -> Checked {
@@ -191,6 +192,35 @@ impl Scenario {
             }
         }
         Ok(seen)
+    }
+
+    /// Whether something leads from each host to another, or to it.
+    fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
+        let hosts = self.hosts.len();
+        let mut island: Vec<usize> = (0..self.nodes()).collect();
+        // The least node of the island that a node is on; the way there grows shorter each time.
+        let shore = |island: &mut Vec<usize>, mut node: usize| {
+            while island[node] != node {
+                island[node] = island[island[node]];
+                node = island[node];
+            }
+            node
+        };
+        for (from, to) in joined {
+            let (from, to) = (shore(&mut island, *from), shore(&mut island, *to));
+            island[from.max(to)] = from.min(to);
+        }
+        let mut people = vec![0u32; self.nodes()];
+        for host in 0..hosts {
+            people[shore(&mut island, host)] += 1;
+        }
+        for (place, host) in self.hosts.iter().enumerate() {
+            if hosts > 1 && people[shore(&mut island, place)] == 1 {
+                let what = format!("host {}: no link leads from it to another host", host.name);
+                return fault(Place::Host(place), what);
+            }
+        }
+        Ok(())
     }
 
     fn check_route(

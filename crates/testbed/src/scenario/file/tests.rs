@@ -315,7 +315,9 @@ fn what_is_not_connected_and_what_goes_round_is_refused() {
 fn a_host_of_each_name_is_read_up_to_the_limit_that_the_error_names() {
     let hosts =
         |n: usize| (0..n).map(|i| format!("[[host]]\nname = \"n{i}\"\n")).collect::<String>();
-    assert_eq!(parse(&hosts(MAX_NODES)).unwrap().hosts.len(), MAX_NODES);
+    let link = |i: usize| format!("[[link]]\nbetween = [\"n0\", \"n{i}\"]\n");
+    let joined = hosts(MAX_NODES) + &(1..MAX_NODES).map(link).collect::<String>();
+    assert_eq!(parse(&joined).unwrap().hosts.len(), MAX_NODES);
     let error = refused(&hosts(10_000));
     assert!(error.what.contains("more than 2000 hosts"), "{error}");
 }

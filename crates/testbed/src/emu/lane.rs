@@ -1,0 +1,124 @@
+//! A link of the emulator and what is on its way over it: runs of segments, in the order in which
+//! they are due.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use longhaul_proto::time::{Span, Time};
+
+use super::slab::{Slab, Slot};
+use super::superpacket::Shape;
+use crate::link::{Fate, Link, Passage};
+use crate::scenario::LinkBetween;
+
+/// Segments due within this of each other may be written as one packet.
+const CLUMP: Span = Span::from_micros(50);
+
+/// A link, and what is on its way there.
+pub(super) struct Lane {
+    /// The node at its end; a host, where it is the last of a way.
+    pub(super) to: usize,
+    pub(super) link: Link,
+    /// The latest time at which a packet was offered: a link's time must not go back, and the
+    /// lanes before this one are not looked at in one order of time.
+    pub(super) offered: Time,
+    /// In the order in which they are due.
+    pub(super) due: VecDeque<Run>,
+    /// Packets of bunched runs that the queue, or its control, dropped.
+    pub(super) burst_drops: u64,
+}
+
+/// Segments of one frame that are handed over together.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) at: Time,
+    pub(super) slot: Slot,
+    pub(super) segments: Range<u16>,
+    pub(super) turned_bit: Option<u32>,
+    pub(super) way: u32,
+    /// How many links of the way come after this one.
+    pub(super) left: u16,
+    /// Whether its frame may have waited for this thread for longer than a delay may be late: then
+    /// it came in a burst that the emulator made.
+    pub(super) bunched: bool,
+}
+
+impl Lane {
+    pub(super) fn new(between: LinkBetween, seed: u64) -> Lane {
+        Lane {
+            to: between.to,
+            link: Link::new(between.link, seed),
+            offered: Time::ZERO,
+            due: VecDeque::new(),
+            burst_drops: 0,
+        }
+    }
+
+    /// Asks the link for the fate of each packet in `run`, which comes at its time, and gives the
+    /// number of those that are on their way now.
+    pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
+        self.offered = run.at;
+        let bunched = run.bunched;
+        let mut on_their_way = 0;
+        let mut gathered: Option<(Run, Time)> = None;
+        for segment in run.segments.clone() {
+            let fate = self.link.offer(run.at, shape.packet_bytes(segment.into()));
+            let Fate::Arrives(passage) = fate else {
+                let queue = matches!(fate, Fate::QueueFull | Fate::Managed);
+                self.burst_drops += u64::from(bunched && queue);
+                continue;
+            };
+            let run = run.only(segment, passage);
+            if passage.twice {
+                self.schedule(slab, run.clone());
+                on_their_way += 1;
+            }
+            on_their_way += 1;
+            match &mut gathered {
+                Some((before, first)) if before.takes(&run, *first) => {
+                    before.segments.end += 1;
+                    before.at = run.at;
+                }
+                _ => {
+                    let first = run.at;
+                    if let Some((before, _)) = gathered.replace((run, first)) {
+                        self.schedule(slab, before);
+                    }
+                }
+            }
+        }
+        if let Some((last, _)) = gathered {
+            self.schedule(slab, last);
+        }
+        on_their_way
+    }
+
+    /// Puts a run where its time is: at the end, but for reordering.
+    fn schedule(&mut self, slab: &mut Slab, run: Run) {
+        slab.hold(run.slot);
+        if self.due.back().is_none_or(|last| last.at <= run.at) {
+            self.due.push_back(run);
+        } else {
+            let place = self.due.partition_point(|other| other.at <= run.at);
+            self.due.insert(place, run);
+        }
+    }
+}
+
+impl Run {
+    /// One segment of it, on its way over a link.
+    fn only(&self, segment: u16, passage: Passage) -> Run {
+        let turned_bit = self.turned_bit.or(passage.turned_bit);
+        let (at, segments) = (passage.at, segment..segment + 1);
+        Run { at, segments, turned_bit, ..self.clone() }
+    }
+
+    /// Whether `next` can go with these segments, the first of which is due at `first`.
+    fn takes(&self, next: &Run, first: Time) -> bool {
+        self.segments.end == next.segments.start
+            && next.at >= self.at
+            && next.at.since(first) <= CLUMP
+            && self.turned_bit.is_none()
+            && next.turned_bit.is_none()
+    }
+}
