@@ -94,8 +94,8 @@ pub(crate) struct EmulateArgs {
     /// Loss from b to a, in place of --loss
     #[arg(long, value_name = "LOSS", value_parser = parse_loss)]
     loss_back: Option<LossRatio>,
-    /// Queue before the rate, as a size or in products of rate and RTT, at least one packet (default:
-    /// 1bdp, at least 100 packets)
+    /// Queue before the rate, as a size or in products of rate and RTT, at least one packet
+    /// (default: 1bdp, at least 100 packets)
     #[arg(long, value_name = "SIZE|Nbdp")]
     queue: Option<String>,
     /// Extra delay of each packet, evenly between nothing and this, order kept

@@ -184,8 +184,8 @@ fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
          PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
     );
     let near = format!(
-        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n  \
-         UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  \
+         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
     );
     fs::write(path("sshd_config"), far).expect("it can be written");
     fs::write(path("ssh_config"), near).expect("it can be written");

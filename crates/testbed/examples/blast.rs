@@ -8,8 +8,8 @@
 //!
 //! Each packet carries its number and the time at which it was handed to the kernel; the receiver
 //! notes the time at which it got it, by the same clock. "Measured beyond the path" is how much
-//! later that was than [`Link`] says for a packet sent at that time, so it holds all that is not the
-//! path: both sockets, the wait for the emulator, its lateness, the wake of the receiver.
+//! later that was than [`Link`] says for a packet sent at that time, so it holds all that is not
+//! the path: both sockets, the wait for the emulator, its lateness, the wake of the receiver.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -96,8 +96,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(
         out,
         "| link, RTT, loss | seed | sent as | asked | carried to b | loss on the line | its 95 % \
-         interval | queue drops | own drops | lost at b's socket | late p99, most | measured beyond \
-         the path p50, p99 | forwarder, of a core | verdict |\n\
+         interval | queue drops | own drops | lost at b's socket | late p99, most | measured \
+         beyond the path p50, p99 | forwarder, of a core | verdict |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )?;
     let runs = if args.is_empty() { table() } else { vec![parse(&args)?] };

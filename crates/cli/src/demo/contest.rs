@@ -67,8 +67,8 @@ pub(super) fn track() -> Track {
 /// Runs the contest below the folder `place`, the first lap on `track`, and prints its table.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &Cancel) -> Result<(), Error> {
     step(&format!(
-        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP may \
-         have 64 MiB on its way",
+        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
+         may have 64 MiB on its way",
         LOSS * 100.0
     ));
     for notice in track.notices() {

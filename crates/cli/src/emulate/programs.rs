@@ -124,8 +124,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for an event that ends the run until `deadline`, or for ever. That another program than
-    /// the last one has failed is said.
+    /// Waits for an event that ends the run until `deadline`, or for ever. That another program
+    /// than the last one has failed is said.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let event = match deadline {

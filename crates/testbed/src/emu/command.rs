@@ -13,8 +13,9 @@ use super::sys;
 /// A program to run on an emulated host: as [`std::process::Command`].
 ///
 /// It sees the host's network only, the emulated hosts by name, the host's name as its own, and the
-/// processes of the emulation; the file system is the machine's. It is killed, with everything that it has
-/// started, when the emulation ends. Wait for a child before that: afterwards its status is lost.
+/// processes of the emulation; the file system is the machine's. It is killed, with everything that
+/// it has started, when the emulation ends. Wait for a child before that: afterwards its status is
+/// lost.
 pub struct HostCommand<'e> {
     host: &'e Host,
     keeper: &'e Keeper,

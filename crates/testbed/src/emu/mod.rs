@@ -18,8 +18,8 @@
 //!
 //! How much it carries, and how punctually: `results/emulator.md`, made by the example `blast`.
 //!
-//! TCP on the hosts may have 64 MiB on its way each way, as on a host tuned for such paths, whatever
-//! the machine's own limits are.
+//! TCP on the hosts may have 64 MiB on its way each way, as on a host tuned for such paths,
+//! whatever the machine's own limits are.
 //!
 //! UDP sockets on the hosts live with the machine's `net.core.rmem_max` and `wmem_max`, which a
 //! network namespace cannot raise; only real root can go beyond (`SO_RCVBUFFORCE`).

@@ -95,8 +95,8 @@ impl Statistics {
         let waited = self.waited.percentile(0.99);
         if waited > allowance {
             return Verdict::Invalid(format!(
-                "1 % of the packets may have waited for {waited} before the emulator saw them, more \
-                 than {allowance}"
+                "1 % of the packets may have waited for {waited} before the emulator saw them, \
+                 more than {allowance}"
             ));
         }
         let queues = self.links.iter().map(|link| link.tally.queue_full + link.tally.managed);

@@ -85,8 +85,8 @@ pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     })
 }
 
-/// Asks for super-packets by `set`; says whether UDP's are among them. Kernels before 6.2 know TCP's
-/// only, and refuse a question for both as a whole.
+/// Asks for super-packets by `set`; says whether UDP's are among them. Kernels before 6.2 know
+/// TCP's only, and refuse a question for both as a whole.
 fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {

@@ -67,7 +67,8 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong: a name that is empty, odd or there twice; more than
     /// [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`]; a link that cannot be; a host that no link
-    /// leads to another from; a route that is none; a flow between hosts with no way there and back; a limit of zero.
+    /// leads to another from; a route that is none; a flow between hosts with no way there and
+    /// back; a limit of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {
