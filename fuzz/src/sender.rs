@@ -94,7 +94,7 @@ impl Driven for Sending {
         assert_eq!(counts.sent, self.sent_in_all);
         assert_eq!(counts.first + counts.retransmitted, counts.sent);
         assert_eq!(counts.first, self.sent.len() as u64);
-        if let Some(rate) = self.setup.rate {
+        if let Some(rate) = self.setup.fixed_rate() {
             // Some count the time between datagrams, which rounds a little.
             let (of, most) = (self.sender.rate().as_bps(), rate.as_bps());
             let rounded = most.saturating_add(1 + most / (1 << 30));

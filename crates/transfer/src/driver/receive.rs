@@ -320,6 +320,10 @@ impl Receiving {
 
     /// After input: hands on what is whole, grants, lets the core speak.
     fn settle(&mut self, now: Time) {
+        // Counted before the writer has the last chunk, and may be done with it.
+        if !self.finish_told && self.core.is_finished(self.flow) {
+            self.publish(now);
+        }
         while let Some(whole) = self.placer.assembly().pop_whole() {
             self.handed += whole.len as u64;
             self.writer.send(Job::Chunk(Arrived {
