@@ -3,10 +3,13 @@
 mod copies;
 mod destination_trouble;
 mod permissions;
+mod races;
 mod reach;
 mod resume;
+mod serving;
 mod sizes;
 mod source_trouble;
+mod terminal;
 mod trust;
 mod verbose;
 mod ways;

@@ -16,6 +16,9 @@ use crate::summary::{BoundBy, Summary};
 /// Files smaller than this on average are a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
+/// What moves data for less says nothing of what bounds it.
+const TOO_SHORT: Span = Span::from_millis(200);
+
 /// Sums up.
 ///
 /// # Errors
@@ -45,12 +48,14 @@ pub(super) fn summary(
     let fake = options.receive == crate::options::Receive::Fake;
     // What was on its way when the last block came is not lost.
     let path_lost = status.highest.saturating_sub(status.received);
+    let setup = first.map_or(elapsed, |first| first.since(attempt.started));
+    let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
         elapsed,
-        setup: first.map_or(elapsed, |first| first.since(attempt.started)),
+        setup,
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
         rate: Rate::from_bps(status.rate_bps),
@@ -79,7 +84,10 @@ pub(super) fn summary(
             ..ReceiverAccounting::default()
         },
         waste,
-        bound_by: bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
+        bound_by: match is_telling {
+            true => bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
+            false => BoundBy::Nothing,
+        },
         resumed_bytes,
         skipped_files,
         failed_files,
