@@ -45,7 +45,8 @@ Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) an
 
 /// Copy files and folders to or from another host
 #[derive(clap::Args)]
-#[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"), override_usage = "longhaul cp [OPTIONS] <SOURCE>... <DESTINATION>")]
+#[command(override_usage = "longhaul cp [OPTIONS] <SOURCE>... <DESTINATION>")]
+#[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
 #[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
 pub(crate) struct CpArgs {
     /// What to copy, and where to

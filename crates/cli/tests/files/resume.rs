@@ -235,19 +235,21 @@ fn found(event: &Value) -> u64 {
 
 #[test]
 fn a_killed_copy_goes_on_with_another_cipher_and_in_the_other_direction() {
-    let case = Case::new(Way::Push, SIZE);
-    let pair = &case.pair;
-    let half_way = |flags: &[&str], at: u64| {
+    let mut case = Case::new(Way::Push, SIZE);
+    let pair = &mut case.pair;
+    let half_way = |pair: &Pair, flags: &[&str], at: u64| {
         let mut copy = pair.copy(flags, "file", pair.at("to"));
         let told = copy.progressed(at)["bytes"].as_u64().unwrap();
         (copy.kill(), told)
     };
-    let (_, first) = half_way(&[RATE, "--cipher=aes-128-gcm"], KILL_AT);
+    let (_, first) = half_way(pair, &[RATE, "--cipher=aes-128-gcm"], KILL_AT);
     let flags = [RATE, "--cipher=chacha20-poly1305", "--protocol=sabul"];
-    let (ended, second) = half_way(&flags, first.max(KILL_AT + 40_000_000));
+    let (ended, second) = half_way(pair, &flags, first.max(KILL_AT + 40_000_000));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} were there, {there} are: {ended}");
-    // Now who received asks for it, and who sent serves.
+    // Now who received asks for it, and who sent serves. The old server may hold the file still.
+    pair.server.child().signal(Signal::KILL);
+    pair.server.child().ended();
     let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);
     let id = format!("--server-id={}", server.id);
     let mut command = pair.host.command(["cp", "--json", &id, "--cipher=chacha20-poly1305"]);

@@ -24,7 +24,7 @@ const CHANGES: [(&str, Change, &str); 4] = [
     ),
     (
         "change",
-        |path| fs::write(path, bytes(SIZE, 77)).unwrap(),
+        |path| File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, 77)).unwrap(),
         "it was modified while it was copied",
     ),
 ];

@@ -50,6 +50,7 @@ pub(super) fn summary(
     let path_lost = status.highest.saturating_sub(status.received);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
+    let bound_by = told_bound(attempt, finished.fixed_rate, is_telling);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
     Ok(Summary {
         bytes: total_bytes,
@@ -66,14 +67,7 @@ pub(super) fn summary(
         socket_lost: status.socket_lost,
         memory_lost: status.memory_lost,
         refused_datagrams: status.refused,
-        sender: SenderAccounting {
-            sent: status.sent,
-            first: status.first,
-            retransmitted: status.retransmitted,
-            reported_lost: status.reported_lost,
-            rounds: status.rounds,
-            ..SenderAccounting::default()
-        },
+        sender: sender(&status),
         receiver: ReceiverAccounting {
             received: status.received,
             distinct: status.distinct,
@@ -84,10 +78,7 @@ pub(super) fn summary(
             ..ReceiverAccounting::default()
         },
         waste,
-        bound_by: match is_telling {
-            true => bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
-            false => BoundBy::Nothing,
-        },
+        bound_by,
         resumed_bytes,
         skipped_files,
         failed_files,
@@ -99,6 +90,18 @@ pub(super) fn summary(
         sources: Vec::new(),
         failed_sources: 0,
     })
+}
+
+/// The sender's columns.
+fn sender(status: &Status) -> SenderAccounting {
+    SenderAccounting {
+        sent: status.sent,
+        first: status.first,
+        retransmitted: status.retransmitted,
+        reported_lost: status.reported_lost,
+        rounds: status.rounds,
+        ..SenderAccounting::default()
+    }
 }
 
 /// The end of a copy of one file, which failed.
@@ -118,8 +121,12 @@ fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
     attempt.hooks.status()
 }
 
-/// Where the time of the slower end went.
-fn bound_by(attempt: &Attempt<'_>, fixed_rate: bool, bytes: u64, files: u64) -> BoundBy {
+/// Where the time of the slower end went, if that can be told.
+fn told_bound(attempt: &Attempt<'_>, fixed_rate: bool, is_telling: bool) -> BoundBy {
+    if !is_telling {
+        return BoundBy::Nothing;
+    }
+    let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
     bound(&from, &to, fixed_rate, bytes / files.max(1) < SMALL)

@@ -5,7 +5,7 @@
 //! | one a sending flow | [`send`] | the sending core, the source ([`payloads`]) |
 //! | the port's receive thread | [`receive`], [`feedback`] | receiving cores, chunks being filled |
 //! | one a receiving transfer | [`writer`] | the destination |
-//! | one for many sources of an object | [`joint`], [`leases`] | the destination, and who brings what |
+//! | one for all sources of an object | [`joint`], [`leases`] | the destination, who brings what |
 //! | one a sending transfer without datagrams | [`stream`] | the source |
 //!
 //! They meet in channels, on a [`board`] that others read, and in the [`budget`] that transfers
