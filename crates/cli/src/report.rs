@@ -70,6 +70,8 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
         lines.extend(summary.blake3.as_ref().map(|digest| format!("  blake3   {digest}")));
         if summary.blocks > 0 {
             lines.extend([speed(summary), losses(summary), resends(summary)]);
+        } else if summary.goodput > Rate::ZERO {
+            lines.push(stream_speed(summary));
         }
         lines.extend(refused(summary));
     }
@@ -128,6 +130,12 @@ fn speed(summary: &Summary) -> String {
          in a datagram, first data after {}",
         summary.setup
     )
+}
+
+/// The same where no datagrams carried the data.
+fn stream_speed(summary: &Summary) -> String {
+    let Summary { goodput, protocol, cipher, setup, .. } = summary;
+    format!("  goodput  {goodput} by {protocol} ({cipher}), first data after {setup}")
 }
 
 /// Datagrams that were lost on the path. What the receiver dropped came over it.
@@ -311,6 +319,20 @@ pub(crate) mod tests {
         let said = lines(&one_left, Kind::Copy, false);
         assert!(said[0].contains("copied 12 files"), "{said:?}");
         assert!(said[1].contains("11 files skipped"), "{said:?}");
+    }
+
+    #[test]
+    fn what_went_by_streams_has_its_rate_too() {
+        let streams = Summary {
+            protocol: "tcp".into(),
+            cipher: "tls".into(),
+            blocks: 0,
+            bound_by: BoundBy::Nothing,
+            ..example()
+        };
+        let said = lines(&streams, Kind::Copy, true);
+        assert!(said[0].contains("848.00 Mbit/s"), "{said:?}");
+        assert!(said[2].contains("848.00 Mbit/s by tcp (tls)"), "{said:?}");
     }
 
     #[test]

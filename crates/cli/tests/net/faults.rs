@@ -121,12 +121,15 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
 #[test]
 fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
     let (mut pair, content) = pair(160_000_000);
-    let mut copy = start(&pair, Way::Push, &["--rate=400M"]);
-    copy.progressed(20_000_000);
+    const DATAGRAM: u64 = 8900;
+    let datagram = format!("--datagram={DATAGRAM}");
+    let mut copy = start(&pair, Way::Push, &["--rate=400M", &datagram]);
+    let before = copy.progressed(20_000_000)["sent"].as_u64().expect("it is a count");
     let server = pair.server.child();
     server.signal(Signal::STOP);
-    // 100 MB are sent meanwhile, far more than a socket's buffer takes.
-    thread::sleep(Duration::from_secs(2));
+    // Far more than a socket's buffer takes.
+    let enough = before + 100_000_000 / DATAGRAM;
+    copy.event(|event| event["sent"].as_u64() >= Some(enough));
     server.signal(Signal::CONT);
     let ended = copy.end();
     let summary = ended.summary();

@@ -49,8 +49,8 @@ impl Path {
                 tokio::select! {
                     Ok((length, from)) = near.recv_from(&mut up) => {
                         client = from;
-                        let up = flying.values().filter(|(upwards, _)| *upwards).count();
-                        self.flying.lock().expect("no holder panics").push(up);
+                        let others = flying.values().filter(|(upwards, _)| *upwards).count();
+                        self.flying.lock().expect("no holder panics").push(others);
                         if !self.loses() {
                             flying.insert((due, number), (true, up[..length].to_vec()));
                         }
