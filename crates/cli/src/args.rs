@@ -8,14 +8,14 @@ use longhaul_transfer::error::Error;
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, cp, demo, doctor, exit, id, man, model, probe, reproduce, serve,
-    sim,
+    compare, completions, config, cp, demo, doctor, exit, habits, id, man, model, probe, reproduce,
+    serve, sim,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
 #[derive(Parser)]
 #[command(name = "longhaul", version, max_term_width = 100, after_help = exit::TABLE)]
-#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(arg_required_else_help = true)]
 #[command(args_override_self = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -44,7 +44,10 @@ enum Command {
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
     // The user's own words first: a mistake in them, or `--help`, needs no configuration.
-    let matches = Cli::command().get_matches_from(&argv);
+    let matches = match Cli::command().try_get_matches_from(&argv) {
+        Ok(matches) => matches,
+        Err(error) => habits::explain(error).exit(),
+    };
     let section = matches.subcommand_name().unwrap_or_default().to_owned();
     let settings = match settings(&section) {
         Ok(settings) => settings,

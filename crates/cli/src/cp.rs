@@ -45,8 +45,9 @@ Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) an
 
 /// Copy files and folders to or from another host
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, override_usage = "longhaul cp [OPTIONS] <SOURCE>... <DESTINATION>")]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+#[command(override_usage = "longhaul cp [OPTIONS] <SOURCE>... <DESTINATION>")]
+#[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
+#[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
 pub(crate) struct CpArgs {
     /// What to copy, and where to
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
@@ -77,9 +78,13 @@ pub(crate) struct CpArgs {
     /// Say what would be copied, copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// As in rsync: --partial, which is always on, and --progress
+    /// As in rsync: --partial, which is always on, and --progress (a port goes into -e, or behind
+    /// the host of lh://)
     #[arg(short = 'P')]
     partial_progress: bool,
+    /// What rsync needs so that an interrupted copy goes on: here it always does
+    #[arg(long = "partial", hide = true)]
+    _partial: bool,
     /// Show progress: a bar on a terminal, elsewhere a line every 10 s
     #[arg(long, overrides_with = "no_progress")]
     progress: bool,
@@ -121,7 +126,7 @@ pub(crate) struct CpArgs {
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
     #[arg(value_parser = resolve::parse_streams)]
     streams: Option<Streams>,
-    /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: by the path]
+    /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
@@ -203,7 +208,7 @@ pub(crate) fn run(args: &CpArgs, filters: Vec<FilterWord>, settings: &[Setting])
     match start(args, filters, settings, &screen, cancel) {
         Ok(status) => status,
         Err(error) => {
-            let error = say_how_to_go_on(error);
+            let error = say_how_to_go_on(resolve::explain_globs(error, &args.locations));
             screen.failed(&error);
             exit::status(error.class)
         }

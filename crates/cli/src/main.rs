@@ -17,6 +17,7 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod emulate;
 mod exit;
+mod habits;
 mod id;
 mod json;
 mod man;

@@ -23,8 +23,16 @@ pub(crate) enum Meter {
     Hidden,
     /// Bars that are drawn over themselves.
     Bars(Bars),
-    /// A line now and then, the last at this instant.
-    Lines(Instant),
+    /// A line now and then.
+    Lines(Calm),
+}
+
+/// What is written where there is no terminal.
+pub(crate) struct Calm {
+    /// When the last line was, or the start.
+    last: Instant,
+    /// How far the copy was when last told.
+    progress: Option<Progress>,
 }
 
 /// A bar for the whole, and above it a line for each of several sources.
@@ -32,6 +40,8 @@ pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,
     sources: Vec<ProgressBar>,
+    /// How far the copy was when last told.
+    progress: Option<Progress>,
 }
 
 impl Bars {
@@ -40,8 +50,9 @@ impl Bars {
         let all = MultiProgress::with_draw_target(target);
         let style = ProgressStyle::with_template("[{bar:12}] {wide_msg}");
         let style = style.expect("the template is well formed").progress_chars("=> ");
-        let whole = all.add(ProgressBar::new(0).with_style(style));
-        Bars { all, whole, sources: Vec::new() }
+        // Of a length that is not known yet, nothing is done.
+        let whole = all.add(ProgressBar::new(1).with_style(style));
+        Bars { all, whole, sources: Vec::new(), progress: None }
     }
 
     fn update(&mut self, progress: &Progress) {
@@ -55,9 +66,10 @@ impl Bars {
         for (bar, line) in self.sources.iter().zip(lines) {
             bar.set_message(line);
         }
-        self.whole.set_length(progress.total_bytes);
+        self.whole.set_length(progress.total_bytes.max(1));
         self.whole.set_position(progress.bytes);
         self.whole.set_message(line(progress));
+        self.progress = Some(progress.clone());
     }
 
     fn finish(&self) {
@@ -72,7 +84,7 @@ impl Meter {
         match wanted {
             false => Meter::Hidden,
             true if console::is_terminal() => Meter::Bars(Bars::new()),
-            true => Meter::Lines(Instant::now()),
+            true => Meter::Lines(Calm { last: Instant::now(), progress: None }),
         }
     }
 
@@ -81,14 +93,12 @@ impl Meter {
         match self {
             Meter::Hidden => {}
             Meter::Bars(bars) => bars.update(progress),
-            Meter::Lines(last) => {
-                if last.elapsed() >= LINE_EVERY {
-                    *last = Instant::now();
-                    console::note(format_args!("longhaul: {}", line(progress)));
-                    for line in source_lines(&progress.sources) {
-                        console::note(line);
-                    }
+            Meter::Lines(calm) => {
+                if calm.last.elapsed() >= LINE_EVERY {
+                    calm.last = Instant::now();
+                    tell(progress);
                 }
+                calm.progress = Some(progress.clone());
             }
         }
     }
@@ -101,12 +111,44 @@ impl Meter {
         }
     }
 
+    /// Shows the end of a copy of which all stands, and nothing more.
+    pub(crate) fn complete(&mut self) {
+        match self {
+            Meter::Hidden => {}
+            Meter::Bars(bars) => {
+                if let Some(progress) = bars.progress.take() {
+                    bars.update(&whole(progress));
+                }
+                bars.whole.tick();
+            }
+            Meter::Lines(calm) => {
+                if let Some(progress) = calm.progress.take() {
+                    tell(&whole(progress));
+                }
+            }
+        }
+        self.finish();
+    }
+
     /// Shows nothing more.
     pub(crate) fn finish(&mut self) {
         if let Meter::Bars(bars) = self {
             bars.finish();
         }
         *self = Meter::Hidden;
+    }
+}
+
+/// The same with all of it there.
+fn whole(progress: Progress) -> Progress {
+    let Progress { total_bytes, total_files, .. } = progress;
+    Progress { bytes: total_bytes, files: total_files, left: None, ..progress }
+}
+
+fn tell(progress: &Progress) {
+    console::note(format_args!("longhaul: {}", line(progress)));
+    for line in source_lines(&progress.sources) {
+        console::note(line);
     }
 }
 
@@ -135,6 +177,9 @@ fn source_line(row: &SourceRow) -> String {
 /// Everything worth knowing, what matters most first: a narrow terminal cuts the end.
 fn line(progress: &Progress) -> String {
     let Progress { bytes, total_bytes, files, total_files, .. } = *progress;
+    if total_bytes == 0 && total_files == 0 {
+        return "looking at what is there".to_owned();
+    }
     let mut line = format!("{} of {}", Bytes::new(bytes), Bytes::new(total_bytes));
     if total_bytes > 0 {
         line += &format!(" {:.1} %", 100.0 * bytes as f64 / total_bytes as f64);

@@ -5,7 +5,7 @@ use longhaul_proto::units::Rate;
 
 /// Reads a rate that names its unit: other tools disagree on what a bare number means.
 pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
-    let rate = parse_rate(text)?;
+    let rate = parse_rate(text).map_err(|error| as_rsync_has_it(text).unwrap_or(error))?;
     if text.trim().ends_with(|c: char| c.is_ascii_digit()) {
         return Err(format!(
             "'{text}' names no unit; write {0}k or {0}M for kbit/s or Mbit/s, {0}KiB/s for what \
@@ -14,6 +14,17 @@ pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
         ));
     }
     Ok(rate)
+}
+
+/// What to write for a rate in rsync's letters, `1m` or `2.5g`: there they are 1024-based bytes.
+fn as_rsync_has_it(text: &str) -> Option<String> {
+    let number = text.trim().strip_suffix(['m', 'g', 't'])?;
+    number.parse::<f64>().ok()?;
+    let unit = text.trim()[number.len()..].to_uppercase();
+    Some(format!(
+        "'{text}' is rsync's way; write {number}{unit}iB/s for what rsync takes it for, \
+         {number}{unit} for {number} {unit}bit/s"
+    ))
 }
 
 /// Reads a range of UDP ports: `50000-50009`.
@@ -32,6 +43,14 @@ mod tests {
     fn a_bare_bwlimit_is_refused_with_what_to_write() {
         assert!(parse_rate_with_unit("1000").unwrap_err().contains("1000k"));
         assert_eq!(parse_rate_with_unit("1000k"), Ok(Rate::from_mbps(1)));
+    }
+
+    #[test]
+    fn rsyncs_letters_are_refused_with_what_they_would_mean() {
+        let refused = parse_rate_with_unit("1.5m").unwrap_err();
+        assert!(refused.contains("1.5MiB/s") && refused.contains("1.5 Mbit/s"), "{refused}");
+        assert!(parse_rate_with_unit("1.5MiB/s").is_ok());
+        assert!(!parse_rate_with_unit("fastm").unwrap_err().contains("rsync's way"));
     }
 
     #[test]

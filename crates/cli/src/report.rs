@@ -1,11 +1,17 @@
 //! What a finished copy says of itself to people: what was copied, what bounded it, what was lost
 //! where. Every quantity carries its unit.
 
-use longhaul_proto::units::{Bytes, LossRatio};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_transfer::progress::{Notice, SourceRow};
 use longhaul_transfer::summary::{BoundBy, Summary};
 
 use crate::progress::duration;
+
+/// From here on a copy's rate is told.
+const SHORT: Span = Span::from_millis(500);
+/// From here on it is worth a line what a copy was bound by.
+const LONG: Span = Span::from_secs(2);
 
 /// A notice as a line.
 pub(crate) fn notice(notice: &Notice) -> String {
@@ -13,7 +19,9 @@ pub(crate) fn notice(notice: &Notice) -> String {
         Notice::Connected { peer, address, carrier } => {
             format!("connected to {peer} at {address} by {carrier}")
         }
-        Notice::Resumed { bytes } => format!("{} are there already", Bytes::new(*bytes)),
+        Notice::Resumed { bytes } => {
+            format!("longhaul: {} are there already", Bytes::new(*bytes))
+        }
         Notice::Silent { since, sends } => {
             let stopped = if *sends { "sending has stopped until it is heard" } else { "waiting" };
             format!("nothing has come from the other side for {}: {stopped}", duration(*since))
@@ -48,27 +56,32 @@ pub(crate) enum Kind {
     Fake,
 }
 
-/// The summary as lines.
-pub(crate) fn lines(summary: &Summary, kind: Kind) -> Vec<String> {
+/// The summary as lines: what was copied, and in a copy that took its time where the time went.
+/// All else that is known is for who asks for it.
+pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String> {
+    let left = summary.bytes.saturating_sub(summary.resumed_bytes);
     if kind == Kind::DryRun {
         let files = count(summary.files.saturating_sub(summary.skipped_files), "file");
-        let bytes = Bytes::new(summary.bytes.saturating_sub(summary.resumed_bytes));
-        return vec![format!("longhaul: would copy {files}, {bytes}")];
+        return vec![format!("longhaul: would copy {files}, {}", Bytes::new(left))];
     }
     let mut lines = vec![headline(summary, kind)];
-    if let Some(digest) = &summary.blake3 {
-        lines.push(format!("  blake3   {digest}"));
-    }
-    if summary.resumed_bytes > 0 || summary.skipped_files > 0 {
+    let some_resumed = summary.resumed_bytes > 0 || summary.skipped_files > 0;
+    if some_resumed && !is_nothing(summary) {
         let resumed = Bytes::new(summary.resumed_bytes);
         let skipped = count(summary.skipped_files, "file");
         lines.push(format!("  resumed  {resumed} were there already, {skipped} skipped"));
     }
-    if summary.blocks > 0 {
-        lines.extend([speed(summary), losses(summary), resends(summary)]);
+    if verbose {
+        lines.extend(summary.blake3.as_ref().map(|digest| format!("  blake3   {digest}")));
+        if summary.blocks > 0 {
+            lines.extend([speed(summary), losses(summary), resends(summary)]);
+        } else if summary.goodput > Rate::ZERO {
+            lines.push(stream_speed(summary));
+        }
+        lines.extend(refused(summary));
     }
-    if summary.bound_by != BoundBy::Nothing {
-        lines.push(format!("  bound    {}", bound(summary.bound_by)));
+    if summary.bound_by != BoundBy::Nothing && (verbose || summary.elapsed >= LONG) {
+        lines.push(format!("  bound    {}{}", bound(summary.bound_by), lost(summary, verbose)));
     }
     lines.extend(summary.sources.iter().map(source));
     if summary.failed_sources > 0 {
@@ -81,6 +94,12 @@ pub(crate) fn lines(summary: &Summary, kind: Kind) -> Vec<String> {
         lines.push(format!("  failed   {failed}, named above; mend and run the same again"));
     }
     lines
+}
+
+/// Whether all was there before.
+fn is_nothing(summary: &Summary) -> bool {
+    let there = summary.resumed_bytes >= summary.bytes && summary.skipped_files >= summary.files;
+    there && summary.files > 0 && summary.failed_files == 0 && summary.failed_sources == 0
 }
 
 fn headline(summary: &Summary, kind: Kind) -> String {
@@ -97,7 +116,15 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     if kind == Kind::Fake {
         return format!("longhaul: measured {bytes} in {time}; nothing was written");
     }
-    format!("longhaul: copied {files}, {bytes} in {time}, {verified}")
+    if is_nothing(summary) {
+        return format!("longhaul: already there, nothing to copy: {files}, {bytes}");
+    }
+    let goodput = match summary.goodput {
+        // Of what took a blink no rate is worth a word.
+        goodput if summary.elapsed >= SHORT && goodput > Rate::ZERO => format!(", {goodput}"),
+        _ => String::new(),
+    };
+    format!("longhaul: copied {files}, {bytes} in {time}{goodput}, {verified}")
 }
 
 /// What one of several sources has brought.
@@ -117,21 +144,44 @@ fn speed(summary: &Summary) -> String {
     )
 }
 
+/// The same where no datagrams carried the data.
+fn stream_speed(summary: &Summary) -> String {
+    let Summary { goodput, protocol, cipher, setup, .. } = summary;
+    format!("  goodput  {goodput} by {protocol} ({cipher}), first data after {setup}")
+}
+
+/// Datagrams that were lost on the path. What the receiver dropped came over it.
+fn lost_on_path(summary: &Summary) -> u64 {
+    summary.path_lost.saturating_sub(summary.socket_lost + summary.memory_lost)
+}
+
+/// Losses in short, where there were any and no line of their own tells them.
+fn lost(summary: &Summary, told: bool) -> String {
+    let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
+    let at_receiver = summary.socket_lost + summary.memory_lost;
+    match (lost_on_path(summary), at_receiver) {
+        _ if told => String::new(),
+        (0, 0) => String::new(),
+        (path, 0) => format!("; lost on the path {}", share(path)),
+        (path, here) => {
+            format!("; lost on the path {}, at the receiver {}", share(path), share(here))
+        }
+    }
+}
+
 fn losses(summary: &Summary) -> String {
     let sent = summary.sender.sent;
-    // What the receiver dropped came over the path: it is no loss of the path.
-    let at_receiver = summary.socket_lost + summary.memory_lost;
-    let on_path = summary.path_lost.saturating_sub(at_receiver);
+    let on_path = lost_on_path(summary);
     let share = |lost: u64| format!("{} ({lost})", LossRatio::of(lost, sent));
     let for_memory = match summary.memory_lost {
         0 => String::new(),
         lost => format!(", beyond what its memory had granted {}", share(lost)),
     };
     format!(
-        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}, of {sent} \
-         datagrams",
+        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}, of {}",
         share(on_path),
-        share(summary.socket_lost)
+        share(summary.socket_lost),
+        count(sent, "datagram")
     )
 }
 
@@ -146,7 +196,7 @@ fn resends(summary: &Summary) -> String {
 }
 
 /// What strangers sent, and copies that the way made: for who asks for it.
-pub(crate) fn refused(summary: &Summary) -> Option<String> {
+fn refused(summary: &Summary) -> Option<String> {
     let refused = count(summary.refused_datagrams, "datagram");
     (summary.refused_datagrams > 0)
         .then(|| format!("  refused  {refused} that were foreign, forged or came again"))
@@ -184,8 +234,6 @@ fn count(number: u64, what: &str) -> String {
 pub(crate) mod tests {
     use super::*;
     use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
-    use longhaul_proto::time::Span;
-    use longhaul_proto::units::Rate;
     use longhaul_transfer::progress::SourceState;
 
     pub(crate) fn example() -> Summary {
@@ -240,9 +288,9 @@ pub(crate) mod tests {
     #[test]
     fn a_summary_says_what_was_copied_lost_and_resent() {
         assert_eq!(
-            lines(&example(), Kind::Copy),
+            lines(&example(), Kind::Copy, true),
             [
-                "longhaul: copied 12 files, 300.00 MB in 2.8 s, verified",
+                "longhaul: copied 12 files, 300.00 MB in 2.8 s, 848.00 Mbit/s, verified",
                 "  blake3   af13",
                 "  goodput  848.00 Mbit/s by rbudp (aes-128-gcm), rate 940.00 Mbit/s, \
                  RTT 100.0 ms, 1440 B in a datagram, first data after 101.0 ms",
@@ -255,19 +303,73 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn by_default_two_lines_are_enough_and_a_copy_that_took_a_blink_has_one() {
+        let bound = "  bound    by --rate or --bwlimit: raise it if the path has room; lost on the \
+                     path 1.00 %, at the receiver 0.02 %";
+        let said = lines(&example(), Kind::Copy, false);
+        assert_eq!(
+            said,
+            ["longhaul: copied 12 files, 300.00 MB in 2.8 s, 848.00 Mbit/s, verified", bound]
+        );
+        let blink = Summary { elapsed: Span::from_millis(40), ..example() };
+        let said = lines(&blink, Kind::Copy, false);
+        assert_eq!(said, ["longhaul: copied 12 files, 300.00 MB in 0.0 s, verified"]);
+        let clean = Summary { path_lost: 0, socket_lost: 0, ..example() };
+        assert!(!lines(&clean, Kind::Copy, false).join("\n").contains("lost"));
+    }
+
+    #[test]
+    fn a_copy_of_what_is_there_says_that_there_was_nothing_to_copy() {
+        let there = Summary {
+            resumed_bytes: 300_000_000,
+            skipped_files: 12,
+            bound_by: BoundBy::Nothing,
+            ..example()
+        };
+        let said = lines(&there, Kind::Copy, false);
+        assert_eq!(said, ["longhaul: already there, nothing to copy: 12 files, 300.00 MB"]);
+        let one_left = Summary { skipped_files: 11, ..there };
+        let said = lines(&one_left, Kind::Copy, false);
+        assert!(said[0].contains("copied 12 files"), "{said:?}");
+        assert!(said[1].contains("11 files skipped"), "{said:?}");
+    }
+
+    #[test]
+    fn what_went_by_streams_has_its_rate_too() {
+        let streams = Summary {
+            protocol: "tcp".into(),
+            cipher: "tls".into(),
+            blocks: 0,
+            bound_by: BoundBy::Nothing,
+            ..example()
+        };
+        let said = lines(&streams, Kind::Copy, true);
+        assert!(said[0].contains("848.00 Mbit/s"), "{said:?}");
+        assert!(said[2].contains("848.00 Mbit/s by tcp (tls)"), "{said:?}");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let mut one = example();
+        one.sender.sent = 1;
+        let text = lines(&one, Kind::Copy, true).join("\n");
+        assert!(text.contains("of 1 datagram\n"), "{text}");
+    }
+
+    #[test]
     fn what_is_not_verified_or_failed_is_said() {
         let summary = Summary { verified: false, failed_files: 1, ..example() };
-        let text = lines(&summary, Kind::Copy).join("\n");
+        let text = lines(&summary, Kind::Copy, true).join("\n");
         assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
         let summary = Summary { verified: false, unread_files: 2, ..example() };
         let said = "verified but for 2 files of the same size and time (--checksum reads them)";
-        assert!(lines(&summary, Kind::Copy)[0].ends_with(said));
+        assert!(lines(&summary, Kind::Copy, true)[0].ends_with(said));
     }
 
     #[test]
     fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
         let summary = Summary { memory_lost: 100, ..example() };
-        let text = lines(&summary, Kind::Copy).join("\n");
+        let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
                     beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
         assert!(text.contains(said), "{text}");
@@ -294,19 +396,22 @@ pub(crate) mod tests {
         };
         let failed = SourceRow { state: SourceState::Failed, ..row.clone() };
         let summary = Summary { sources: vec![row, failed], failed_sources: 1, ..example() };
-        let text = lines(&summary, Kind::Copy).join("\n");
+        let text = lines(&summary, Kind::Copy, true).join("\n");
         assert!(text.contains("h1:/a: done, 5.00 MB, loss 1.00 %, resent 1 block\n"), "{text}");
         assert!(text.contains("failed   1 of 2 sources"), "{text}");
     }
 
     #[test]
     fn a_measurement_says_that_nothing_is_there() {
-        let said = lines(&Summary { verified: false, ..example() }, Kind::Fake);
+        let said = lines(&Summary { verified: false, ..example() }, Kind::Fake, true);
         assert_eq!(said[0], "longhaul: measured 300.00 MB in 2.8 s; nothing was written");
     }
 
     #[test]
     fn a_dry_run_says_what_would_be() {
-        assert_eq!(lines(&example(), Kind::DryRun), ["longhaul: would copy 12 files, 300.00 MB"]);
+        assert_eq!(
+            lines(&example(), Kind::DryRun, true),
+            ["longhaul: would copy 12 files, 300.00 MB"]
+        );
     }
 }

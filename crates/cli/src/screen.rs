@@ -58,12 +58,13 @@ impl Screen {
 
     /// The copy is done.
     pub(crate) fn finished(&self, summary: &Summary, status: u8) {
-        self.with(|state| state.meter.finish());
+        let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
+        self.with(|state| match is_all_there {
+            true => state.meter.complete(),
+            false => state.meter.finish(),
+        });
         if !self.show.quiet {
-            for line in report::lines(summary, self.show.kind) {
-                console::note(line);
-            }
-            if let Some(line) = report::refused(summary).filter(|_| self.show.verbose) {
+            for line in report::lines(summary, self.show.kind, self.show.verbose) {
                 console::note(line);
             }
         }

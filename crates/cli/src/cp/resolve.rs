@@ -52,10 +52,14 @@ pub(super) fn options(
     defaults: &[Setting],
 ) -> Result<CopyOptions, Error> {
     let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
+    if args.partial_progress {
+        refuse_port(&args.locations)?;
+    }
     let (sources, destination) = ends(&args.locations)?;
     if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
-        let what = format!("--segment {segment} is no multiple of 1Mi");
-        return Err(usage(what, "write for example 64Mi, or 0 for the whole object"));
+        let near = segment.get().div_ceil(CHUNK);
+        let what = format!("--segment of {} bytes is no multiple of 1Mi", segment.get());
+        return Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")));
     }
     for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
         if rate == Some(Rate::ZERO) {
@@ -115,6 +119,11 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         return Err(usage("a source without a destination", "name both"));
     };
+    if let Some(pipe) = locations.iter().find(|place| is_pipe(place)) {
+        let what =
+            format!("{pipe} is standard input or output to other tools; files are copied here");
+        return Err(usage(what, "name a file, or write ./- for one of that name"));
+    }
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());
     match (local, remote, destination.is_local()) {
@@ -131,6 +140,46 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
             "run longhaul on one of the two",
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
+    }
+}
+
+/// Whether it is a pipe by the habits of other tools.
+fn is_pipe(location: &Location) -> bool {
+    matches!(location, Location::Local(path) if path.as_os_str() == "-")
+}
+
+/// Who writes `-P 2222`, as for scp, means a port: no file of that name is there.
+fn refuse_port(locations: &[Location]) -> Result<(), Error> {
+    let is_port = |place: &&Location| match place {
+        Location::Local(path) => {
+            let number = path.to_str().and_then(|text| text.parse::<u16>().ok());
+            number.is_some_and(|port| port > 0) && path.symlink_metadata().is_err()
+        }
+        _ => false,
+    };
+    let sources = locations.split_last().map(|(_, sources)| sources).unwrap_or_default();
+    let Some(port) = sources.iter().find(is_port) else { return Ok(()) };
+    let what =
+        format!("-P takes no port: it shows progress, as in rsync, and there is no file {port}");
+    Err(usage(what, &format!("write -e 'ssh -p {port}', or lh://host:{port}/path for a server")))
+}
+
+/// A source over there that is not found may have been meant as a glob.
+pub(super) fn explain_globs(error: Error, locations: &[Location]) -> Error {
+    let sources = locations.split_last().map(|(_, sources)| sources).unwrap_or_default();
+    let is_glob = |place: &&Location| {
+        let path = place.path().as_os_str().as_encoded_bytes();
+        !place.is_local() && path.iter().any(|byte| b"*?[".contains(byte))
+    };
+    match sources.iter().find(is_glob) {
+        Some(glob) if error.class == Class::RemoteFile => {
+            let advice = format!(
+                "globs are not expanded over there: name the folder of {glob} with -r, and what to \
+                 take with --include and --exclude"
+            );
+            error.advise(advice)
+        }
+        _ => error,
     }
 }
 

@@ -3,13 +3,16 @@
 mod copies;
 mod destination_trouble;
 mod permissions;
+mod races;
 mod reach;
 mod replaced;
 mod resume;
 mod rotten;
 mod serve_log;
+mod serving;
 mod sizes;
 mod source_trouble;
+mod terminal;
 mod trust;
 mod verbose;
 mod ways;

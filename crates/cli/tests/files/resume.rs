@@ -7,7 +7,7 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::rig::{Child, Pair, bytes, remains, write};
+use crate::rig::{Child, Pair, Server, bytes, remains, write};
 
 /// Enough that what a kill may cost is a part of it.
 const SIZE: usize = 160_000_000;
@@ -226,4 +226,59 @@ fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
     let number = |name: &str| summary[name].as_u64().unwrap();
     let moved = number("blocks") * number("payload_bytes");
     assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+}
+
+/// Bytes that a run found there when it began.
+fn found(event: &Value) -> u64 {
+    event["bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_killed_copy_goes_on_with_another_cipher_and_in_the_other_direction() {
+    let mut case = Case::new(Way::Push, SIZE);
+    let pair = &mut case.pair;
+    let half_way = |pair: &Pair, flags: &[&str], at: u64| {
+        let mut copy = pair.copy(flags, "file", pair.at("to"));
+        let told = copy.progressed(at)["bytes"].as_u64().unwrap();
+        (copy.kill(), told)
+    };
+    let (_, first) = half_way(pair, &[RATE, "--cipher=aes-128-gcm"], KILL_AT);
+    let flags = [RATE, "--cipher=chacha20-poly1305", "--protocol=sabul"];
+    let (ended, second) = half_way(pair, &flags, first.max(KILL_AT + 40_000_000));
+    let there = ended.events("resumed").first().map_or(0, found);
+    assert!(there > 0 && there + LOST >= first, "{first} were there, {there} are: {ended}");
+    // Now who received asks for it, and who sent serves. The old server may hold the file still.
+    pair.server.child().signal(Signal::KILL);
+    pair.server.child().ended();
+    let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);
+    let id = format!("--server-id={}", server.id);
+    let mut command = pair.host.command(["cp", "--json", &id, "--cipher=chacha20-poly1305"]);
+    command.arg(server.at("file")).arg("to").current_dir(&pair.there);
+    let ended = Child::spawn(&mut command).end();
+    let there = ended.summary()["resumed_bytes"].as_u64().unwrap();
+    assert!(there > 0 && there + LOST >= second, "{second} were there, {there} are: {ended}");
+    assert!(fs::read(case.file("to")).unwrap() == bytes(SIZE, 1));
+    assert_eq!(remains(Case::into(&case)), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn room_for_all_of_a_file_is_reserved_before_its_data_come() {
+    use std::os::unix::fs::MetadataExt;
+    const LEN: u64 = 40_000_000;
+    let case = Case::new(Way::Push, LEN as usize);
+    let probe = case.file("probe");
+    let file = fs::File::create(&probe).unwrap();
+    let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+    let reserved = rustix::fs::fallocate(&file, keep, 0, LEN).is_ok();
+    if !reserved || file.metadata().unwrap().blocks() * 512 < LEN {
+        crate::rig::skip("this file system reserves no room");
+        return;
+    }
+    fs::remove_file(&probe).unwrap();
+    let mut copy = case.start("--rate=40M");
+    let told = copy.progressed(1)["bytes"].as_u64().unwrap();
+    let partial = fs::metadata(case.file(".to.lh-part")).unwrap();
+    copy.kill();
+    assert!(told < LEN / 2, "{told} of {LEN} had come");
+    assert!(partial.blocks() * 512 >= LEN, "{} bytes are reserved", partial.blocks() * 512);
 }

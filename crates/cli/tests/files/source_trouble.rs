@@ -8,18 +8,25 @@ use crate::rig::{Child, Pair, assert_same, bytes, remains, write};
 
 const SIZE: usize = 10 << 20;
 
+/// Of a file that lost what was to be read next; where it lost less, both its sizes are named.
+const SHRANK: &str = "it shrank while it was copied";
+
 type Change = fn(&Path);
 
 /// What can happen to a file, and what is said of it.
 const CHANGES: [(&str, Change, &str); 4] = [
     ("vanish", |path| fs::remove_file(path).unwrap(), "No such file"),
-    ("shrink", |path| File::options().write(true).open(path).unwrap().set_len(5).unwrap(), "sh"),
+    ("shrink", |path| File::options().write(true).open(path).unwrap().set_len(5).unwrap(), SHRANK),
     (
         "grow",
         |path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap(),
-        "ch",
+        "it changed while it was copied, from 10485760 to 10485761 bytes",
     ),
-    ("change", |path| fs::write(path, bytes(SIZE, 77)).unwrap(), "modified"),
+    (
+        "change",
+        |path| File::options().write(true).open(path).unwrap().write_all(&bytes(SIZE, 77)).unwrap(),
+        "it was modified while it was copied",
+    ),
 ];
 
 /// A tree whose second file changes while the first one goes across.
@@ -88,6 +95,28 @@ fn files_are_named(from: &Path, to: &Path, status: i32, start: impl Fn(&str, &st
         start(name, "-q").end().is(0, &[]);
     }
     assert_same(from, to);
+}
+
+#[test]
+fn a_file_that_vanishes_while_it_is_read_arrives_as_it_was() {
+    let pair = Pair::new();
+    for (root, name) in [(&pair.here, "push"), (&pair.there, "pull")] {
+        write(&root.join(name), &bytes(SIZE, 3));
+    }
+    let push = pair.start(&[&"--rate=40M", &"push", &pair.at("copy")]);
+    let pull = pair.start(&[&"--rate=40M", &pair.at("pull"), &"copy"]);
+    let ways = [(push, &pair.here, "push", &pair.there), (pull, &pair.there, "pull", &pair.here)];
+    for (mut copy, from, name, to) in ways {
+        copy.progressed(1);
+        fs::remove_file(from.join(name)).unwrap();
+        let ended = copy.end();
+        ended.summary();
+        assert!(fs::read(to.join("copy")).unwrap() == bytes(SIZE, 3), "{ended}");
+    }
+    // It is gone: the next run says so, and what stands stays.
+    pair.cp(&[&"push", &pair.at("copy")]).is(4, &["push", "No such file"]);
+    pair.cp(&[&pair.at("pull"), &"copy"]).is(5, &["pull", "No such file"]);
+    assert!(fs::read(pair.there.join("copy")).unwrap() == bytes(SIZE, 3));
 }
 
 #[test]

@@ -148,6 +148,23 @@ fn beside_a_rate_a_lower_limit_holds_for_datagrams_too() {
     }
 }
 
+/// The order of packets shows it: until data have come, the server's answers are dropped.
+#[test]
+fn the_first_data_leave_with_the_request_and_wait_for_no_answer() {
+    let rig = Relayed::new(2_000_000);
+    let (from, to, _) = rig.way(Way::Push);
+    let muted = &rig.relay.rules.mute_server;
+    for flags in [&["--rate=50M", "--datagram=1200"][..], &["--rate=50M"]] {
+        muted.store(true, Ordering::Relaxed);
+        let ended = rig.pair.copy(flags, &from, &to).end();
+        assert!(!muted.load(Ordering::Relaxed), "no data came: {ended}");
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");
+        assert!(ended.events("fallback").is_empty(), "{ended}");
+        rig.assert_copied(Way::Push);
+        std::fs::remove_file(rig.pair.there.join("copy")).expect("it is ours");
+    }
+}
+
 #[test]
 fn tcp_may_be_asked_for() {
     let rig = Relayed::new(6_000_000);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Pair, Server, bytes, skip, write};
+use crate::rig::{Child, Pair, Server, bytes, peak, skip, write};
 
 fn pair(len: usize) -> (Pair, Vec<u8>) {
     let (pair, content) = (Pair::new(), bytes(len, 5));
@@ -90,11 +90,20 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 
 #[test]
 fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
-    let (mut pair, content) = pair(12_000_000);
+    const MEMORY: u64 = 32 << 20;
+    const OBJECT: usize = 100_000_000;
+    let mut pair = Pair::with(&["--memory", "32Mi"]);
+    let content = bytes(OBJECT, 5);
+    write(&pair.here.join("object"), &content);
+    // What the program takes by itself.
+    write(&pair.here.join("little"), b"l");
+    pair.cp(&[&"little", &pair.at("little")]).summary();
+    let id = pair.server.child().id();
+    let before = peak(id);
     let over = AtomicBool::new(false);
-    let (id, stop) = (pair.server.child().id(), &over);
+    let stop = &over;
     let ended = thread::scope(|scope| {
-        let mut copy = start(&pair, Way::Push, &["--rate=100M"]);
+        let mut copy = start(&pair, Way::Push, &["--rate=160M"]);
         copy.event(|event| event["event"] == "connected");
         let (on, off) = (Duration::from_millis(30), Duration::from_millis(270));
         scope.spawn(move || slow_down(id, on, off, stop));
@@ -104,13 +113,44 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
     });
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert_copied(&pair, Way::Push, &content);
+    let more = peak(id) - before;
+    // Beside the budget: stacks, batches of datagrams, what the allocator keeps.
+    assert!(more < MEMORY + (24 << 20), "{more} bytes more than {before}");
+}
+
+#[test]
+fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
+    let (mut pair, content) = pair(160_000_000);
+    const DATAGRAM: u64 = 8900;
+    let datagram = format!("--datagram={DATAGRAM}");
+    let mut copy = start(&pair, Way::Push, &["--rate=400M", &datagram]);
+    let before = copy.progressed(20_000_000)["sent"].as_u64().expect("it is a count");
+    let server = pair.server.child();
+    server.signal(Signal::STOP);
+    // Far more than a socket's buffer takes.
+    let enough = before + 100_000_000 / DATAGRAM;
+    copy.event(|event| event["sent"].as_u64() >= Some(enough));
+    server.signal(Signal::CONT);
+    let ended = copy.end();
+    let summary = ended.summary();
+    let count = |name: &str| summary[name].as_u64().expect("it is a count");
+    assert!(count("socket_lost") > 1000, "{ended}");
+    // Loopback loses nothing: all that is missing was dropped there.
+    assert!(count("path_lost") <= count("socket_lost") + 50, "{ended}");
+    assert_copied(&pair, Way::Push, &content);
 }
 
 /// What runs a program with writes that take `millis` longer. Nothing, said aloud, where that
 /// cannot be.
 fn slow_disk(millis: u32) -> Option<Vec<String>> {
-    let inject = format!("inject=pwrite64:delay_exit={}", millis * 1000);
-    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", &inject];
+    slow_calls("pwrite64", millis * 1000)
+}
+
+/// The same for other calls of the system, in microseconds.
+fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
+    let inject = format!("inject={call}:delay_exit={micros}");
+    let trace = format!("trace={call}");
+    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let words: Vec<String> = words.map(str::to_owned).to_vec();
     let tried = Command::new(&words[0]).args(&words[1..]).arg("true").output();
     if tried.is_ok_and(|output| output.status.success()) {
@@ -139,20 +179,40 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     assert_copied(&pair, Way::Push, &content);
 }
 
-/// The most memory that a process has held.
-fn peak(id: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.expect("the kernel tells it") * 1024
-}
-
 /// What a strace has started.
 fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");
     let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
     child.expect("strace has started it")
+}
+
+#[test]
+fn a_copy_from_a_slow_disk_is_bound_by_it() {
+    let Some(slow) = slow_calls("pread64", 40_000) else { return };
+    let (pair, content) = pair(40_000_000);
+    let id = format!("--server-id={}", pair.server.id);
+    let to = pair.at("copy");
+    let words = crate::rig::words(&[&"cp", &"--json", &id, &"--rate=400M", &"object", &to]);
+    let mut command = pair.client.wrapped(&as_words(&slow), words);
+    let ended = Child::spawn(command.current_dir(&pair.here)).end();
+    assert_eq!(ended.summary()["bound_by"], "source-disk", "{ended}");
+    assert_copied(&pair, Way::Push, &content);
+}
+
+#[test]
+fn a_copy_of_many_small_files_is_bound_by_their_making() {
+    let Some(slow) = slow_calls("renameat,renameat2,linkat", 4_000) else { return };
+    let mut pair = Pair::new();
+    for n in 0..1000 {
+        write(&pair.here.join(format!("tree/{n}")), &bytes(1000, n));
+    }
+    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--allow"]);
+    words.push(pair.client.id.clone().into());
+    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    let ended = pair.cp(&[&"-r", &"tree", &pair.at("")]);
+    assert_eq!(ended.summary()["bound_by"], "small-files", "{ended}");
+    crate::rig::assert_same(&pair.here.join("tree"), &pair.there.join("tree"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Two emulated hosts with a path between them that a test may change while a copy runs.
 
+use std::net::{Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +13,8 @@ use crate::rig::{Child, Host, Server, bytes, skip, write};
 
 /// Where the server listens, on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
+/// The same by IPv6.
+const ADDRESS_V6: &str = "[fd77::2]:7717";
 
 /// A server on host `b`, a client on host `a`, and the path between them.
 pub(super) struct Wan {
@@ -23,6 +26,7 @@ pub(super) struct Wan {
     pub(super) here: PathBuf,
     pub(super) there: PathBuf,
     pub(super) content: Vec<u8>,
+    address: &'static str,
     _scratch: TempDir,
 }
 
@@ -30,6 +34,19 @@ impl Wan {
     /// The same link both ways, an object of `len` bytes at either end. Nothing, said aloud, where
     /// this machine cannot emulate.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
+        Wan::at(ADDRESS, link, mtu, len)
+    }
+
+    /// The same over IPv6; nothing, said aloud, where this machine has none.
+    pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            skip("this machine has no IPv6");
+            return None;
+        }
+        Wan::at(ADDRESS_V6, link, mtu, len)
+    }
+
+    fn at(address: &'static str, link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
         if let Err(reason) = available() {
             skip(&reason);
             return None;
@@ -44,8 +61,17 @@ impl Wan {
         let client = Host::new(&scratch.path().join("client"));
         let host = Host::new(&scratch.path().join("server"));
         let server = None;
-        let mut wan =
-            Wan { server, emulation, client, host, here, there, content, _scratch: scratch };
+        let mut wan = Wan {
+            server,
+            emulation,
+            client,
+            host,
+            here,
+            there,
+            content,
+            address,
+            _scratch: scratch,
+        };
         wan.serve();
         Some(wan)
     }
@@ -53,7 +79,7 @@ impl Wan {
     /// Starts the server (again).
     pub(super) fn serve(&mut self) {
         self.server = None;
-        let words = Server::words(ADDRESS, &self.there, &["--allow", &self.client.id]);
+        let words = Server::words(self.address, &self.there, &["--allow", &self.client.id]);
         let command = self.host.command(words);
         self.server = Some(Server::ready(self.run("b", &command)));
     }
@@ -74,9 +100,10 @@ impl Wan {
 
     /// Starts a copy.
     pub(super) fn start(&self, way: Way, args: &[&str]) -> Child {
+        let address = self.address;
         let (from, to) = match way {
-            Way::Push => ("object".to_owned(), format!("lh://{ADDRESS}/copy")),
-            Way::Pull => (format!("lh://{ADDRESS}/source"), "copy".to_owned()),
+            Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),
+            Way::Pull => (format!("lh://{address}/source"), "copy".to_owned()),
         };
         let mut command = self.client.command(["cp", "--json", "--accept-new"]);
         command.args(args).args([from, to]).current_dir(&self.here);

@@ -24,6 +24,10 @@ pub(super) struct Rules {
     pub(super) damaged: AtomicUsize,
     /// No UDP passes to or from the data port.
     pub(super) no_data: AtomicBool,
+    /// What the server says once the handshake is done (QUIC's packets with short headers, RFC 9000
+    /// section 17.3), and all that comes from its data port, is dropped until the client has sent
+    /// data.
+    pub(super) mute_server: AtomicBool,
     /// No UDP passes to or from the control port.
     pub(super) no_control: AtomicBool,
     /// Connections to the control port are closed at once.
@@ -60,6 +64,7 @@ impl Relay {
             longest: AtomicUsize::new(usize::MAX),
             damaged: AtomicUsize::new(0),
             no_data: AtomicBool::new(false),
+            mute_server: AtomicBool::new(false),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
@@ -123,6 +128,20 @@ impl Rules {
         }
     }
 
+    /// Whether an answer of the server's is not for the client yet.
+    fn mutes(&self, port: Port, answer: &[u8]) -> bool {
+        let is_handshake = answer.first().is_some_and(|first| first & 0x80 != 0);
+        self.mute_server.load(Ordering::Relaxed) && !(port == Port::Control && is_handshake)
+    }
+
+    /// The client's first data let the server speak.
+    fn unmute(&self, port: Port, datagram: &[u8]) {
+        let kind = Header::decode(datagram).map(|header| header.kind);
+        if port == Port::Data && kind == Some(Kind::Data) {
+            self.mute_server.store(false, Ordering::Relaxed);
+        }
+    }
+
     fn tap(&self, datagram: &[u8]) {
         let mut tap = self.tap.lock().expect("no holder panics");
         if tap.as_ref().is_some_and(|tap| tap.send(datagram.to_vec()).is_err()) {
@@ -165,6 +184,7 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
                 .entry(from)
                 .or_insert_with(|| relay_back(near.clone(), from, to, port, rules.clone()));
             rules.damage(port, &mut buffer[..len]);
+            rules.unmute(port, &buffer[..len]);
             if rules.passes(port, len) {
                 let _ = far.send(&buffer[..len]);
             }
@@ -196,7 +216,7 @@ fn relay_back(
             if port == Port::Data && rules.both_ways.load(Ordering::Relaxed) {
                 rules.tap(&buffer[..len]);
             }
-            if rules.passes(port, len) {
+            if rules.passes(port, len) && !rules.mutes(port, &buffer[..len]) {
                 let _ = near.send_to(&buffer[..len], client);
             }
         }

@@ -30,9 +30,15 @@ struct Ssh {
 impl Ssh {
     /// An sshd that listens on loopback. Nothing, said aloud, where there is none.
     fn new() -> Option<Ssh> {
+        Ssh::on("127.0.0.1")
+    }
+
+    /// The same on another address of this host.
+    fn on(address: &str) -> Option<Ssh> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
-        ssh.configure(&format!("Port {port}"), &format!("Port {port}\nListenAddress 127.0.0.1"));
+        let near = format!("HostName {address}\n  Port {port}");
+        ssh.configure(&near, &format!("Port {port}\nListenAddress {address}"));
         let mut command = Command::new(SSHD);
         command.arg("-D").arg("-e").arg("-f").arg(ssh.path("sshd_config"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -51,7 +57,10 @@ impl Ssh {
             return None;
         }
         let config = ssh.path("sshd_config");
-        let proxy = format!("ProxyCommand unshare -n {SSHD} -i -e -f {}", config.display());
+        let proxy = format!(
+            "HostName 127.0.0.1\n  ProxyCommand unshare -n {SSHD} -i -e -f {}",
+            config.display()
+        );
         ssh.configure(&proxy, "");
         Some(ssh)
     }
@@ -96,7 +105,7 @@ impl Ssh {
         );
         write(&self.path("sshd_config"), far.as_bytes());
         let near = format!(
-            "Host far gate\n  HostName 127.0.0.1\n  {near}\n  IdentityFile {folder}/user_key\n  \
+            "Host far gate\n  {near}\n  IdentityFile {folder}/user_key\n  \
              IdentitiesOnly yes\n  UserKnownHostsFile {folder}/known\n  \
              StrictHostKeyChecking no\n  LogLevel ERROR\n"
         );
@@ -105,6 +114,11 @@ impl Ssh {
 
     /// Runs a copy; `words` go between ssh and its host.
     fn cp(&self, words: &str, args: &[&str]) -> Ended {
+        self.start(words, args).end()
+    }
+
+    /// Starts one.
+    fn start(&self, words: &str, args: &[&str]) -> Child {
         let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
         let longhaul = env!("CARGO_BIN_EXE_longhaul");
         let mut command = self.client.command(["cp", "--json", "-e", &ssh]);
@@ -112,7 +126,7 @@ impl Ssh {
             command.args(["--remote-path", longhaul]);
         }
         command.args(args).current_dir(&self.here);
-        Child::spawn(&mut command).end()
+        Child::spawn(&mut command)
     }
 
     /// A path of the far side.
@@ -148,6 +162,20 @@ fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
         assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
         assert_eq!(ended.events("connected")[0]["carrier"], "quic", "{way:?} {ended}");
         assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
+    }
+}
+
+#[test]
+fn a_file_goes_over_ssh_by_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        skip("this machine has no IPv6");
+        return;
+    }
+    let Some(ssh) = Ssh::on("::1") else { return };
+    for way in WAYS {
+        let ended = ssh.copies(way, "", &["--rate=100M"]);
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
+        assert_eq!(ended.events("connected")[0]["carrier"], "quic", "{way:?} {ended}");
     }
 }
 
@@ -202,16 +230,21 @@ fn a_host_that_ssh_does_not_reach_is_named() {
 #[test]
 fn the_far_side_opens_ports_of_the_range_only() {
     let Some(ssh) = Ssh::new() else { return };
-    // Ports that are free now: a few neighbours of one that was.
-    let base = (0..50).map(|_| free_port()).find(|port| {
-        (*port..port.saturating_add(4)).all(|port| UdpSocket::bind(("127.0.0.1", port)).is_ok())
-    });
-    let base = base.expect("four free neighbours");
-    let ports = format!("--ports={base}-{}", base + 3);
-    let ended = ssh.copies(Way::Push, "", &[&ports]);
+    // Two neighbours that are free now: all that the far side may take.
+    let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+    let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
+    let first = free().filter(|port| is_free(*port)).expect("two free neighbours");
+    let ports = format!("--ports={first}-{}", first + 1);
+    let mut copy = ssh.start("", &[&ports, "--rate=20M", "object", &ssh.at("copy")]);
+    copy.progressed(1);
+    // One is for control, one for data.
+    assert!(!is_free(first) && !is_free(first + 1), "{ports}");
+    let ended = copy.end();
+    assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");
     let address = ended.events("connected")[0]["address"].as_str().unwrap_or_default().to_owned();
     let port: u16 = address.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
-    assert!((base..base + 4).contains(&port), "{address} {ports}");
+    assert!((first..first + 2).contains(&port), "{address} {ports}");
+    assert!(fs::read(ssh.there.join("copy")).expect("it was copied") == ssh.content);
 }
 
 #[test]

@@ -66,18 +66,47 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
     wan.assert_copied(Way::Push);
 }
 
+/// What a kill may cost (the rest is journalled), and so much more that it means something.
+const KILL_COSTS: u64 = 64_000_000;
+
+#[test]
+fn a_kill_on_a_lossy_path_costs_64_mb_at_most() {
+    const LEN: usize = 170_000_000;
+    const KILL_AT: u64 = 110_000_000;
+    let Some(wan) = Wan::new(link(1000, 60, 0.01), MTU, LEN) else { return };
+    let mut copy = wan.start(Way::Push, &["--rate=240M"]);
+    let told = copy.progressed(KILL_AT)["bytes"].as_u64().expect("it is a count");
+    copy.kill();
+    assert!(!wan.copy(Way::Push).exists());
+    let ended = wan.start(Way::Push, &["--rate=240M"]).end();
+    let summary = ended.summary();
+    let resumed = summary["resumed_bytes"].as_u64().expect("it is a count");
+    assert!(resumed + KILL_COSTS >= told, "{told} were there, {resumed} are: {ended}");
+    wan.assert_copied(Way::Push);
+}
+
 #[test]
 fn a_network_that_is_gone_for_seconds_is_waited_for() {
     gone_for(Duration::from_secs(5), Way::Pull);
 }
 
 #[test]
-fn a_network_gone_for_20_seconds_and_a_server_frozen_as_long_lose_no_session() {
+fn a_network_gone_for_20_seconds_and_an_end_frozen_as_long_lose_no_session() {
     const LONG: Duration = Duration::from_secs(20);
     thread::scope(|scope| {
         scope.spawn(|| gone_for(LONG, Way::Push));
-        scope.spawn(|| frozen_for(LONG, Way::Pull));
+        for way in WAYS {
+            scope.spawn(move || frozen_for(LONG, way, End::Server));
+            scope.spawn(move || frozen_for(LONG, way, End::Client));
+        }
     });
+}
+
+/// Which program is frozen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Client,
+    Server,
 }
 
 /// The network is gone in the middle of a copy.
@@ -93,16 +122,17 @@ fn gone_for(time: Duration, way: Way) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// The server is frozen in the middle of a copy.
-fn frozen_for(time: Duration, way: Way) {
+/// One end is frozen in the middle of a copy.
+fn frozen_for(time: Duration, way: Way, end: End) {
     let Some(mut wan) = Wan::new(link(100, 20, 0.0), MTU, 20_000_000) else { return };
     // It tells once a second how far it is: slow enough to be told half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
-    server.signal(Signal::STOP);
+    let frozen = if end == End::Server { server } else { &mut copy };
+    frozen.signal(Signal::STOP);
     thread::sleep(time);
-    server.signal(Signal::CONT);
+    frozen.signal(Signal::CONT);
     assert_undisturbed(&wan, copy, way);
 }
 
@@ -138,6 +168,33 @@ fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "rbudp", "{hole} {way:?} {ended}");
         assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{hole} {ended}");
+        wan.assert_copied(way);
+    }
+}
+
+#[test]
+fn over_ipv6_a_hole_for_large_packets_is_passed() {
+    let narrow = LinkSpec { swallow_above: Some(1300), ..link(200, 20, 0.005) };
+    let Some(wan) = Wan::over_v6(narrow, 9000, 3_000_000) else { return };
+    for way in WAYS {
+        let ended = wan.start(way, &["--rate=80M"]).end();
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "rbudp", "{way:?} {ended}");
+        assert!(summary["payload_bytes"].as_u64() <= Some(1300 - 40 - 8), "{way:?} {ended}");
+        let address = ended.events("connected")[0]["address"].to_string();
+        assert!(address.contains("[fd77::2]"), "{address}");
+        wan.assert_copied(way);
+    }
+}
+
+#[test]
+fn over_ipv6_data_that_are_blocked_go_by_tcp() {
+    let Some(wan) = Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000) else { return };
+    for way in WAYS {
+        // Nobody is where the client looks for the data.
+        let ended = wan.start(way, &["--rate=80M", "--data-port=9"]).end();
+        assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+        assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);
     }
 }

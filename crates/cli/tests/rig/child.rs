@@ -110,6 +110,11 @@ impl Child {
 
     /// Awaits the end.
     pub(crate) fn end(mut self) -> Ended {
+        self.ended()
+    }
+
+    /// The same of a child that is kept.
+    pub(crate) fn ended(&mut self) -> Ended {
         while self.line().is_some() {}
         let deadline = Instant::now() + DEADLINE;
         loop {

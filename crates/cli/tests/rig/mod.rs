@@ -6,6 +6,7 @@
 
 mod child;
 mod pair;
+mod terminal;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub(crate) use child::{Child, Ended};
 pub(crate) use pair::{Pair, Server};
+pub(crate) use terminal::Terminal;
 pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, write};
 
 /// Every wait ends by then, well or with a panic; generous, for a machine under load.
@@ -86,4 +88,12 @@ pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     hasher.update(&seed.to_le_bytes());
     hasher.finalize_xof().fill(&mut bytes);
     bytes
+}
+
+/// The most memory that the running program `id` has held, in bytes.
+pub(crate) fn peak(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.expect("the kernel tells it") * 1024
 }

@@ -34,7 +34,12 @@ fn quantities_show_an_example() {
 
 #[test]
 fn what_fits_no_copy_says_why() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 17] = [
+        (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
+        (&["h:a", "-"], "./-"),
+        (&["-", "h:a"], "./-"),
+        (&["--segment=5M", "a", "h:b"], "write 5Mi"),
+        (&["--bwlimit=1m", "a", "h:b"], "1MiB/s"),
         (&["h:a", "g:a", "."], "same name, a"),
         (&["--replicas", "h:a", "."], "two sources or more"),
         (&["--weight=k=2", "h:a", "g:b", "."], "the hosts are h, g"),
@@ -115,6 +120,39 @@ fn an_unknown_flag_or_subcommand_names_the_nearest() {
     longhaul(&["srve"]).is_refused(&["serve"]);
     longhaul(&[]).is_refused(&["Usage: longhaul"]);
     longhaul(&["man", "nothing"]).is_refused(&["longhaul --help"]);
+}
+
+#[test]
+fn habits_of_scp_and_rsync_are_told_what_to_write() {
+    let cases = [
+        ("--timeout=30", "--stall 30s"),
+        ("--delete", "never deletes"),
+        ("-z", "not compressed"),
+        ("-avz", "not compressed"),
+        ("-i", "-e 'ssh -i KEY"),
+        ("-4", "-e 'ssh -4'"),
+        ("-t", "-p keeps"),
+        ("--stats", "--json"),
+    ];
+    for (flag, expected) in cases {
+        longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
+    }
+    // Always on: it may be said.
+    let run = longhaul(&["cp", "--partial", "a", "b"]);
+    run_is_one_host(&run.stderr);
+}
+
+#[test]
+fn help_is_a_subcommand_too_and_short_help_is_short() {
+    let long = longhaul(&["help", "cp"]);
+    assert_eq!((long.status, long.stderr.as_str()), (0, ""));
+    assert_eq!(long.stdout, longhaul(&["cp", "--help"]).stdout);
+    let lines = |text: &str, word: &str| text.lines().position(|line| line.contains(word));
+    let examples = lines(&long.stdout, "Examples:").expect("it has examples");
+    assert!(examples < lines(&long.stdout, "--recursive").expect("it has flags"));
+    let short = longhaul(&["cp", "-h"]).stdout;
+    assert!(short.contains("Examples:") && !short.contains("--tail-copies"), "{short}");
+    assert!(short.lines().count() < 100, "{}", short.lines().count());
 }
 
 #[test]

@@ -251,9 +251,14 @@ impl<'a> Attempt<'a> {
         if tries {
             self.hooks.tried_streams();
         }
+        // What a dry run says is of the copy that it stands for.
+        let protocol = match &self.options.protocol {
+            Protocol::Registry(name) if self.options.dry_run => Some(*name),
+            _ => protocol.map(|row| row.name),
+        };
         Ok(Finished {
             outcome,
-            protocol: protocol.map_or("tcp", |row| row.name).to_owned(),
+            protocol: protocol.unwrap_or("tcp").to_owned(),
             cipher: protocol.map_or("tls", |_| suite.name()).to_owned(),
             block,
             fixed_rate: self.options.rate.is_some() || self.options.rate_limit.is_some(),

@@ -16,6 +16,9 @@ use crate::summary::{BoundBy, Summary};
 /// Files smaller than this on average are a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
+/// What moves data for less says nothing of what bounds it.
+const TOO_SHORT: Span = Span::from_millis(200);
+
 /// Sums up.
 ///
 /// # Errors
@@ -46,12 +49,15 @@ pub(super) fn summary(
     let fake = options.receive == Receive::Fake;
     // What was on its way when the last block came is not lost.
     let path_lost = status.highest.saturating_sub(status.received);
+    let setup = first.map_or(elapsed, |first| first.since(attempt.started));
+    let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
+    let bound_by = told_bound(attempt, finished.fixed_rate, is_telling);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
         elapsed,
-        setup: first.map_or(elapsed, |first| first.since(attempt.started)),
+        setup,
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
         rate: Rate::from_bps(status.rate_bps),
@@ -65,7 +71,7 @@ pub(super) fn summary(
         sender: sender_columns(&status),
         receiver: receiver_columns(&status),
         waste,
-        bound_by: bound_by(attempt, finished.fixed_rate, total_bytes, total_files),
+        bound_by,
         resumed_bytes,
         skipped_files,
         failed_files,
@@ -120,8 +126,12 @@ fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
     attempt.hooks.status()
 }
 
-/// Where the time of the slower end went.
-fn bound_by(attempt: &Attempt<'_>, fixed_rate: bool, bytes: u64, files: u64) -> BoundBy {
+/// Where the time of the slower end went, if that can be told.
+fn told_bound(attempt: &Attempt<'_>, fixed_rate: bool, is_telling: bool) -> BoundBy {
+    if !is_telling {
+        return BoundBy::Nothing;
+    }
+    let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
     bound(&from, &to, fixed_rate, bytes / files.max(1) < SMALL)

@@ -111,8 +111,10 @@ async fn run(
         tokio::select! {
             session = listener.accept() => {
                 let (server, ended) = (server.clone(), ended_end.clone());
+                // Who may do nothing here has no transfer that could end the server.
+                let is_stranger = server.door.admit(&session.peer).is_err();
                 tokio::task::spawn_local(async move {
-                    if let Some(result) = receive(&server, session).await {
+                    if let Some(result) = receive(&server, session).await && !is_stranger {
                         let _ = ended.send(result);
                     }
                 });

@@ -224,7 +224,6 @@ async fn run(
         outbox: wire.outbox().clone(),
     };
     let port = server.port.clone();
-    let flow = FlowId(request.flow);
     let hooks = &hooks;
     match work {
         Work::Receive { target, receive } => {
@@ -255,7 +254,7 @@ async fn run(
                 terms,
                 port,
                 path,
-                flow,
+                flow: FlowId(request.flow),
                 board,
                 streams,
                 hooks,

@@ -31,8 +31,10 @@ pub async fn connect(
 ) -> Result<Session, Error> {
     let name = server_name(host, port);
     let addresses = resolve(host, port, settings).await?;
-    let reach =
-        async |expect| race::run(&addresses, identity, expect, settings, settings.handshake).await;
+    let reach = async |expect| {
+        let session = race::run(&addresses, identity, expect, settings, settings.handshake).await;
+        session.inspect(|session| session.call(&name))
+    };
     let unreachable = |tried| unreachable(&name, port, tried);
     if let Some(pin) = &trust.server_id {
         let pin = parse_pin(pin)?;

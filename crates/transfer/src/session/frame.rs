@@ -3,7 +3,6 @@
 
 use prost::Message;
 
-use super::id::PeerId;
 use crate::error::{Class, Error};
 
 /// The longest message, in bytes.
@@ -84,9 +83,9 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// What a last frame says: nothing where all is well. An error is told as seen from this end: the
-/// other side's local files are remote ones.
-pub(super) fn decode_goodbye(bytes: &[u8], peer: PeerId) -> Option<Error> {
+/// What a last frame of `peer` says: nothing where all is well. An error is told as seen from this
+/// end: the other side's local files are remote ones, and what helps is to be done there.
+pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
         what: "it ended the session and gave no readable reason".to_owned(),
@@ -102,7 +101,12 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: PeerId) -> Option<Error> {
         None => Class::Unfinished,
     };
     let error = Error::new(class, format!("{peer} says: {}", shown(&goodbye.what)));
-    Some(if goodbye.advice.is_empty() { error } else { error.advise(shown(&goodbye.advice)) })
+    let advice = shown(&goodbye.advice);
+    Some(match class {
+        _ if advice.is_empty() => error,
+        Class::RemoteFile => error.advise(format!("over there: {advice}")),
+        _ => error.advise(advice),
+    })
 }
 
 fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -127,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    const PEER: PeerId = PeerId([7; 32]);
+    const PEER: &str = "dtn.example.org";
 
     #[test]
     fn lengths_beyond_the_limit_are_refused_from_the_header_alone() {
@@ -162,8 +166,10 @@ mod tests {
         let error = Error::new(Class::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = told(Some(&error)).expect("an error");
         assert_eq!(heard.class, Class::RemoteFile);
-        assert!(heard.what.ends_with("disk [2J full"), "{heard}");
-        assert_eq!(heard.advice.as_deref(), Some("make room"));
+        assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
+        assert_eq!(heard.advice.as_deref(), Some("over there: make room"));
+        let usage = Error::new(Class::Usage, "x").advise("say y");
+        assert_eq!(told(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for class in CLASSES {
             assert!(told(Some(&Error::new(class, "x"))).is_some(), "{class:?}");
         }

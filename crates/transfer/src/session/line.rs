@@ -40,13 +40,21 @@ pub(super) struct Line {
     pub(super) quic: Option<quic::Keeper>,
     /// The ssh that carries the stream, or that started the other side.
     ssh: OnceLock<Child>,
+    /// What the user calls the other side, where the user named it.
+    name: OnceLock<String>,
     /// The other side has said its last word.
     peer_done: AtomicBool,
 }
 
 impl Line {
     pub(super) fn new(peer: PeerId, quic: Option<quic::Keeper>) -> Line {
-        Line { peer, quic, ssh: OnceLock::new(), peer_done: AtomicBool::new(false) }
+        Line {
+            peer,
+            quic,
+            ssh: OnceLock::new(),
+            name: OnceLock::new(),
+            peer_done: AtomicBool::new(false),
+        }
     }
 
     /// Keeps `child` running as long as the session; the first one given counts.
@@ -54,10 +62,23 @@ impl Line {
         let _ = self.ssh.set(child);
     }
 
+    /// Calls the other side `name` from now on; the first name given counts.
+    pub(super) fn call(&self, name: &str) {
+        let _ = self.name.set(name.to_owned());
+    }
+
+    /// The other side for people: its name where it has one, else its id.
+    fn shown(&self) -> String {
+        self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
+    }
+
     fn lost(&self, error: &io::Error) -> Error {
         let reason = self.quic.as_ref().and_then(quic::Keeper::close_reason);
         let reason = reason.unwrap_or_else(|| error.to_string());
-        Error::new(Class::Unfinished, format!("the session with {} was lost: {reason}", self.peer))
+        Error::new(
+            Class::Unfinished,
+            format!("the session with {} was lost: {reason}", self.shown()),
+        )
     }
 }
 
@@ -205,7 +226,7 @@ impl FrameReader {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
-            let what = format!("{} sent what is no message: {error}", self.line.peer);
+            let what = format!("{} sent what is no message: {error}", self.line.shown());
             Error::new(Class::Unreachable, what).advise("see that both ends run the same release")
         })?;
         Ok(Some(message))
@@ -217,7 +238,7 @@ impl FrameReader {
             return Ok(());
         }
         let Some(frame) = self.frame().await? else {
-            let what = format!("{} ended the session before it began", self.line.peer);
+            let what = format!("{} ended the session before it began", self.line.shown());
             return Err(Error::new(Class::Unfinished, what));
         };
         let theirs = hello::decode(&self.came[frame])?;
@@ -239,7 +260,7 @@ impl FrameReader {
                     // It stays where it is: the next read tells the same.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
-                        let told = frame::decode_goodbye(&body[..length], self.line.peer);
+                        let told = frame::decode_goodbye(&body[..length], &self.line.shown());
                         return told.map_or(Ok(None), Err);
                     }
                     _ => {}

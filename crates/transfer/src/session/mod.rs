@@ -204,6 +204,11 @@ impl Session {
         }
     }
 
+    /// Calls the other side by the name that the user gave.
+    fn call(&self, name: &str) {
+        self.writer.line().call(name);
+    }
+
     fn keep_ssh(&self, child: ssh::Child) {
         self.writer.line().keep_ssh(child);
     }

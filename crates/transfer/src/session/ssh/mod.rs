@@ -101,6 +101,7 @@ pub async fn connect_ssh(
         }
     };
     session.data_port = Some(offer.data_port);
+    session.call(target.destination);
     Ok(session)
 }
 

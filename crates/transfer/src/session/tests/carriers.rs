@@ -136,7 +136,7 @@ fn an_error_at_the_end_is_what_the_other_side_reads() {
             assert_eq!(near.read::<u32>().await, Ok(Some(1)));
             let error = near.read::<u32>().await.expect_err("an error was given");
             assert_eq!(error.class, Class::RemoteFile);
-            assert!(error.to_string().ends_with("/data is full; make room"), "{error}");
+            assert!(error.to_string().ends_with("/data is full; over there: make room"), "{error}");
             drop(near);
             closing.await.expect("no panic").expect("delivered");
         }

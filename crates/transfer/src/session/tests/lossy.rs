@@ -18,6 +18,8 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
+    /// How many packets were on their way to the server as each of them came.
+    flying: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Path {
@@ -47,6 +49,8 @@ impl Path {
                 tokio::select! {
                     Ok((length, from)) = near.recv_from(&mut up) => {
                         client = from;
+                        let others = flying.values().filter(|(upwards, _)| *upwards).count();
+                        self.flying.lock().expect("no holder panics").push(others);
                         if !self.loses() {
                             flying.insert((due, number), (true, up[..length].to_vec()));
                         }
@@ -117,6 +121,29 @@ fn at_12_percent_loss_each_session_stands_and_few_answers_take_much_longer_than_
         took.sort();
         let most = took[took.len() * 8 / 10];
         assert!(most < delay * 2 * 6, "a fifth of the answers took more than {most:?}");
+    });
+}
+
+/// A controller that takes loss for congestion keeps two or three packets on their way at such a
+/// loss (CUBIC: RFC 9438, section 5).
+#[test]
+fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
+    run(async {
+        let flying = Arc::new(Mutex::default());
+        let delay = Duration::from_millis(50);
+        let path = Path { delay, one_in: 8, state: 7, flying: flying.clone(), ..Path::default() };
+        let mut session = echo(path).await;
+        let much = "m".repeat(400_000);
+        session.write(&much).await.expect("open");
+        assert_eq!(session.read().await, Ok(Some(much)));
+        let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
+        // Of 400 kB the last third, long after the first losses; the echo's acks are none of it.
+        let told = 400_000 / 1400;
+        assert!(flying.len() > told, "{} packets", flying.len());
+        let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();
+        late.sort_unstable();
+        let median = late[late.len() / 2];
+        assert!(median >= 8, "half of the time {median} packets or fewer were on their way");
     });
 }
 

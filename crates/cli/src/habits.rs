@@ -1,0 +1,96 @@
+//! Flags of scp and rsync that `longhaul cp` does not have: what to write instead, or why not.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Flags that fingers know, and what is said of them.
+const HABITS: [(&[&str], &str); 15] = [
+    (&["--timeout"], "write --stall 30s: how long without progress before a copy is given up"),
+    (
+        &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
+        "longhaul never deletes: what only the destination has stays there; remove it there, or \
+         run rsync --delete once the data are across",
+    ),
+    (
+        &["-z", "--compress", "-C"],
+        "data are not compressed on the way; leave it out, or compress the files first",
+    ),
+    (
+        &["-i", "-F", "-o", "-J", "-l", "--port"],
+        "options of ssh go into the command: -e 'ssh -i KEY -J gate -p PORT'; a limit is --bwlimit",
+    ),
+    (&["-4", "-6", "--ipv4", "--ipv6"], "name an address of that family, or -e 'ssh -4'"),
+    (
+        &["-t", "--times", "--perms", "-g", "--group", "--owner", "-D"],
+        "-p keeps permissions and times; owners and devices are not copied",
+    ),
+    (
+        &["-u", "--update"],
+        "files of equal size and time are left alone, others are copied; there is no choice by age",
+    ),
+    (
+        &["-L", "--copy-links", "--links", "-H", "--hard-links"],
+        "symbolic links are copied as links, hard links as files of their own; leave it out",
+    ),
+    (
+        &["-A", "--acls", "-X", "--xattrs"],
+        "no ACLs and no extended attributes are copied; an archive of the files keeps them",
+    ),
+    (&["-S", "--sparse"], "files with holes keep them always; leave it out"),
+    (
+        &["--inplace", "--append", "--whole-file", "-W"],
+        "a file gets its name when all of it is verified, never before; leave it out",
+    ),
+    (&["--partial-dir", "-T", "--temp-dir"], "what is unfinished waits beside its destination"),
+    (&["--stats", "--info", "--human-readable"], "-v tells more, --json tells programs"),
+    (
+        &["--remove-source-files"],
+        "longhaul never deletes; remove them once the copy has ended well",
+    ),
+    (&["-3"], "copies are between this host and others; run longhaul on one of the two"),
+];
+
+/// Adds to an error about an unknown flag what such a flag is called here.
+pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    let name = flag.split('=').next().unwrap_or_default();
+    let Some((_, said)) = HABITS.iter().find(|(flags, _)| flags.contains(&name)) else {
+        return error;
+    };
+    for near in [ContextKind::SuggestedArg, ContextKind::TrailingArg, ContextKind::Suggested] {
+        error.remove(near);
+    }
+    let said = vec![(*said).into()];
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(said));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_habit_is_unknown_to_cp_and_is_explained() {
+        for (flags, said) in HABITS {
+            for flag in flags {
+                let words = ["longhaul", "cp", flag, "a", "h:b"];
+                let error = Cli::command().try_get_matches_from(words).expect_err(flag);
+                let text = explain(error).to_string();
+                let first = said.split_whitespace().next().expect("it has words");
+                assert!(text.contains(first) && text.contains(flag), "{text}");
+                assert!(!text.contains("similar argument"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_mistakes_keep_the_nearest_name() {
+        let words = ["longhaul", "cp", "--bwlimt=1M", "a", "h:b"];
+        let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
+        assert!(explain(error).to_string().contains("--bwlimit"));
+    }
+}

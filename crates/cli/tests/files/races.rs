@@ -1,0 +1,94 @@
+//! Somebody swaps a folder for a link that points out, again and again, while a copy goes through
+//! it: nothing lands outside, and nothing from outside is read.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use crate::rig::{Pair, content, write};
+
+const FILES: usize = 1500;
+const INSIDE: &[u8] = b"inside";
+const OUTSIDE: &[u8] = b"a secret";
+
+/// Swaps `folder` for a link to `outside` and back until `over`; counts how often.
+fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
+    let away = folder.with_extension("away");
+    while !over.load(Ordering::Relaxed) {
+        // A copy makes it at its own time.
+        if fs::rename(folder, &away).is_ok() {
+            // It may have been made again meanwhile: then there is no place for a link.
+            if symlink(outside, folder).is_ok() {
+                thread::yield_now();
+                let _ = fs::remove_file(folder);
+                swapped.fetch_add(1, Ordering::Relaxed);
+            }
+            let _ = fs::remove_dir_all(folder);
+            let _ = fs::rename(&away, folder);
+        }
+        thread::yield_now();
+    }
+}
+
+/// Copies while `folder` is swapped, until it has been often.
+fn race(pair: &Pair, folder: &Path, copy: impl Fn()) -> u64 {
+    let outside = pair.scratch.path().join("outside");
+    let (over, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, count) = (&over, &swapped);
+    thread::scope(|scope| {
+        scope.spawn(|| swap(folder, &outside, stop, count));
+        for _ in 0..4 {
+            copy();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    swapped.load(Ordering::Relaxed)
+}
+
+fn outside(pair: &Pair) {
+    for n in 0..FILES {
+        write(&pair.scratch.path().join(format!("outside/f{n}")), OUTSIDE);
+    }
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_under_a_copy_leads_nothing_out() {
+    let pair = Pair::new();
+    outside(&pair);
+    for n in 0..FILES {
+        write(&pair.here.join(format!("tree/d/f{n}")), INSIDE);
+    }
+    let before = content(&pair.scratch.path().join("outside"));
+    let folder = pair.there.join("tree/d");
+    let swapped = race(&pair, &folder, || {
+        let ended = pair.cp(&[&"-r", &"tree", &pair.at("")]);
+        assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
+    });
+    assert!(swapped > 0, "it was never a link");
+    assert_eq!(content(&pair.scratch.path().join("outside")), before);
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_under_a_copy_lets_nothing_of_the_outside_be_read() {
+    let pair = Pair::new();
+    outside(&pair);
+    for n in 0..FILES {
+        write(&pair.there.join(format!("tree/d/f{n}")), INSIDE);
+    }
+    let folder = pair.there.join("tree/d");
+    let swapped = race(&pair, &folder, || {
+        let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
+        assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
+        for n in 0..FILES {
+            // What was a link when it was walked is copied as one, and leads nowhere from here.
+            let path = pair.here.join(format!("tree/d/f{n}"));
+            let read =
+                if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };
+            assert!(read.is_none_or(|read| read == INSIDE), "f{n}: {ended}");
+        }
+        let _ = fs::remove_dir_all(pair.here.join("tree"));
+    });
+    assert!(swapped > 0, "it was never a link");
+}

@@ -1,0 +1,152 @@
+//! What a user sees: on a terminal, and off it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::rig::{Child, Pair, Terminal, bytes, content, write};
+
+/// A copy as a user types it, without JSON and with no word about whom to trust.
+fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
+    let mut command = pair.client.command(["cp"]);
+    command.args(args.iter().map(AsRef::as_ref)).current_dir(&pair.here);
+    command
+}
+
+fn pinned(pair: &Pair) -> String {
+    format!("--server-id={}", pair.server.id)
+}
+
+#[test]
+fn a_server_that_was_never_seen_is_asked_about_once() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(1000, 1));
+    let known = pair.client.config.join("known_servers");
+    for (answer, status) in [("n\n", 3), ("\n", 3), ("yes\n", 0)] {
+        let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
+        screen.shows("was never seen from here");
+        screen.shows(&pair.server.id);
+        screen.shows("[y/N]");
+        assert!(content(&pair.there).is_empty());
+        screen.types(answer);
+        let (ended, text) = screen.end();
+        assert_eq!(ended, Some(status), "{answer:?}: {text}");
+        assert_eq!(known.exists(), status == 0, "{answer:?}: {text}");
+    }
+    let line = format!("{} {}", pair.server.address, pair.server.id);
+    assert!(fs::read_to_string(&known).unwrap().contains(&line));
+    write(&pair.here.join("file"), &bytes(1001, 2));
+    let (ended, text) = Terminal::start(cp(&pair, &[&"file", &pair.at("")])).end();
+    assert_eq!(ended, Some(0), "{text}");
+    assert!(!text.contains("never seen"), "{text}");
+}
+
+#[test]
+fn ctrl_c_is_an_answer_to_the_question_too() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"f");
+    let mut screen = Terminal::start(cp(&pair, &[&"file", &pair.at("")]));
+    screen.shows("[y/N]");
+    screen.signal(rustix::process::Signal::INT);
+    let (ended, text) = screen.end();
+    assert!(matches!(ended, Some(3 | 130)), "{ended:?}: {text}");
+    assert!(!pair.client.config.join("known_servers").exists() && content(&pair.there).is_empty());
+}
+
+#[test]
+fn the_bar_is_drawn_and_ends_with_all_of_it() {
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(6_000_000, 1));
+    let id = pinned(&pair);
+    let command = cp(&pair, &[&id, &"--rate=20M", &"object", &pair.at("")]);
+    let mut screen = Terminal::start(command);
+    // Something between nothing and all of it.
+    screen.shows("of 6.00 MB");
+    screen.shows("[=");
+    let (ended, text) = screen.end();
+    assert_eq!(ended, Some(0), "{text}");
+    let drawn: Vec<&str> = text.split('[').filter(|part| part.contains(" of 6.00 MB")).collect();
+    let last = drawn.last().expect("it was drawn");
+    assert!(last.contains("6.00 MB of 6.00 MB 100.0 %"), "{last:?} in {text}");
+    // Nothing is full before there is something.
+    let full = text.find("[============]").expect("it ends full");
+    assert!(text.find("of 6.00 MB").expect("it was drawn") < full, "{text}");
+}
+
+#[test]
+fn a_copy_that_is_quiet_or_wants_no_progress_draws_nothing() {
+    let pair = Pair::new();
+    for (flag, says) in [("-q", false), ("--no-progress", true)] {
+        write(&pair.here.join("object"), &bytes(2_000_000, flag.len() as u64));
+        let id = pinned(&pair);
+        let (ended, text) =
+            Terminal::start(cp(&pair, &[&id, &flag, &"object", &pair.at("")])).end();
+        assert_eq!(ended, Some(0), "{text}");
+        assert!(!text.contains("[=") && text.contains("copied") == says, "{flag}: {text:?}");
+    }
+}
+
+#[test]
+fn off_a_terminal_progress_is_calm_lines_with_a_last_one() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    for flag in ["-P", "--progress"] {
+        write(&pair.here.join("object"), &bytes(2_000_000, flag.len() as u64));
+        let mut command = cp(&pair, &[&id, &flag, &"object", &pair.at("")]);
+        let ended = Child::spawn(command.stdout(Stdio::piped())).end();
+        ended.is(0, &["longhaul: 2.00 MB of 2.00 MB 100.0 %", "longhaul: copied 1 file, 2.00 MB"]);
+        assert!(ended.stdout.is_empty(), "{ended}");
+        let lines: Vec<&str> = ended.stderr.lines().filter(|l| l.contains(" of 2.00 MB")).collect();
+        // One every 10 s, and the last.
+        assert!(lines.len() < 14 && !ended.stderr.contains('\r'), "{ended}");
+    }
+    write(&pair.here.join("object"), &bytes(2_000_000, 77));
+    let ended = Child::spawn(&mut cp(&pair, &[&id, &"object", &pair.at("")])).end();
+    ended.is(0, &["longhaul: copied"]);
+    assert!(!ended.stderr.contains("of 2.00 MB"), "{ended}");
+}
+
+#[test]
+fn what_is_there_already_is_said_and_nothing_is_made_of_it() {
+    let pair = Pair::new();
+    write(&pair.here.join("tree/a"), &bytes(500_000, 1));
+    write(&pair.here.join("tree/b"), b"b");
+    let id = pinned(&pair);
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    copy(&[&id, &"-rp", &"tree", &pair.at("")]).is(0, &["longhaul: copied 2 files"]);
+    let again = copy(&[&id, &"-rp", &"tree", &pair.at("")]);
+    again.is(0, &["longhaul: already there, nothing to copy: 2 files"]);
+    for word in ["bound", "goodput", "would help"] {
+        assert!(!again.stderr.contains(word), "{word}: {again}");
+    }
+}
+
+#[test]
+fn a_small_copy_is_one_line_and_more_where_it_is_asked_for() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"four");
+    let id = pinned(&pair);
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    let plain = copy(&[&id, &"file", &pair.at("one")]);
+    plain.is(0, &["longhaul: copied 1 file, 4 B", "verified"]);
+    assert_eq!(plain.stderr.lines().count(), 1, "{plain}");
+    copy(&[&id, &"-v", &"file", &pair.at("two")]).is(0, &["blake3", "goodput", "on the path"]);
+    let told = copy(&[&id, &"-n", &"file", &pair.at("three")]);
+    told.is(0, &["would copy 1 file"]);
+    assert!(!pair.there.join("three").exists());
+}
+
+#[test]
+fn the_other_side_is_called_by_its_name() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"f");
+    let id = pinned(&pair);
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    let says = format!("{} says: ", pair.server.address);
+    let missing = copy(&[&id, &pair.at("nofile"), &"."]);
+    missing.is(5, &[&says, "nofile"]);
+    assert!(!missing.stderr.contains(&pair.server.id), "{missing}");
+    copy(&[&id, &"file", &pair.at("no/such/file")]).is(5, &[&says, "over there: mkdir -p"]);
+    let glob = copy(&[&id, &pair.at("*.dat"), &"."]);
+    glob.is(5, &["globs are not expanded over there", "--include"]);
+}

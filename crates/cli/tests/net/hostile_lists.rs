@@ -1,0 +1,191 @@
+//! Lists of files that mean harm, offered to the real binary: as the client of a push, and as the
+//! server of a pull.
+
+use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Request};
+use longhaul_transfer::error::Class;
+use prost::Message as _;
+
+use super::liar::{self, LyingServer};
+use crate::rig::{Pair, bytes, content, peak, write};
+
+/// A list's first message, as it goes over the wire.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Head {
+    #[prost(uint32, tag = "1")]
+    shape: u32,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+}
+
+/// An entry as it goes over the wire.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Entry {
+    #[prost(uint32, tag = "1")]
+    shared: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    path: Vec<u8>,
+    /// 0 file, 1 folder, 2 link.
+    #[prost(uint32, tag = "3")]
+    kind: u32,
+    #[prost(uint64, tag = "4")]
+    size: u64,
+    #[prost(bytes = "vec", tag = "7")]
+    target: Vec<u8>,
+    #[prost(uint32, tag = "8")]
+    mode: u32,
+}
+
+/// The contents of a folder.
+const CONTENTS: u32 = 3;
+
+fn list(entries: &[Entry]) -> Vec<u8> {
+    let head = Head { shape: CONTENTS, count: entries.len() as u64 };
+    let mut out = head.encode_length_delimited_to_vec();
+    for entry in entries {
+        out.extend(entry.encode_length_delimited_to_vec());
+    }
+    out
+}
+
+fn file(path: &[u8]) -> Entry {
+    Entry { path: path.to_vec(), mode: 0o644, ..Entry::default() }
+}
+
+fn folder(path: &[u8]) -> Entry {
+    Entry { kind: 1, mode: 0o755, ..file(path) }
+}
+
+fn link(path: &[u8], target: &[u8]) -> Entry {
+    Entry { kind: 2, target: target.to_vec(), ..file(path) }
+}
+
+/// What a liar may list, and what is said of it.
+fn lies() -> Vec<(Vec<u8>, &'static str)> {
+    let torn = Head { shape: CONTENTS, count: 9_999_999 }.encode_length_delimited_to_vec();
+    let many = Head { shape: CONTENTS, count: u64::MAX }.encode_length_delimited_to_vec();
+    vec![
+        (list(&[file(b"../x")]), "leads elsewhere"),
+        (list(&[folder(b".."), file(b"../x")]), "leads elsewhere"),
+        (list(&[file(b"/etc/x")]), "absolute"),
+        (list(&[file(&[b'n'; 300])]), "255 bytes"),
+        (list(&[link(b"a", b"/etc"), file(b"a/x")]), "no folder"),
+        (list(&[link(b"a", b".."), folder(b"a/b")]), "no folder"),
+        (list(&[file(b"a\0b")]), "zero byte"),
+        (list(&[file(b".x.lh-part")]), "reserved"),
+        (torn, "torn"),
+        (many, "ten million"),
+    ]
+}
+
+/// A file beside the folders that a list may reach.
+fn outside(pair: &Pair) {
+    write(&pair.scratch.path().join("x"), b"outside");
+}
+
+#[track_caller]
+fn assert_untouched(pair: &Pair) {
+    let kept = std::fs::read(pair.scratch.path().join("x")).expect("it stands");
+    assert_eq!(kept, b"outside");
+    assert!(!std::path::Path::new("/etc/x").exists());
+    for folder in [&pair.here, &pair.there] {
+        assert!(content(folder).is_empty(), "{:?}", content(folder));
+    }
+}
+
+#[test]
+fn a_server_that_is_offered_a_list_that_means_harm_says_why_not_and_serves_on() {
+    let pair = Pair::new();
+    outside(&pair);
+    for (encoded, reason) in lies() {
+        let request = Message::Request(liar::request(Direction::Push, ""));
+        let (_, ended) = liar::talk(&pair, [request, liar::offer(encoded, 0)]);
+        let ended = ended.expect("it is refused");
+        assert!(ended.what.contains(reason), "{ended} instead of {reason}");
+        assert_untouched(&pair);
+    }
+    write(&pair.here.join("file"), b"f");
+    pair.cp(&[&"file", &pair.at("")]).summary();
+}
+
+#[test]
+fn a_client_that_is_offered_a_list_that_means_harm_says_why_not() {
+    let pair = Pair::new();
+    outside(&pair);
+    for (encoded, reason) in lies() {
+        let server = LyingServer::start(move |_| vec![liar::offer(encoded.clone(), 0)]);
+        let id = format!("--server-id={}", server.id);
+        let mut command = pair.client.command(["cp", "--json", "-r", "--datagram=1200", &id]);
+        command.args([&server.at("tree/"), "."]).current_dir(&pair.here);
+        let ended = crate::rig::Child::spawn(&mut command).end();
+        ended.is(3, &["list of files", reason]);
+        assert_untouched(&pair);
+    }
+}
+
+/// The pieces by which an encoded list goes as the beginning of the object, and what each chunk
+/// hashes to.
+fn by_stream(encoded: &[u8]) -> Vec<Message> {
+    let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
+    let manifest_len = encoded.len() as u64;
+    let offer =
+        Offer { manifest_len, manifest_digest, object_len: manifest_len, ..Offer::default() };
+    let mut said = vec![Message::Offer(offer)];
+    for (chunk, content) in (0..).zip(encoded.chunks(1 << 20)) {
+        let values = blake3::hash(content).as_bytes().to_vec();
+        said.push(Message::Digests(Digests { chunks: vec![chunk], values }));
+        let pieces = content.chunks(256 << 10);
+        let last = pieces.len() - 1;
+        for (at, piece) in pieces.enumerate() {
+            said.push(Message::ChunkPiece(ChunkPiece {
+                chunk,
+                offset: (at * (256 << 10)) as u32,
+                bytes: piece.to_vec(),
+                last: at == last,
+            }));
+        }
+    }
+    said
+}
+
+#[test]
+fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
+    let mut pair = Pair::new();
+    let name = |n: u32| format!("folder-{n:07}").into_bytes();
+    let entries: Vec<Entry> = (0..1_000_000).map(|n| folder(&name(n))).collect();
+    let encoded = list(&entries);
+    let stream =
+        Request { protocol: String::new(), dry_run: true, ..liar::request(Direction::Push, "") };
+    let said = [Message::Request(stream)].into_iter().chain(by_stream(&encoded));
+    let (heard, refused) = liar::talk(&pair, said);
+    assert_eq!(refused, None);
+    assert!(matches!(heard.last(), Some(Message::Outcome(_))), "{} messages", heard.len());
+    let peak = peak(pair.server.child().id());
+    assert!(peak < 640 << 20, "{peak} bytes");
+    assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn an_offer_of_what_cannot_be_is_refused_with_its_numbers() {
+    let pair = Pair::new();
+    let honest = Offer {
+        manifest_len: 100,
+        manifest_digest: vec![0; 32],
+        object_len: 100,
+        ..Offer::default()
+    };
+    let lies = [
+        (Offer { manifest_digest: vec![0; 31], ..honest.clone() }, "no digest"),
+        (Offer { manifest_len: 101, ..honest.clone() }, "101 bytes"),
+        (Offer { manifest_len: u64::MAX, object_len: u64::MAX, ..honest.clone() }, "bytes"),
+        (Offer { object_len: u64::MAX, ..honest }, "18446744073709551615 bytes"),
+    ];
+    for (offer, reason) in lies {
+        let request = Message::Request(liar::request(Direction::Push, "x"));
+        let (_, ended) = liar::talk(&pair, [request, Message::Offer(offer)]);
+        let ended = ended.expect("it is refused");
+        assert!(ended.what.contains(reason), "{ended} instead of {reason}");
+        assert_ne!(ended.class, Class::Interrupted);
+    }
+    write(&pair.here.join("file"), &bytes(100_000, 1));
+    pair.cp(&[&"file", &pair.at("")]).summary();
+}

@@ -1,0 +1,168 @@
+//! Peers that mean harm: they hold a real session with the real binary, as an honest end would,
+//! and say in it whatever a test likes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+
+use longhaul_transfer::control::{Direction, Frame, Message, Offer, Request};
+use longhaul_transfer::error::Error;
+use longhaul_transfer::options::Trust;
+use longhaul_transfer::progress::{Notice, Observer, Progress};
+use longhaul_transfer::session::{Identity, Listener, Session, Settings, connect};
+use tokio::sync::oneshot;
+
+use crate::rig::{DEADLINE, Pair};
+
+/// The flow and the transfer of a liar's request.
+pub(super) const FLOW: u32 = 7;
+
+/// A user who looks away.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn progress(&self, _: &Progress) {}
+
+    fn notice(&self, _: Notice) {}
+
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+/// An honest request, for a liar to begin with.
+pub(super) fn request(direction: Direction, path: &str) -> Request {
+    Request {
+        direction: direction as i32,
+        paths: vec![path.into()],
+        transfer: 1,
+        flow: FLOW,
+        recursive: true,
+        protocol: "rbudp".into(),
+        cipher: "aes-128-gcm".into(),
+        datagram: 1200,
+        rtt_nanos: 1_000_000,
+        rate_bps: 20_000_000,
+        ..Request::default()
+    }
+}
+
+/// An offer of the object that `encoded` lists, of `bytes` in all.
+pub(super) fn offer(encoded: Vec<u8>, bytes: u64) -> Message {
+    let manifest_digest = blake3::hash(&encoded).as_bytes().to_vec();
+    let object_len = bytes;
+    Message::Offer(Offer { manifest: encoded, manifest_digest, object_len, ..Offer::default() })
+}
+
+fn block_on<T>(talk: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime for the test");
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
+}
+
+/// Says `said` to the pair's server as its client; what it answered, and its last word.
+pub(super) fn talk(
+    pair: &Pair,
+    said: impl IntoIterator<Item = Message>,
+) -> (Vec<Message>, Option<Error>) {
+    block_on(async {
+        let mut session = meet(pair).await;
+        for message in said {
+            // It may have hung up in the middle of it.
+            if session.write(&Frame::from(message)).await.is_err() {
+                break;
+            }
+        }
+        listen(&mut session, |message| matches!(message, Message::Outcome(_))).await
+    })
+}
+
+async fn meet(pair: &Pair) -> Session {
+    let identity = Identity::load_or_create(&pair.client.config).expect("the client has one");
+    let trust = Trust {
+        config_dir: pair.client.config.clone(),
+        server_id: Some(pair.server.id.clone()),
+        accept_new: false,
+    };
+    let address: SocketAddr = pair.server.address.parse().expect("a server's address");
+    let (host, settings) = (address.ip().to_string(), Settings::default());
+    connect(&host, address.port(), &identity, &trust, &Nobody, &settings).await.expect("it answers")
+}
+
+/// What comes, to the other side's last word or the message that is the last.
+async fn listen(
+    session: &mut Session,
+    is_last: impl Fn(&Message) -> bool,
+) -> (Vec<Message>, Option<Error>) {
+    let mut heard = Vec::new();
+    loop {
+        match session.read::<Frame>().await {
+            Ok(Some(frame)) => {
+                let Some(message) = frame.message else { continue };
+                let last = is_last(&message);
+                heard.push(message);
+                if last {
+                    return (heard, None);
+                }
+            }
+            Ok(None) => return (heard, None),
+            Err(error) => return (heard, Some(error)),
+        }
+    }
+}
+
+/// A server that answers every request with lies.
+pub(super) struct LyingServer {
+    pub(super) address: SocketAddr,
+    pub(super) id: String,
+    _over: oneshot::Sender<()>,
+}
+
+impl LyingServer {
+    /// One whose answer to a request is what `lie` makes of it; then it waits for the client to
+    /// hang up.
+    pub(super) fn start(lie: impl Fn(&Request) -> Vec<Message> + Send + 'static) -> LyingServer {
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (over, mut is_over) = oneshot::channel::<()>();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime for the test");
+            runtime.block_on(async {
+                let identity = Identity::ephemeral();
+                let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+                let mut listener =
+                    Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
+                let _ = ready.send((listener.local_addr(), identity.id().to_string()));
+                loop {
+                    let session = tokio::select! {
+                        session = listener.accept() => session,
+                        _ = &mut is_over => return,
+                    };
+                    let hung_up = answer(session, &lie);
+                    tokio::select! {
+                        () = hung_up => {}
+                        _ = &mut is_over => return,
+                    }
+                }
+            });
+        });
+        let (address, id) = is_ready.recv_timeout(DEADLINE).expect("it listens");
+        LyingServer { address, id, _over: over }
+    }
+
+    /// `lh://ADDRESS/PATH`.
+    pub(super) fn at(&self, path: &str) -> String {
+        format!("lh://{}/{path}", self.address)
+    }
+}
+
+async fn answer(mut session: Session, lie: &impl Fn(&Request) -> Vec<Message>) {
+    let Ok(Some(Frame { message: Some(Message::Request(request)) })) = session.read().await else {
+        return;
+    };
+    for message in lie(&request) {
+        if session.write(&Frame::from(message)).await.is_err() {
+            return;
+        }
+    }
+    listen(&mut session, |_| false).await;
+}

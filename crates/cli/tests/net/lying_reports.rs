@@ -1,0 +1,174 @@
+//! Receivers that lie about what they have, to the real binary as a sender: as the server of a
+//! push, and as the client of a pull.
+
+use longhaul_proto::endpoint::PacketNumber;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::wire::{Control, Echo, Pulse, Report};
+use longhaul_transfer::control::{
+    Compare, Direction, Message, Needless, PassEnd, Plan, Ranges, Relay, Status,
+};
+use prost::Message as _;
+
+use super::liar::{self, FLOW, LyingServer};
+use crate::rig::{Child, Pair, bytes, write};
+
+/// A report as it goes over the wire, field by field.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RawReport {
+    #[prost(uint32, tag = "1")]
+    segment: u32,
+    #[prost(uint32, tag = "2")]
+    round: u32,
+    #[prost(uint32, tag = "3")]
+    first: u32,
+    #[prost(uint32, tag = "4")]
+    count: u32,
+    #[prost(bytes = "vec", tag = "5")]
+    runs: Vec<u8>,
+    #[prost(bytes = "vec", tag = "6")]
+    bitmap: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Envelope {
+    #[prost(message, optional, tag = "2")]
+    report: Option<RawReport>,
+}
+
+/// Reports that lie.
+fn reports() -> Vec<Vec<u8>> {
+    let honest = RawReport { segment: 0, round: 1, first: 0, count: 100, ..RawReport::default() };
+    let raw = [
+        // A bitmap longer than what it speaks of, and one of nothing.
+        RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
+        RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
+        // Counts that cannot be.
+        RawReport { count: u32::MAX, ..honest.clone() },
+        RawReport { first: u32::MAX, count: u32::MAX, ..honest.clone() },
+        RawReport { segment: u32::MAX, ..honest.clone() },
+        RawReport { round: u32::MAX, ..honest.clone() },
+        // Runs that go backwards, touch, are empty, or leave the slice.
+        RawReport { runs: vec![99, 100], ..honest.clone() },
+        RawReport { runs: vec![5, 1, 0, 1], ..honest.clone() },
+        RawReport { runs: vec![5, 0], ..honest.clone() },
+        RawReport { runs: vec![5], ..honest.clone() },
+        RawReport { runs: [&[0xff; 9][..], &[1, 1]].concat(), ..honest.clone() },
+        RawReport { runs: vec![0, 50], bitmap: vec![1; 13], ..honest },
+    ];
+    let mut reports: Vec<Vec<u8>> =
+        raw.into_iter().map(|report| Envelope { report: Some(report) }.encode_to_vec()).collect();
+    let well_formed = [
+        // Well-formed, and of blocks and segments that are not there.
+        Control::Report(Report::fill(900, 1, 0..4000, std::iter::once(0..4000))),
+        Control::Report(Report::fill(0, 1, 4_000_000..4_000_001, std::iter::empty())),
+        Control::Pulse(pulse(u64::MAX)),
+        Control::Pulse(pulse(1 << 40)),
+    ];
+    for control in well_formed {
+        let mut out = Vec::new();
+        control.encode(&mut out);
+        reports.push(out);
+    }
+    reports.push(vec![0xff; 70_000]);
+    reports.push(bytes(500, 3));
+    reports
+}
+
+/// A pulse that says that impossibly much has come.
+fn pulse(much: u64) -> Pulse {
+    Pulse {
+        sequence: much,
+        clock: Span::from_nanos(much),
+        highest: much,
+        received: much,
+        distinct: much,
+        grant: Bytes::new(much),
+        drain: Some(Rate::from_bps(1)),
+        echo: Some(Echo { number: PacketNumber(much), age: Span::from_nanos(u64::MAX) }),
+        train: None,
+        socket_lost: much,
+    }
+}
+
+/// All reports, as messages on the control stream.
+fn relays(flow: u32) -> Vec<Message> {
+    let numbered = reports().into_iter().zip(1..);
+    numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
+}
+
+/// What kills a transfer by itself, and a word that is said of it.
+fn fatal() -> Vec<(Message, &'static str)> {
+    let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
+    let plan = |have| Plan { have, ..Plan::default() };
+    let end = |failed, lease| Message::PassEnd(PassEnd { number: 0, failed, lease });
+    vec![
+        // Reversed: a second range that begins before the end of the first wraps around.
+        (Message::Plan(plan(ranges(&[4, 1, u64::MAX, 1]))), "planned chunks"),
+        (Message::Plan(plan(ranges(&[0, u64::MAX]))), "planned chunks"),
+        (Message::Plan(plan(ranges(&[0, 0]))), "planned chunks"),
+        (Message::Plan(plan(ranges(&[3]))), "planned chunks"),
+        (Message::Needless(Needless { chunks: ranges(&[0, 1 << 40]) }), "needless chunks"),
+        (end(ranges(&[9, 9]), 0), "failed chunks"),
+        (end(ranges(&[9, 9]), 1), "leased chunks"),
+    ]
+}
+
+/// Numbers beyond anything, and questions about nothing.
+fn harmless() -> Vec<Message> {
+    let much = Status {
+        written: u64::MAX,
+        files: u64::MAX,
+        received: u64::MAX,
+        distinct: u64::MAX,
+        blocks_lost: u64::MAX,
+        highest: u64::MAX,
+        disk_nanos: u64::MAX / 4,
+        ..Status::default()
+    };
+    vec![Message::Status(much)]
+}
+
+const LEN: usize = 6 << 20;
+
+#[test]
+fn a_server_that_sends_outlives_every_lie_about_what_came() {
+    let pair = Pair::new();
+    write(&pair.there.join("source"), &bytes(LEN, 1));
+    for (lie, reason) in fatal() {
+        let request = Message::Request(liar::request(Direction::Pull, "source"));
+        let said = [request].into_iter().chain(relays(FLOW)).chain(harmless()).chain([lie]);
+        let (_, ended) = liar::talk(&pair, said);
+        let ended = ended.expect("it is refused");
+        assert!(ended.what.contains(reason), "{ended} instead of {reason}");
+    }
+    let ask = Compare { entry: 0, chunks: vec![0], values: vec![0; 33] };
+    let plan = Message::Plan(Plan { compare: vec![ask], more: true, ..Plan::default() });
+    let request = Message::Request(liar::request(Direction::Pull, "source"));
+    let (_, ended) = liar::talk(&pair, [request, plan]);
+    assert!(ended.is_some(), "half a digest is none");
+    pair.cp(&[&pair.at("source"), &"copy"]).summary();
+    assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
+}
+
+#[test]
+fn a_client_that_sends_outlives_every_lie_about_what_came() {
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(LEN, 1));
+    let push = |server: &LyingServer| {
+        let id = format!("--server-id={}", server.id);
+        let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
+        let mut command = pair.client.command(["cp", "--json", &id]);
+        command.args(limits).args(["object", &server.at("copy")]).current_dir(&pair.here);
+        Child::spawn(&mut command).end()
+    };
+    for (lie, reason) in fatal() {
+        let server = LyingServer::start(move |request| {
+            let said = relays(request.flow).into_iter().chain(harmless());
+            said.chain([lie.clone()]).collect()
+        });
+        let ended = push(&server);
+        ended.is(1, &[reason]);
+        assert!(ended.events("summary").is_empty(), "{ended}");
+    }
+}

@@ -1,0 +1,106 @@
+//! A child whose standard input and error are a terminal, with somebody in front of it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{self, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::DEADLINE;
+
+/// A running child on a terminal; killed when dropped.
+pub(crate) struct Terminal {
+    child: process::Child,
+    keys: File,
+    shown: Receiver<Vec<u8>>,
+    text: String,
+}
+
+impl Terminal {
+    /// Starts `command` on a terminal that draws; its stdout is dropped.
+    pub(crate) fn start(mut command: Command) -> Terminal {
+        let (near, far) = pair();
+        let copy = |end: &OwnedFd| end.try_clone().expect("a descriptor is free");
+        command.env("TERM", "xterm").stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
+        let child = command.spawn().expect("the program can be started");
+        // What the command keeps of the terminal would keep it from ending.
+        drop((command, far));
+        let (sender, shown) = mpsc::channel();
+        let mut screen = File::from(copy(&near));
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            loop {
+                match screen.read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(read) if sender.send(buffer[..read].to_vec()).is_err() => return,
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // The last program has left the terminal.
+                    Err(_) => return,
+                }
+            }
+        });
+        Terminal { child, keys: File::from(near), shown, text: String::new() }
+    }
+
+    /// Waits until `text` stands somewhere in what was shown.
+    #[track_caller]
+    pub(crate) fn shows(&mut self, text: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        while !self.text.contains(text) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.shown.recv_timeout(left) {
+                Ok(bytes) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(error) => panic!("no {text:?} ({error}) in:\n{}", self.text),
+            }
+        }
+    }
+
+    /// Types `keys`.
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Sends a signal, as a key of the terminal would.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
+    }
+
+    /// Awaits the end: the exit status, and all that was shown.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.shown.recv_timeout(left) {
+                Ok(bytes) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it did not end:\n{}", self.text),
+            }
+        }
+        let status = self.child.wait().expect("a child can be waited for").code();
+        (status, std::mem::take(&mut self.text))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A terminal's two ends.
+fn pair() -> (OwnedFd, OwnedFd) {
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("the system has terminals");
+    grantpt(&near).and_then(|()| unlockpt(&near)).expect("it is ours");
+    let name = ptsname(&near, Vec::new()).expect("it has a name");
+    let name = name.to_str().expect("its name is plain").to_owned();
+    let far = File::options().read(true).write(true).open(name).expect("it is ours");
+    (near, far.into())
+}
