@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
         let cases = ["1MB", "2MB"].map(|size| Case::simulated(size, case(size)));
-        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). From row to row \
-                        change: `flow.blast.size`.\n\n";
+        let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). From row to \
+                        row change: `flow.blast.size`.\n\n";
         assert_eq!(scenarios(&cases), expected);
         let alone = Case::simulated("tcp", vary("gtp-table2").only(&["tcp"]));
         assert!(scenarios(&[alone]).ends_with("A row runs some of its flows.\n\n"));

@@ -148,6 +148,10 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 fn every_packet_size_is_found_and_used() {
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let Some(wan) = Wan::new(link(200, 10, 0.0), mtu, 3_000_000) else { return };
+        // Nothing looks for a size before the server's id is known.
+        let ended = wan.start(Way::Push, &["--rate=80M"]).end();
+        assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
+        wan.assert_copied(Way::Push);
         for way in WAYS {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();

@@ -101,7 +101,7 @@ pub const BURST: ProtocolOption = ProtocolOption {
     name: "burst",
     help: "datagrams that leave at once before the rate is enforced",
     least: 1.0,
-    most: 1e6,
+    most: 4096.0,
     default: 25.0,
 };
 

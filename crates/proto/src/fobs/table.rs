@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_state_is_the_lowest_that_carries_what_came_and_rises_by_one_a_segment() {
-        let mut table = table(Some(Rate::from_mbps(1_000)), Some(Rate::from_mbps(10)));
+        let mut table = table(Some(Rate::from_mbps(1_000)), None);
         assert_eq!(table.rate(), Rate::from_mbps(1_000));
         // Ten of a thousand are tolerated. Half lost of 1,000 leaves 500; a quarter of 500, 375.
         assert_eq!(rates(&mut table, &[10, 505, 250]), [1_000, 500, 400]);

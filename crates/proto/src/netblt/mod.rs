@@ -64,7 +64,7 @@ pub const BURST: ProtocolOption = ProtocolOption {
     name: "burst",
     help: "datagrams of a burst (0: what the rate sends in a quarter of a millisecond)",
     least: 0.0,
-    most: 1e6,
+    most: 4096.0,
     default: 0.0,
 };
 

@@ -15,11 +15,11 @@ use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
-use super::jobs::{Jobs, Told};
+use super::jobs::{Happened, Job, Jobs, Told};
 use super::leases::{Given, Leases};
 use super::planned;
 use super::skip::{tidy, without};
-use super::writer::{Content, Happened, Job, forged, port_closed};
+use super::writer::{Content, forged, port_closed};
 use crate::control::{Offer, Outcome, PassEnd, Ranges};
 use crate::datapath::clock;
 use crate::error::{Class, Error};

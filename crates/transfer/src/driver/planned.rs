@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use super::writer::Happened;
+use super::jobs::Happened;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
 use crate::objects::{self, Manifest};
 

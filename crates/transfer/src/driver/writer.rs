@@ -15,13 +15,13 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use super::ahead;
 use super::board::Board;
 use super::claims::Claim;
-use super::jobs::{Jobs, Told};
-use super::joint::{Join, JointLink};
+use super::jobs::{Happened, Job, Jobs, Told};
+use super::joint::JointLink;
 use super::planned;
 use super::receive::Arrived;
 use super::stream::Streamed;
 use super::withheld::{self, Withheld};
-use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan, Ranges};
+use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Ranges};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
 use crate::objects::{CHUNK, Manifest, Place, Sink, SinkOptions, Verdict, VirtualObject};
@@ -47,70 +47,6 @@ pub(crate) enum Target {
     Joint(JointLink),
     /// Nowhere: a measurement that writes nothing.
     Nowhere,
-}
-
-/// What the writer is told.
-pub(crate) enum Job {
-    /// A chunk has come by datagrams.
-    Chunk(Arrived),
-    /// A chunk has come by stream.
-    Streamed(Streamed),
-    /// What chunks must hash to.
-    Digests(Digests),
-    /// A file went wrong at the source.
-    SourceFailed(EntryFailed),
-    /// Which chunks are the same at the source.
-    Compared(Compared),
-    /// A pass begins.
-    BeginPass {
-        /// Its number.
-        number: u32,
-        /// The lease that it brings.
-        lease: u32,
-    },
-    /// The core has seen every block.
-    AllArrived,
-    /// The flow was forged at until its cipher no longer protects.
-    Forged,
-    /// The port has closed under the flow.
-    PortClosed(String),
-    /// One of several sources of an object takes part.
-    Join(Box<Join>),
-    /// An object of its own begins.
-    Begin(Box<Writer>),
-    /// The transfer is over, finished or not.
-    Stop,
-}
-
-/// What the writer tells its end.
-pub(crate) enum Happened {
-    /// The destination is open, and this need not come.
-    Planned {
-        manifest: Arc<Manifest>,
-        slices: Vec<Plan>,
-        have: Vec<Range<u64>>,
-        implied: Vec<Range<u64>>,
-        skipped: Vec<Range<u64>>,
-        resumed_bytes: u64,
-    },
-    /// These chunks need not come any more, and the source does not know it.
-    Needless(Vec<Range<u64>>),
-    /// These chunks are the same at the source, which knows it.
-    Same(Vec<Range<u64>>),
-    /// These files would be copied if it were not for a dry run.
-    WouldCopy(Vec<Vec<u8>>),
-    /// These entries of the manifest have got their names, where that is asked for.
-    Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
-    /// There is room again.
-    Drained,
-    /// All chunks but the failed ones are written.
-    PassEnd(PassEnd),
-    /// A file went wrong here.
-    EntryFailed { path: Vec<u8>, reason: String },
-    /// All stands.
-    Outcome(Box<Outcome>),
-    /// It cannot go on.
-    Failed(Error),
 }
 
 /// Starts a thread that writes for any number of transfers; it ends when nobody has a way to it.

@@ -24,10 +24,9 @@ use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
 use crate::datapath::socket::Socket;
 use crate::driver::board::Board;
 use crate::driver::budget::{Budget, Part};
-use crate::driver::jobs::{Jobs, Told};
+use crate::driver::jobs::{Job, Jobs, Told};
 use crate::driver::outbox::Outbox;
 use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
-use crate::driver::writer::Job;
 use crate::objects::CHUNK;
 use crate::options::Receive;
 

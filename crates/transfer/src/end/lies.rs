@@ -19,10 +19,10 @@ use super::sending::{decode, offer};
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, Offer, Ranges};
 use crate::driver::board::Board;
-use crate::driver::jobs::Jobs;
+use crate::driver::jobs::{Happened, Job, Jobs};
 use crate::driver::payloads::Payloads;
 use crate::driver::stream::Streamed;
-use crate::driver::writer::{self, Happened, Job, Target};
+use crate::driver::writer::{self, Target};
 use crate::error::Class;
 use crate::objects::{CHUNK, Place, SinkOptions, Source, SourceOptions};
 
