@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use super::DEADLINE;
@@ -15,6 +16,8 @@ use super::DEADLINE;
 /// A running child; killed when dropped.
 pub(crate) struct Child {
     child: process::Child,
+    /// It leads a group of its own: what it started ends with it.
+    leads: bool,
     lines: Receiver<String>,
     errors: Receiver<String>,
     seen: Vec<String>,
@@ -35,14 +38,17 @@ pub(crate) struct Ended {
 impl Child {
     /// Starts `command`, whose stdout and stderr must be piped.
     pub(crate) fn spawn(command: &mut Command) -> Child {
-        Child::adopt(command.spawn().expect("the program can be started"))
+        let child = command.process_group(0).spawn().expect("the program can be started");
+        let mut child = Child::adopt(child);
+        child.leads = true;
+        child
     }
 
     /// Takes over a child whose stdout and stderr are piped.
     pub(crate) fn adopt(mut child: process::Child) -> Child {
         let lines = lines(child.stdout.take().expect("stdout is piped"));
         let errors = lines_of_errors(&mut child);
-        Child { child, lines, errors, seen: Vec::new(), complaints: Vec::new() }
+        Child { child, leads: false, lines, errors, seen: Vec::new(), complaints: Vec::new() }
     }
 
     /// The child's number.
@@ -142,6 +148,11 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        if self.leads
+            && let Some(group) = Pid::from_raw(self.child.id() as i32)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
