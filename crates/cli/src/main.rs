@@ -20,6 +20,7 @@ mod exit;
 mod habits;
 mod id;
 mod json;
+mod link_tally;
 mod man;
 mod model;
 mod probe;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::play::Played;
 use crate::console::bold;
+use crate::link_tally;
 
 const HEAD: [&str; 9] =
     ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
@@ -101,24 +102,9 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
         Verdict::Valid => None,
         Verdict::Invalid(reason) => Some(reason),
     };
-    let links = statistics.links.iter().map(|link| {
-        let tally = &link.tally;
-        json!({
-            "link": format!("{} > {}", link.from, link.to),
-            "offered": tally.offered,
-            "offered_bytes": tally.offered_bytes.get(),
-            "arrives": tally.arrives,
-            "arrives_bytes": tally.arrives_bytes.get(),
-            "lost": tally.lost,
-            "queue_full": tally.queue_full,
-            "managed": tally.managed,
-            "down": tally.down,
-            "too_large": tally.too_large,
-            "duplicates": tally.duplicates,
-            "corrupted": tally.corrupted,
-            "held_back": tally.held_back,
-        })
-    });
+    let links = statistics.links.iter();
+    let links =
+        links.map(|link| link_tally::json(&format!("{} > {}", link.from, link.to), &link.tally));
     json!({
         "event": "summary",
         "status": played.status,

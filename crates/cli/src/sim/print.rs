@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Run;
 use crate::console::bold;
+use crate::link_tally;
 
 const HEAD: [&str; 9] =
     ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
@@ -122,23 +123,9 @@ fn point(point: &Point) -> Value {
 }
 
 fn link(link: &LinkOutcome) -> Value {
-    let tally = &link.tally;
-    json!({
-        "link": link.name,
-        "offered": tally.offered,
-        "offered_bytes": tally.offered_bytes.get(),
-        "arrives": tally.arrives,
-        "arrives_bytes": tally.arrives_bytes.get(),
-        "lost": tally.lost,
-        "queue_full": tally.queue_full,
-        "managed": tally.managed,
-        "down": tally.down,
-        "too_large": tally.too_large,
-        "duplicates": tally.duplicates,
-        "corrupted": tally.corrupted,
-        "held_back": tally.held_back,
-        "queue_max_bytes": link.queue_max.get(),
-    })
+    let mut told = link_tally::json(&link.name, &link.tally);
+    told["queue_max_bytes"] = link.queue_max.get().into();
+    told
 }
 
 /// A run as one JSON object.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
+use super::recent::{Recent, over};
 use crate::control::Status;
 use crate::driver::board::Board;
 use crate::end::Hooks;
@@ -20,9 +21,6 @@ use crate::error::{Class, Error};
 use crate::objects::{Entry, Manifest};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
-
-/// The stretch that "now" means for a rate.
-const NOW: Duration = Duration::from_secs(1);
 
 /// The client's side of [`Hooks`].
 pub(super) struct ClientHooks {
@@ -47,8 +45,7 @@ pub(super) struct State {
     pub(super) started: Instant,
     last_progress: Instant,
     last_count: u64,
-    /// Bytes that stood at recent times.
-    recent: Vec<(Instant, u64)>,
+    recent: Recent,
     /// Bytes that were there when the first plan was made.
     pub(super) resumed: Option<u64>,
     /// Bytes that the plan of this attempt found there.
@@ -75,7 +72,7 @@ impl State {
             started: now,
             last_progress: now,
             last_count: 0,
-            recent: Vec::new(),
+            recent: Recent::default(),
             resumed: None,
             found: 0,
             skipped: 0,
@@ -151,16 +148,9 @@ impl ClientHooks {
     }
 
     fn progress(&self, state: &mut State, status: &Status) -> Progress {
-        let now = Instant::now();
-        state.recent.push((now, status.written));
-        let old = state.recent.iter().rposition(|(at, _)| now.duration_since(*at) >= NOW);
-        state.recent.drain(..old.unwrap_or(0));
+        state.recent.note(Instant::now(), status.written);
         let (total_bytes, total_files) = self.board.totals();
-        let (since, bytes) = state.recent[0];
-        let over = |bytes: u64, time: Duration| {
-            Bytes::new(bytes) / Span::from_nanos(time.as_nanos() as u64)
-        };
-        let rate_now = over(status.written.saturating_sub(bytes), now.duration_since(since));
+        let rate_now = state.recent.rate();
         let moved = status.written.saturating_sub(state.resumed.unwrap_or(0));
         let missing = Bytes::new(total_bytes.saturating_sub(status.written));
         Progress {

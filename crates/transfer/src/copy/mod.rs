@@ -2,15 +2,16 @@
 //! as it takes.
 //!
 //! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
-//! one session's try; `hooks` is what the user sees and wishes meanwhile; `summing` makes the
-//! summary. `many` is a copy from several sources, each a copy like that by itself; `part` is what
-//! they share.
+//! one session's try; `hooks` is what the user sees and wishes meanwhile, `recent` how fast it
+//! goes; `summing` makes the summary. `many` is a copy from several sources, each a copy like that
+//! by itself; `part` is what they share.
 
 mod attempt;
 mod hooks;
 mod many;
 mod part;
 pub(crate) mod reach;
+mod recent;
 pub(crate) mod route;
 mod summing;
 

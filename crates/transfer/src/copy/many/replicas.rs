@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -13,6 +12,7 @@ use super::super::attempt::{reach, sink_options};
 use super::super::first_way;
 use super::super::hooks::{interrupted, named_paths, shown};
 use super::super::reach::{Look, Reached};
+use super::super::recent::{Recent, over};
 use super::super::route::Route;
 use super::super::summing::hex;
 use super::agree::agree;
@@ -34,8 +34,6 @@ use crate::summary::Summary;
 const TICK: Duration = Duration::from_millis(100);
 /// How long sources have to end once all stands.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// The stretch that "now" means for a rate.
-const NOW: Duration = Duration::from_secs(1);
 
 /// A source that was looked at, with the session over which it was.
 struct Looked {
@@ -191,8 +189,7 @@ struct Copying<'a> {
     summaries: Vec<Summary>,
     errors: Vec<(String, Error)>,
     resumed: u64,
-    /// Bytes that stood at recent times.
-    recent: Vec<(Instant, u64)>,
+    recent: Recent,
     /// When bytes last came, and how many stood then.
     progressed: (Instant, u64),
     failed_files: u64,
@@ -216,7 +213,7 @@ impl<'a> Copying<'a> {
             summaries: Vec::new(),
             errors,
             resumed: 0,
-            recent: Vec::new(),
+            recent: Recent::default(),
             progressed: (Instant::now(), 0),
             failed_files: 0,
         }
@@ -351,10 +348,7 @@ impl<'a> Copying<'a> {
             return Err(Error::new(Class::Stalled, what)
                 .advise("the same command goes on where this one stopped"));
         }
-        let now = Instant::now();
-        self.recent.push((now, written));
-        let old = self.recent.iter().rposition(|(at, _)| now.duration_since(*at) >= NOW);
-        self.recent.drain(..old.unwrap_or(0));
+        self.recent.note(Instant::now(), written);
         self.sources.observer.progress(&self.progress());
         Ok(())
     }
@@ -362,15 +356,7 @@ impl<'a> Copying<'a> {
     fn progress(&self) -> Progress {
         let status = self.board.mine();
         let (total_bytes, total_files) = self.board.totals();
-        let over = |bytes: u64, time: Duration| {
-            Bytes::new(bytes) / Span::from_nanos(time.as_nanos() as u64)
-        };
-        let rate_now = match (self.recent.first(), self.recent.last()) {
-            (Some((since, before)), Some((at, now))) if at > since => {
-                over(now.saturating_sub(*before), at.duration_since(*since))
-            }
-            _ => Rate::ZERO,
-        };
+        let rate_now = self.recent.rate();
         let missing = Bytes::new(total_bytes.saturating_sub(status.written));
         let moved = status.written.saturating_sub(self.resumed);
         let sum = self.sources.rows.total();
