@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
-# that does nothing else: bash results/figures.sh [throughput|wan|ssh|tcp|memory|small|resume|multi|all]
+# that does nothing else:
+# bash results/figures.sh [throughput|protocols|wan|ssh|tcp|memory|small|resume|multi|join|takeover|beside|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md) and the simulator's
 # speed (simulator: simulator.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build --release --quiet
-LONGHAUL=$PWD/target/release/longhaul
+# LONGHAUL=/another/binary bash results/figures.sh wan: measures that one, and builds nothing.
+[ "${LONGHAUL:-}" ] || cargo build --release --quiet
+LONGHAUL=${LONGHAUL:-$PWD/target/release/longhaul}
 WORK=$(mktemp -d /dev/shm/longhaul-figures.XXXXXX)
+RUNS_GIVEN=${RUNS:-}
 RUNS=${RUNS:-5}
 export LONGHAUL_CONFIG_DIR=$WORK/client
 mkdir -p "$WORK"/{client,server,root,here}
@@ -95,14 +98,42 @@ throughput() {
     cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
 }
 
-# A path of 1 Gbit/s and 100 ms, at each loss: 300 MB and 20 MB, start to exit.
+# CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that what else the
+# machine does meets all of them, three times (RUNS=n for another number). BYTES: of the object.
+protocols() {
+    [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
+    local size=${BYTES:-1000000000} names name
+    [ "$RUNS_GIVEN" ] || RUNS=3
+    head -c "$size" /dev/urandom > "$WORK/here/object"
+    names=$("$LONGHAUL" cp --protocol '?' a b 2>&1 | sed -n 's/.*possible values: \(.*\)\]/\1/p' | tr -d ,)
+    for _ in $(seq "$RUNS"); do for name in $names; do
+        rm -rf "$WORK/root"/*; touch_memory "$size"; serve
+        in_a "$LONGHAUL" cp --accept-new --json -q --protocol "$name" "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
+        echo "$(field cpu_seconds < "$WORK/out") $(cpu_of "$SERVER") $(field goodput_bps < "$WORK/out") $(field sent < "$WORK/out") $(field retransmitted < "$WORK/out")" >> "$WORK/cost-$name"
+    done; done
+    stop_server
+    echo "| protocol | CPU s/GB sending | receiving | both (median of $RUNS) | of RBUDP's | Gbit/s | sent again |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    local both; both=$(awk '{print $1 + $2}' "$WORK/cost-rbudp" | median)
+    for name in $names; do
+        awk '{print $1 + $2, $0}' "$WORK/cost-$name" | sort -n | awk -v r="$both" -v n="$name" -v s="$size" '
+            {row[NR] = $0} END {split(row[int((NR + 1) / 2)], v, " "); g = s / 1e9
+            printf "| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f %% |\n", n, v[2] / g, v[3] / g, v[1] / g, v[1] / r, v[4] / 1e9, (v[5] ? 100 * v[6] / v[5] : 0)}'
+    done
+}
+
+# A path of 1 Gbit/s and 100 ms, at each loss: 300 MB and 20 MB, start to exit. Of the time at its
+# ends: from the start to the first data (aim: 1 RTT), and from the last block's arrival, repairs
+# included, to the exit (aim: 0.5 RTT). One case alone: OBJECTS=20MB LOSSES=0.01 RATES=940M.
 wan() {
-    head -c 300000000 /dev/urandom > "$WORK/here/300MB"; head -c 20000000 /dev/urandom > "$WORK/here/20MB"
-    echo "| object | loss | rate | seconds, start to exit (median of $RUNS) | bound 1.03·S/(C·(1−L)) + 5 RTT | waste | L/(1−L) | first data after |"
-    echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for object in 300MB 20MB; do for loss in 0 0.001 0.01 0.05; do for rate in 940M found; do
+    local object loss rate run
+    echo "| object | loss | rate | seconds, start to exit (median of $RUNS) | bound 1.03·S/(C·(1−L)) + 5 RTT | waste | L/(1−L) | start to first data (aim 1 RTT) | last block to exit (aim 0.5 RTT) |"
+    echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for object in ${OBJECTS:-300MB 20MB}; do
+    head -c "${object%MB}000000" /dev/urandom > "$WORK/here/$object"
+    for loss in ${LOSSES:-0 0.001 0.01 0.05}; do for rate in ${RATES:-940M found}; do
         local flag=(); [ "$rate" = found ] || flag=(--rate "$rate")
-        : > "$WORK/seconds"; : > "$WORK/wastes"; : > "$WORK/setups"
+        : > "$WORK/seconds"; : > "$WORK/wastes"; : > "$WORK/setups"; : > "$WORK/ends"
         for run in $(seq "$RUNS"); do
             rm -rf "$WORK/root"/*; rm -f "$WORK/ready" ; mkfifo "$WORK/ready"
             "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss $loss --seed "$run" \
@@ -113,10 +144,11 @@ wan() {
             grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
             field seconds < "$WORK/out" >> "$WORK/seconds"; field waste < "$WORK/out" >> "$WORK/wastes"
             field setup_seconds < "$WORK/out" >> "$WORK/setups"
+            echo "$(field seconds < "$WORK/out") - $(field last_block_seconds < "$WORK/out")" | bc >> "$WORK/ends"
         done
-        awk -v o=$object -v l=$loss -v r=$rate -v s="$(median < "$WORK/seconds")" -v w="$(median < "$WORK/wastes")" -v f="$(median < "$WORK/setups")" \
-            -v b="$(bound "$(stat -c %s "$WORK/here/$object")" $loss)" \
-            'BEGIN {printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.0f ms |\n", o, l*100, r, s, b, w*100, 100*l/(1-l), f*1000}'
+        awk -v o="$object" -v l="$loss" -v r="$rate" -v s="$(median < "$WORK/seconds")" -v w="$(median < "$WORK/wastes")" -v f="$(median < "$WORK/setups")" \
+            -v e="$(median < "$WORK/ends")" -v b="$(bound "$(stat -c %s "$WORK/here/$object")" "$loss")" \
+            'BEGIN {printf "| %s | %.1f %% | %s | %.3f | %.3f | %.2f %% | %.2f %% | %.2f RTT | %.2f RTT |\n", o, l*100, r, s, b, w*100, 100*l/(1-l), f*10, e*10}'
     done; done; done
 }
 
@@ -258,14 +290,15 @@ access-delays = ["12.5ms", "25ms", "50ms", "0ms"]
 TOML
     for host in 1 2 3; do mkdir -p "$WORK/s$host" "$WORK/root/h$host"; done
 }
-# Runs the shell command $1 on the receiver, with a server on each sender.
+# Runs the shell command $1 on the receiver, with a server on each sender; further words are the
+# emulator's, for what runs on other hosts.
 on_star() {
     local runs=() host
     rm -f "$WORK"/ready[123] "$WORK/here"/*
     for host in 1 2 3; do
         runs+=(--run "h$host" "echo \$\$ > $WORK/pid$host; LONGHAUL_CONFIG_DIR=$WORK/s$host exec $LONGHAUL serve --root $WORK/root/h$host --allow $ID > $WORK/ready$host")
     done
-    "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" \
+    "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" "${@:2}" \
         --run h4 "until [ -s $WORK/ready1 ] && [ -s $WORK/ready2 ] && [ -s $WORK/ready3 ]; do sleep 0.02; done; $1; kill \$(cat $WORK/pid1 $WORK/pid2 $WORK/pid3) 2>/dev/null; true" \
         > "$WORK/emulated" 2> "$WORK/emulator" || true # a server that is killed counts as failed
     grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
@@ -309,9 +342,122 @@ multi() {
     multi_row "three replicas, one killed half-way" "$WORK/out"
 }
 
+# Three sources as for multi, the third of which can be reached only from AFTER seconds on: from its first
+# MiB on, how long until Jain's index of the seconds' rates stays at 0.99. SERIES: as below.
+join() {
+    local bytes=${BYTES:-1000000000} after=${AFTER:-6} host
+    star
+    { star_links 3 "{ at = \"0.1s\", up = false }, { at = \"${after}s\", up = true }"; } > "$WORK/star.toml"
+    for host in 1 2 3; do head -c "$bytes" /dev/urandom > "$WORK/root/h$host/part$host"; done
+    on_star "$LONGHAUL cp --accept-new --json -q lh://h1/part1 lh://h2/part2 lh://h3/part3 $WORK/here/ | while IFS= read -r line; do read -r up _ < /proc/uptime; echo \"\$up \$line\"; done > $WORK/out"
+    for host in 1 2 3; do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
+    grep '"event":"progress"' "$WORK/out" | awk '{
+        rest = $0; n = 0
+        while (match(rest, /"received_bytes":[0-9]+/)) {
+            got[++n] = substr(rest, RSTART + 17, RLENGTH - 17); rest = substr(rest, RSTART + RLENGTH)
+        }
+        if (NR > 1) { printf "%.2f", $1 - begun; for (i = 1; i <= n; i++) printf " %.1f", (got[i] - was[i]) * 8e-6 / ($1 - at); print "" }
+        else begun = $1
+        at = $1; for (i = 1; i <= n; i++) was[i] = got[i]
+    }' > "$WORK/series"
+    [ -z "${SERIES:-}" ] || cp "$WORK/series" "$SERIES/join.txt"
+    echo "| the third came after | fair (0.99) within | Jain's index then, mean | aggregate with three, Mbit/s | seconds | status |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    awk -v s="$(field seconds < "$WORK/out")" -v e="$(field status < "$WORK/out")" '
+        $4 > 0 && $2 > 0 && $3 > 0 {
+            if (joined == "") joined = $1 - 1
+            sum = $2 + $3 + $4; at[++n] = $1; index_[n] = sum * sum / (3 * ($2 * $2 + $3 * $3 + $4 * $4)); all[n] = sum
+        }
+        END {
+            # The last second is one in which somebody ends.
+            for (i = n - 1; i >= 1 && index_[i] >= 0.99; i--) { mean += index_[i]; rate += all[i]; k++ }
+            printf "| %.1f s | %.1f s | %.4f | %.1f | %.1f | %s |\n", joined, at[i + 1] - joined, mean / (k ? k : 1), rate / (k ? k : 1), s, e
+        }' "$WORK/series"
+}
+
+# The star as links of its own; those of host $1 change as $2 says.
+star_links() {
+    local host delays=(x 12.5ms 25ms 50ms 0ms)
+    echo 'about = "Three senders into one receiver, one of which fails"'
+    echo 'routers = ["hub"]'
+    for host in 1 2 3 4; do printf '[[host]]\nname = "h%s"\n' $host; done
+    for host in 1 2 3 4; do
+        printf '[[link]]\nbetween = ["h%s", "hub"]\nrate = "1G"\nqueue = "2MB"\ndelay = "%s"\n' $host "${delays[host]}"
+        [ $host != "$1" ] || [ -z "$2" ] || printf 'changes = [%s]\nback = { changes = [%s] }\n' "$2" "$2"
+    done
+}
+# One of three replicas' senders (RTT 25, 50 and 100 ms, a link of 1 Gbit/s into the receiver) is killed,
+# frozen for 20 s, ten times slower, or cut off for 20 s, AFTER seconds from the run's start. Told by the
+# network cards' counters, ten times a second, of the second before the fault and what comes after.
+# FAULTS: which; BYTES: of the object; SERIES: a folder that keeps each run's rates, Mbit/s over time.
+takeover() {
+    local bytes=${BYTES:-4000000000} after=${AFTER:-14} fault host
+    star
+    head -c "$bytes" /dev/urandom > "$WORK/root/h1/x"; for host in 2 3; do ln "$WORK/root/h1/x" "$WORK/root/h$host/x"; done
+    echo "| the sender at 50 ms is | rate before, Mbit/s | least rate after (200 ms) | at 90 % of it again after | mean to the end | seconds | status |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    for fault in ${FAULTS:-killed frozen slower cut}; do
+        local act=true change=""
+        case $fault in
+            slower) change="{ at = \"${after}s\", rate = \"100M\" }" ;;
+            cut) change="{ at = \"${after}s\", up = false }, { at = \"$((after + 20))s\", up = true }" ;;
+            killed) act="sleep $after; kill -9 \$(cat $WORK/pid2)" ;;
+            frozen) act="sleep $after; kill -STOP \$(cat $WORK/pid2); sleep 20; kill -CONT \$(cat $WORK/pid2)" ;;
+        esac
+        star_links 2 "$change" > "$WORK/star.toml"
+        # Seconds since the start, bytes that came in at the receiver.
+        local sample="while :; do read -r up _ < /proc/uptime; echo \$up \$(awk '/:/ && !/lo:/ {sub(/.*:/, \"\"); print \$1; exit}' /proc/net/dev); sleep 0.1; done"
+        on_star "read -r up _ < /proc/uptime; echo \$up > $WORK/began; ($sample) > $WORK/rates & sampler=\$!; ($act) & act=\$!; $LONGHAUL cp --accept-new --json -q --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out; kill \$sampler \$act 2>/dev/null; kill -CONT \$(cat $WORK/pid2) 2>/dev/null"
+        cmp "$WORK/root/h1/x" "$WORK/here/x"
+        awk -v began="$(cat "$WORK/began")" 'NR > 1 {print $1 - began, ($2 - b) * 8e-6 / ($1 - t)} {t = $1; b = $2}' "$WORK/rates" > "$WORK/series"
+        [ -z "${SERIES:-}" ] || cp "$WORK/series" "$SERIES/takeover-$fault.txt"
+        awk -v w="$fault" -v at="$after" -v s="$(field seconds < "$WORK/out")" -v e="$(field status < "$WORK/out")" '
+            $1 > at - 2 && $1 <= at {before += $2; n++}
+            $1 > at {mean = ($2 + last) / 2; rates[++m] = mean; times[m] = $1 - at}
+            {last = $2}
+            END {
+                before /= n ? n : 1; least = before
+                for (i = 2; i <= m && times[i] < 10; i++) if (rates[i] < least) least = rates[i]
+                # The first time from which two seconds are at 90 % of what was, on the mean.
+                for (i = 2; i <= m; i++) {
+                    sum = c = 0; for (j = i; j <= m && times[j] < times[i] + 2; j++) {sum += rates[j]; c++}
+                    if (rates[i] >= 0.9 * before && sum / c >= 0.9 * before) {again = times[i]; break}
+                }
+                for (i = 1; i <= m; i++) if (rates[i] > 0.05 * before) {all += rates[i]; k++}
+                printf "| %s | %.0f | %.0f | %s | %.0f | %.1f | %s |\n", w, before, least, again == "" ? "never" : sprintf("%.1f s", again), all / (k ? k : 1), s, e
+            }' "$WORK/series"
+    done
+}
+
+# The same three senders with one TCP flow of the kernel beside them, from a fifth host: what TCP
+# has of what it is left, where the copy takes 85 % of the link, and where it only follows what else
+# comes in and TCP is to have what it would have among equals, a quarter.
+# CONTROLS: TCP's congestion controls. SHARES: 85 and 100, the latter is tracking alone. BYTES: of
+# each object; the copy must last for 15 s and more.
+beside() {
+    local bytes=${BYTES:-550000000} control share flags rest
+    star
+    sed -i 's/^hosts = 4/hosts = 5/; s/"0ms"\]/"0ms", "5ms"]/' "$WORK/star.toml"
+    for host in 1 2 3; do head -c "$bytes" /dev/urandom > "$WORK/root/h$host/part$host"; done
+    echo "| the copy | TCP | TCP Mbit/s | TCP's share of the rest (aim 80 % and more) | the copy, Mbit/s | loss | what it was told |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    for share in ${SHARES:-85 100}; do for control in ${CONTROLS:-cubic bbr}; do
+        flags=() rest=0.25
+        [ "$share" = 100 ] || { flags=(--receive-share "$share%"); rest=$(awk -v s="$share" 'BEGIN {print 1-s/100}'); }
+        on_star "iperf3 -s -1 -D > /dev/null; $LONGHAUL cp --accept-new --json -q ${flags[*]} lh://h1/part1 lh://h2/part2 lh://h3/part3 $WORK/here/ > $WORK/out" \
+            --run h5 "until [ -s $WORK/out ] && grep -q '\"event\":\"progress\"' $WORK/out; do sleep 0.1; done; sleep 1; iperf3 -c h4 -C $control -O 2 -t 10 -J > $WORK/tcp"
+        for host in 1 2 3; do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
+        # 1 Gbit/s carries 941 Mbit/s of TCP's payload.
+        awk -v s="$share" -v c="$control" -v r="$rest" -v g="$(field goodput_bps < "$WORK/out")" \
+            -v t="$(awk '/"sum_received"/ {on=1} on && /"bits_per_second"/ {gsub(/[^0-9.e+]/, "", $2); print $2; exit}' "$WORK/tcp")" \
+            -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" -v k="$(field from < "$WORK/out")" \
+            'BEGIN {printf "| %s | %s | %.1f | %.0f %% of %.0f | %.1f | %.3f %% | %s |\n", (s == 100 ? "follows TCP" : "takes " s " %"), c, t/1e6, 100*t/(r*941.5e6), r*941.5, g/1e6, 100*l/(n ? n : 1), k}'
+    done; done
+}
+
 case ${1:-all} in
-    throughput | wan | tcp | memory | small | resume | multi | emulator | simulator) "$1" ;;
+    throughput | protocols | wan | tcp | memory | small | resume | multi | join | takeover | beside | emulator | simulator) "$1" ;;
     ssh) ssh_copy ;;
-    all) wan; ssh_copy; tcp; resume; multi; throughput; small; memory ;;
-    *) echo "figures.sh: throughput, wan, ssh, tcp, memory, small, resume, multi, emulator, simulator or all" >&2; exit 2 ;;
+    all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
+    *) echo "figures.sh: throughput, protocols, wan, ssh, tcp, memory, small, resume, multi, join, takeover, beside, emulator, simulator or all" >&2; exit 2 ;;
 esac

@@ -1,18 +1,23 @@
 //! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
 //!
-//! They are what honest ends say, so that a fuzzer begins behind the first checks.
+//! They are what honest ends say, so that a fuzzer begins behind the first checks. The replay of
+//! the corpus takes them from here, too: what is said here is always what is said today.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
-use longhaul_proto::wire::{Control, Done, Echo, Header, Pulse, Report, Train};
+use longhaul_proto::wire::{
+    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Header, Loss,
+    Offer as FlowOffer, Pulse, Report, Request as BlockRequest, Resend, Selective, Sync, Train,
+};
 use longhaul_transfer::control::{
     ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern, Ping,
-    Plan, Ranges, Relay, Request, Status,
+    Plan, Ranges, Relay, Request, Status, Survey, Surveyed,
 };
 use longhaul_transfer::objects::journal;
 use longhaul_transfer::objects::manifest::FileTime;
@@ -21,26 +26,40 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
-fn main() -> std::io::Result<()> {
-    write("data_header", headers())?;
-    write("control_message", controls().iter().map(encoded).collect())?;
-    write("transfer_frame", messages().into_iter().map(framed).collect())?;
-    write("manifest", manifests())?;
-    write("journal", journals())?;
-    write("sender", [runs(&[1, 4, 6, 4]), spoken(&[1, 40, 4, 6])].concat())?;
-    write("receiver", [runs(&[5, 6, 4, 0]), spoken(&[6, 9, 0, 20, 4])].concat())?;
-    write("hello", hellos())?;
-    write("frame_header", frame_headers())?;
-    write("scenario", scenarios()?)
+fn main() -> io::Result<()> {
+    write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-fn write(target: &str, seeds: Vec<Vec<u8>>) -> std::io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    fs::create_dir_all(&folder)?;
-    for (nth, seed) in seeds.iter().enumerate() {
-        fs::write(folder.join(format!("seed-{nth:02}")), seed)?;
+/// Writes them below `root`, the folder of the whole source.
+pub fn write(root: &Path) -> io::Result<()> {
+    for (target, seeds) in all(root)? {
+        let folder = root.join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        for (nth, seed) in seeds.iter().enumerate() {
+            fs::write(folder.join(format!("seed-{nth:02}")), seed)?;
+        }
     }
     Ok(())
+}
+
+/// Each target, and the first files of its corpus.
+pub type Seeds = Vec<(&'static str, Vec<Vec<u8>>)>;
+
+/// All of them, with what is found in the source below `root`.
+pub fn all(root: &Path) -> io::Result<Seeds> {
+    Ok(vec![
+        ("data_header", headers()),
+        ("control_message", controls().iter().map(encoded).collect()),
+        ("transfer_frame", messages().into_iter().map(framed).collect()),
+        ("manifest", manifests()),
+        ("journal", journals()),
+        ("sender", [runs(&[1, 4, 6, 4]), spoken(&[1, 40, 4, 6])].concat()),
+        ("receiver", [runs(&[5, 6, 4, 0]), spoken(&[6, 9, 0, 20, 4])].concat()),
+        ("survey_answer", answers()),
+        ("hello", hellos()),
+        ("frame_header", frame_headers()),
+        ("scenario", scenarios(root)?),
+    ])
 }
 
 fn headers() -> Vec<Vec<u8>> {
@@ -61,7 +80,8 @@ fn headers() -> Vec<Vec<u8>> {
     kinds.into_iter().map(of).chain([vec![1; 15], vec![7; 16]]).collect()
 }
 
-fn controls() -> Vec<Control> {
+/// What any end says to the other end of a flow: each kind of message at least once.
+pub fn controls() -> Vec<Control> {
     let done = Done { segment: 3, round: 2, sent_to: 900, highest: PacketNumber(70_000) };
     let pulse = Pulse {
         sequence: 9,
@@ -90,6 +110,74 @@ fn controls() -> Vec<Control> {
         report(Vec::new()),
         report(vec![0..1, 5..70, 8999..9000]),
         report((0..4500).map(|n| 2 * n..2 * n + 1).collect()),
+    ]
+    .into_iter()
+    .chain(controls_of_some())
+    .collect()
+}
+
+/// What only some protocols say.
+fn controls_of_some() -> Vec<Control> {
+    let report = || Report::fill(3, 2, 0..9000, [0..1, 5..70].into_iter());
+    let burst = Some(Burst { size: 25, interval: Span::from_millis(3) });
+    let runs = [3..4u64, 90..1000, 70_000..70_001];
+    let limit = Some(Rate::from_mbps(500));
+    vec![
+        Control::Ack(Ack { sequence: 7, next: 900, received: 950 }),
+        Control::Loss(Loss::fill(8, &mut runs.clone().into_iter().peekable())),
+        Control::Request(BlockRequest::fill(
+            9,
+            Rate::from_mbps(300),
+            true,
+            &mut runs.into_iter().peekable(),
+        )),
+        Control::Offer(FlowOffer {
+            sequence: 4,
+            rtt: Span::from_millis(50),
+            limit,
+            answered: 3,
+            highest: 2000,
+        }),
+        Control::Selective(Selective {
+            sequence: 5,
+            report: report(),
+            closing: Some(Closing { highest: 8999, fresh: 12 }),
+        }),
+        Control::Sync(Sync { sequence: 6 }),
+        Control::ErrorRate(ErrorRate { sequence: 2, rate: 1500, restart: Some(77) }),
+        Control::Go(Go { buffers: 4 }),
+        Control::BufferOk(BufferOk { buffer: 3, offer: burst }),
+        Control::Resend(Resend { buffer: 3, highest: 8000, report: report() }),
+        Control::Begun(Begun { buffer: 5, burst }),
+    ]
+}
+
+/// What a source says of what it has: in one piece, in many, and what is no answer.
+fn answers() -> Vec<Vec<u8>> {
+    let encoded = manifests().swap_remove(2);
+    let of = |pieces: &[Surveyed]| -> Vec<u8> {
+        pieces.iter().flat_map(Surveyed::encode_length_delimited_to_vec).collect()
+    };
+    let piece = |manifest: &[u8], values: usize, done| {
+        let mut piece = Surveyed { done, ..Surveyed::default() };
+        (piece.manifest, piece.values) = (manifest.to_vec(), vec![7; 32 * values]);
+        piece
+    };
+    let (first, second) = encoded.split_at(5);
+    let empty = manifests().swap_remove(4);
+    vec![
+        of(&[piece(&encoded, 1, true)]),
+        of(&[
+            piece(first, 0, false),
+            piece(&[], 0, false),
+            piece(second, 1, false),
+            piece(&[], 0, true),
+        ]),
+        of(&[piece(&encoded, 2, true)]),
+        of(&[piece(&encoded, 0, true)]),
+        of(&[piece(&encoded, 1, false), piece(&encoded, 0, true)]),
+        of(&[piece(&manifests().swap_remove(3), 5, true)]),
+        of(&[piece(&empty, 0, true)]),
     ]
 }
 
@@ -138,12 +226,18 @@ fn messages() -> Vec<Message> {
             more: true,
         }),
         Message::Digests(Digests { chunks: vec![3, 4], values: vec![9; 64] }),
-        Message::Relay(Relay { flow: 77, control }),
+        Message::Relay(Relay { flow: 77, control, number: 1 }),
         Message::Status(Status { sent: 5, first: 4, retransmitted: 1, ..Status::default() }),
         Message::PassEnd(PassEnd { number: 1, failed: ranges(), lease: 0 }),
         Message::Outcome(Outcome { files: 3, digest: vec![5; 32], ..Outcome::default() }),
         Message::ChunkPiece(ChunkPiece { chunk: 3, offset: 0, bytes: vec![1; 50], last: true }),
         Message::Ping(Ping { answer: true }),
+        Message::Survey(Survey {
+            paths: vec![b"a".to_vec()],
+            recursive: true,
+            filters: request().filters,
+        }),
+        Message::Surveyed(Surveyed { values: vec![3; 64], done: true, ..Surveyed::default() }),
     ]
 }
 
@@ -272,8 +366,7 @@ fn frame_headers() -> Vec<Vec<u8>> {
 }
 
 /// The examples for users, and a file with every key.
-fn scenarios() -> std::io::Result<Vec<Vec<u8>>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+fn scenarios(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     let files = [
         "crates/testbed/src/scenario/file/everything.toml",
         "scenarios/transatlantic.toml",

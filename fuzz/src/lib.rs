@@ -17,13 +17,14 @@ pub mod receiver;
 pub mod scenario;
 pub mod sender;
 mod spoken;
+pub mod survey_answer;
 pub mod transfer_frame;
 
 /// A function that takes any bytes.
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and what it runs.
-pub const TARGETS: [(&str, Run); 10] = [
+pub const TARGETS: [(&str, Run); 11] = [
     ("control_message", control_message::run),
     ("data_header", data_header::run),
     ("frame_header", frame_header::run),
@@ -33,5 +34,6 @@ pub const TARGETS: [(&str, Run); 10] = [
     ("receiver", receiver::run),
     ("scenario", scenario::run),
     ("sender", sender::run),
+    ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),
 ];

@@ -57,7 +57,8 @@ pub(crate) struct CompareArgs {
     /// Size of the object [default: the scenario's; against a host 300MB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<Bytes>,
-    /// What is compared: names of cp --protocol; tcp:N is N connections [default: all]
+    /// What is compared: names of cp --protocol; tcp:N is N connections, tcp:auto as many as a
+    /// real path is found to like [default: all but tcp:auto]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Candidate::parse)]
     protocols: Vec<Candidate>,
     /// How often each has its turn

@@ -69,13 +69,14 @@ pub(crate) struct CpArgs {
     /// The same as -r -p
     #[arg(short, long)]
     archive: bool,
-    /// Name each file as it is done, and say more; -vv names those that are skipped too
+    /// Name each file, folder and link as it is made, and say more; -vv names those that are
+    /// skipped too
     #[arg(short, long, action = ArgAction::Count, overrides_with = "quiet")]
     verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
-    /// Say what would be copied, copy nothing
+    /// Name what would be made: files, folders/, links -> where they lead; copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// As in rsync: --partial, which is always on, and --progress (a port goes into -e, or behind
@@ -94,11 +95,13 @@ pub(crate) struct CpArgs {
     /// Write events as JSON on stdout, one object a line; the last is the summary
     #[arg(long)]
     json: bool,
-    /// Upper limit of the rate that is found, with its unit: 500M, 60MB/s
+    /// Upper limit of the rate that is found, with its unit: 500M, 60MB/s; of several sources
+    /// together
     #[arg(long, value_name = "RATE", value_parser = parse_rate_with_unit)]
     bwlimit: Option<Rate>,
     /// Send at this rate and never react to loss (sabul, tsunami, fobs-table: at most this rate):
-    /// bit/s of UDP payload, longhaul's header and tag included, UDP, IP and Ethernet not
+    /// bit/s of UDP payload, longhaul's header and tag included, UDP, IP and Ethernet not; each of
+    /// several sources sends so much
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Leave out what matches this glob; the first --exclude or --include that matches decides
@@ -141,13 +144,14 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "NAME", default_value = "naive")]
     #[arg(value_parser = PossibleValuesParser::new(resolve::RECEIVES))]
     receive: String,
-    /// UDP payload of a data datagram in bytes; without it the path is probed
+    /// UDP payload of a data datagram in bytes, in IP fragments above 8972; without it the path is
+    /// probed
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=65000))]
     datagram: Option<u16>,
     /// How long a lost connection is taken up again
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     retry_for: Span,
-    /// How long without progress before the copy is given up
+    /// How long without progress, on the way or at a disk, before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
     /// Print the defaults that configuration files set, and where, and copy nothing
@@ -237,7 +241,9 @@ fn start(
         .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
     screen.started(&options);
     let summary = copy(options, screen.clone(), cancel)?;
-    let some_failed = summary.failed_files > 0 || summary.failed_sources > 0;
+    // Replicas that failed are told of; what they would have brought is there.
+    let is_short = summary.failed_sources > 0 && !args.replicas;
+    let some_failed = summary.failed_files > 0 || is_short;
     let status = if some_failed { exit::status(Class::SomeFiles) } else { exit::DONE };
     screen.finished(&summary, status);
     Ok(status)
@@ -254,6 +260,7 @@ fn show_what(args: &CpArgs) -> Show {
         kind: match args.receive.as_str() {
             _ if args.dry_run => Kind::DryRun,
             "fake" => Kind::Fake,
+            _ if args.replicas => Kind::Replicas,
             _ => Kind::Copy,
         },
     }

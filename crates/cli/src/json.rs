@@ -3,6 +3,8 @@
 //! Names end in their unit: `_bps` bits a second, `_bytes` and `bytes` bytes, `seconds`. Paths that
 //! are not UTF-8 are shown with replacement characters.
 
+use longhaul_proto::endpoint::ReceiveCapacity;
+use longhaul_proto::units::Rate;
 use longhaul_transfer::error::Error;
 use longhaul_transfer::options::{CopyOptions, Protocol};
 use longhaul_transfer::progress::{Notice, Progress, SourceRow};
@@ -10,7 +12,7 @@ use longhaul_transfer::summary::Summary;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::exit;
+use crate::{exit, report};
 
 /// The copy begins.
 pub(crate) fn start(options: &CopyOptions) -> String {
@@ -57,6 +59,7 @@ fn sources(rows: &[SourceRow]) -> Vec<Value> {
             "share": row.share,
             "loss": row.loss.get(),
             "resent": row.resent,
+            "refused": row.refused,
             "rtt_seconds": row.rtt.as_secs_f64(),
         })
     };
@@ -87,6 +90,10 @@ fn notice_value(notice: &Notice) -> Value {
             json!({"event": "streams", "count": count, "found": found})
         }
         Notice::File { path: file } => json!({"event": "file", "path": path(file)}),
+        Notice::Folder { path: folder } => json!({"event": "folder", "path": path(folder)}),
+        Notice::Link { path: link, target } => {
+            json!({"event": "link", "path": path(link), "target": path(target)})
+        }
         Notice::Skipped { path: file } => json!({"event": "skipped", "path": path(file)}),
         Notice::FileFailed { path: file, reason } => {
             json!({"event": "file-failed", "path": path(file), "reason": reason})
@@ -121,6 +128,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "failed_sources": summary.failed_sources,
         "seconds": summary.elapsed.as_secs_f64(),
         "setup_seconds": summary.setup.as_secs_f64(),
+        "last_block_seconds": summary.last_block.map(|at| at.as_secs_f64()),
         "cpu_seconds": summary.cpu.as_secs_f64(),
         "goodput_bps": summary.goodput.as_bps(),
         "protocol": summary.protocol,
@@ -133,7 +141,8 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "reported_lost": sender.reported_lost,
         "socket_lost": summary.socket_lost,
         "memory_lost": summary.memory_lost,
-        "refused_datagrams": summary.refused_datagrams,
+        "hold_lost": summary.hold_lost,
+        "refused_datagrams": summary.refused_datagrams + receiver.refused,
         "retransmitted": sender.retransmitted,
         "sent": sender.sent,
         "received": receiver.received,
@@ -145,8 +154,20 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "cipher": summary.cipher,
         "blake3": summary.blake3,
         "verified": summary.verified,
+        "receives": summary.receives.map(receives),
         "sources": sources(&summary.sources),
     }))
+}
+
+/// What this host took in all, of what, and what of that was left to others.
+fn receives(capacity: ReceiveCapacity) -> Value {
+    json!({
+        "rate_bps": capacity.rate.as_bps(),
+        "link_bps": capacity.link.as_bps(),
+        "from": report::origin(capacity.origin),
+        "share": capacity.share,
+        "others_bps": capacity.others.map(Rate::as_bps),
+    })
 }
 
 /// The copy ended otherwise.
@@ -168,6 +189,7 @@ fn line(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::report::tests::example;
+    use longhaul_proto::endpoint::Origin;
     use longhaul_transfer::error::Class;
 
     #[test]
@@ -177,12 +199,31 @@ mod tests {
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
-            blake3 verified unread_files memory_lost refused_datagrams sources failed_sources";
+            blake3 verified unread_files memory_lost hold_lost refused_datagrams sources \
+            failed_sources last_block_seconds receives";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }
         assert_eq!(value["event"], "summary");
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn what_the_receiver_took_says_of_what_and_from_where_it_is_known() {
+        let receives = ReceiveCapacity {
+            rate: Rate::from_mbps(813),
+            link: Rate::from_mbps(957),
+            origin: Origin::Card,
+            share: 0.85,
+            others: Some(Rate::from_mbps(10)),
+        };
+        let text = summary(&Summary { receives: Some(receives), ..example() }, 0);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let expected = json!({
+            "rate_bps": 813_000_000, "link_bps": 957_000_000, "from": "card", "share": 0.85,
+            "others_bps": 10_000_000,
+        });
+        assert_eq!(value["receives"], expected);
     }
 
     #[test]

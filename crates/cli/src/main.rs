@@ -34,6 +34,7 @@ mod screen;
 mod serve;
 mod signals;
 mod sim;
+mod table;
 mod trust;
 mod words;
 

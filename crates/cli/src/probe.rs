@@ -147,7 +147,7 @@ fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
     let any = args.udp || args.app || args.tcp;
     Ok(ProbeOptions {
         location: args.host.clone(),
-        trust: args.reach.trust()?,
+        trust: args.reach.trust(&[&args.host])?,
         udp: args.udp || !any,
         app: args.app,
         tcp: args.tcp || !any,

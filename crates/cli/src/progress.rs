@@ -225,6 +225,7 @@ mod tests {
             sent: 10_200,
             retransmitted: 200,
             blocks_lost: 100,
+            refused: 0,
             rtt: Span::ZERO,
             resumed_bytes: 0,
             sources: Vec::new(),
@@ -246,6 +247,7 @@ mod tests {
             share: 0.1,
             loss: LossRatio::NONE,
             resent: 2,
+            refused: 0,
             rtt: Span::ZERO,
         };
         let rows: Vec<SourceRow> = (1..=10).map(row).collect();

@@ -6,6 +6,8 @@ use longhaul_proto::registry::{self, ProtocolOption, Row};
 use longhaul_proto::settings::{SettingError, Settings};
 use longhaul_transfer::error::{Class, Error};
 
+use crate::quantity::parse_rate_with_unit;
+
 /// What the user set, whichever protocol has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
@@ -60,6 +62,12 @@ impl Flag {
         names.join(", ")
     }
 
+    /// What its number may be.
+    fn form(&self) -> Form {
+        let is_rate = self.meanings.iter().all(|(option, _)| option.help.contains("Mbit/s"));
+        Form { is_rate, is_shared: SHARED.contains(&self.name) }
+    }
+
     fn help(&self) -> String {
         let one = |(option, rows): &(&'static ProtocolOption, Vec<&str>)| {
             let ProtocolOption { help, least, most, default, .. } = option;
@@ -79,28 +87,55 @@ fn shown(number: f64) -> String {
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
 
-/// Reads a number, `auto`, or numbers for sources: `h1=2,h2=1`.
-fn parse(text: &str) -> Result<Given, String> {
-    if text == "auto" {
-        return Ok(Given::All(None));
-    }
-    if !text.contains('=') {
-        return number(text).map(|number| Given::All(Some(number)));
-    }
-    let each = text.split(',').map(|part| {
-        let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=NUMBER")?;
-        Ok((source.to_owned(), number(value)?))
-    });
-    each.collect::<Result<_, String>>().map(Given::Each)
+/// Settings of what receives, which all sources share.
+const SHARED: [&str; 4] = ["receive-rate", "receive-share", "others", "interval"];
+
+/// What a setting's number may be, beside a bare one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    /// Mbit/s, and so a rate with its unit too.
+    is_rate: bool,
+    /// One for all sources.
+    is_shared: bool,
 }
 
-fn number(text: &str) -> Result<f64, String> {
-    let number: f64 = text
-        .strip_suffix('%')
-        .unwrap_or(text)
-        .parse()
-        .map_err(|_| "expected a number, auto, or SOURCE=NUMBER".to_owned())?;
-    if number.is_finite() { Ok(number) } else { Err("expected a finite number".to_owned()) }
+impl Form {
+    /// Reads a number, `auto`, or numbers for sources: `h1=2,h2=1`.
+    fn parse(self, text: &str) -> Result<Given, String> {
+        if text == "auto" {
+            return Ok(Given::All(None));
+        }
+        if !text.contains('=') {
+            return self.number(text).map(|number| Given::All(Some(number)));
+        }
+        if self.is_shared {
+            let what = "it is this host's, and so one for all sources: write it without a host";
+            return Err(what.to_owned());
+        }
+        let each = text.split(',').map(|part| {
+            let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=NUMBER")?;
+            Ok((source.to_owned(), self.number(value)?))
+        });
+        each.collect::<Result<_, String>>().map(Given::Each)
+    }
+
+    fn number(self, text: &str) -> Result<f64, String> {
+        if let Ok(number) = text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
+            let finite = number.is_finite().then_some(number);
+            return finite.ok_or_else(|| "expected a finite number".to_owned());
+        }
+        let expected = match self {
+            Form { is_rate: true, .. } => {
+                if let Ok(rate) = parse_rate_with_unit(text) {
+                    return Ok(rate.as_bps() as f64 / 1e6);
+                }
+                "expected Mbit/s, or a rate with its unit such as 940M"
+            }
+            Form { is_shared: true, .. } => "expected a number, or auto",
+            _ => "expected a number, auto, or SOURCE=NUMBER",
+        };
+        Err(expected.to_owned())
+    }
 }
 
 impl Given {
@@ -168,7 +203,10 @@ impl ProtocolSettings {
 impl Args for ProtocolSettings {
     fn augment_args(command: Command) -> Command {
         let args = flags().into_iter().map(|flag| {
-            let arg = Arg::new(flag.name).long(flag.name).value_name("NUMBER").value_parser(parse);
+            let form = flag.form();
+            let arg = Arg::new(flag.name).long(flag.name);
+            let arg = arg.value_name(if form.is_rate { "RATE" } else { "NUMBER" });
+            let arg = arg.value_parser(move |text: &str| form.parse(text));
             // Too many for a glance.
             let arg = arg.help(flag.help()).hide_short_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
@@ -203,6 +241,27 @@ impl FromArgMatches for ProtocolSettings {
 mod tests {
     use super::*;
 
+    const OWN: Form = Form { is_rate: false, is_shared: false };
+
+    #[test]
+    fn a_rate_may_have_its_unit_and_what_all_sources_share_is_no_sources_own() {
+        let row = registry::of_many();
+        for rate in ["940", "940M", "0.94G", "117.5MB/s"] {
+            let given = given(&["--receive-rate", rate]);
+            let settings = given.of(row, Of::All, |_| false).unwrap();
+            assert_eq!(settings.iter().collect::<Vec<_>>(), [("receive-rate", 940.0)], "{rate}");
+        }
+        let flag = |name| flags().into_iter().find(|flag| flag.name == name).unwrap();
+        for name in SHARED {
+            assert!(row.options.iter().any(|option| option.name == name), "{name}");
+            let error = flag(name).form().parse("h1=5").unwrap_err();
+            assert!(error.contains("one for all sources"), "{error}");
+        }
+        assert!(flag("receive-rate").form().parse("fast").unwrap_err().contains("940M"));
+        assert!(!flag("weight").form().is_rate && flag("weight").form().parse("2M").is_err());
+        assert_eq!(flag("least-rate").form(), Form { is_rate: true, is_shared: false });
+    }
+
     fn given(words: &[&str]) -> ProtocolSettings {
         let command = ProtocolSettings::augment_args(Command::new("cp"));
         let matches = command.try_get_matches_from([&["cp"], words].concat()).unwrap();
@@ -231,7 +290,7 @@ mod tests {
         let settings = mixed.of(rbudp, Of::All, |name| name == "burst").unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 1.0)]);
         assert_eq!(mixed.first(|name| name == "burst"), Some("tail-copies"));
-        assert!(parse("inf").is_err() && parse("x").is_err());
+        assert!(OWN.parse("inf").is_err() && OWN.parse("x").is_err());
     }
 
     #[test]
@@ -246,7 +305,7 @@ mod tests {
         let names = ["h1".to_owned(), "me@h1".to_owned()];
         assert_eq!(of(Of::Source(&names)), [("receive-share", 85.0), ("weight", 2.0)]);
         assert_eq!(of(Of::All), [("receive-share", 85.0), ("weight", 1.0)]);
-        assert!(parse("h1=").is_err() && parse("2,h1=1").is_err());
+        assert!(OWN.parse("h1=").is_err() && OWN.parse("2,h1=1").is_err());
     }
 
     #[test]

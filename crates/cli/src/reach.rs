@@ -1,8 +1,11 @@
 //! How another host is reached, and whom to trust there: the flags that every subcommand has that
 //! opens a session.
 
-use longhaul_transfer::error::Error;
-use longhaul_transfer::options::Trust;
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::location::Location;
+use longhaul_transfer::options::{ServerPin, Trust};
+use longhaul_transfer::session::PeerId;
+use longhaul_transfer::session::known::server_name;
 
 use crate::config;
 use crate::quantity::parse_ports;
@@ -24,23 +27,80 @@ pub(crate) struct ReachArgs {
     /// UDP ports that the far side of ssh may open, where its firewall wants a range
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
-    /// Accept only a server with this id
-    #[arg(long, value_name = "ID")]
-    server_id: Option<String>,
+    /// Accept only a server with this id; with several servers once for each, as HOST=ID, where an
+    /// ID alone is that of all others
+    #[arg(long, value_name = "[HOST=]ID", value_parser = parse_pin)]
+    server_id: Vec<ServerPin>,
     /// Accept and remember a server that was never seen, without asking
     #[arg(long)]
     accept_new: bool,
 }
 
+/// Reads `--server-id`.
+fn parse_pin(text: &str) -> Result<ServerPin, String> {
+    let (server, id) = match text.rsplit_once('=') {
+        Some((server, id)) => (Some(server.to_owned()), id),
+        None => (None, text),
+    };
+    match id.parse::<PeerId>() {
+        Ok(_) => Ok(ServerPin { server, id: id.to_owned() }),
+        Err(error) => Err(format!(
+            "{error}; the server prints its id when it starts, `longhaul id` over there does too"
+        )),
+    }
+}
+
+/// Sees that each pin is of one of the servers at `places`, and none of them has two.
+fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
+    let usage = |what: String, advice: &str| Err(Error::new(Class::Usage, what).advise(advice));
+    let servers = || {
+        places.iter().filter_map(|place| match place {
+            Location::Daemon { host, port, .. } => Some((host.as_str(), *port)),
+            Location::Local(_) | Location::Ssh { .. } => None,
+        })
+    };
+    for pin in pins {
+        let Some(name) = &pin.server else { continue };
+        if servers().any(|(host, port)| pin.names(host, port)) {
+            continue;
+        }
+        let names: Vec<String> = servers().map(|(host, port)| server_name(host, port)).collect();
+        let what = format!("--server-id names {name}, which is no server of this command");
+        return match names.is_empty() {
+            true => usage(what, "leave it out: hosts of ssh are known by ssh's own keys"),
+            false => usage(what, &format!("the servers are {}", names.join(", "))),
+        };
+    }
+    let of_all: Vec<&ServerPin> = pins.iter().filter(|pin| pin.server.is_none()).collect();
+    if let [first, .., last] = &of_all[..]
+        && first.id != last.id
+    {
+        let what = format!("--server-id {} and {}: which server has which?", first.id, last.id);
+        return usage(what, "write --server-id HOST=ID for each server");
+    }
+    for (host, port) in servers() {
+        let mut own = pins.iter().filter(|pin| pin.names(host, port));
+        let Some(first) = own.next() else { continue };
+        if let Some(other) = own.find(|pin| pin.id != first.id) {
+            let name = server_name(host, port);
+            let what = format!("--server-id gives {name} two ids, {} and {}", first.id, other.id);
+            return usage(what, "a server has one; name it with its port where a host has several");
+        }
+    }
+    Ok(())
+}
+
 impl ReachArgs {
-    /// Who we are and whom we trust.
+    /// Who we are and whom we trust, of those at `places`.
     ///
     /// # Errors
-    /// There is no folder for this host's identity.
-    pub(crate) fn trust(&self) -> Result<Trust, Error> {
+    /// There is no folder for this host's identity; `--server-id` is of none of them, or a server
+    /// has two.
+    pub(crate) fn trust(&self, places: &[&Location]) -> Result<Trust, Error> {
+        check_pins(&self.server_id, places)?;
         Ok(Trust {
             config_dir: config::folder()?,
-            server_id: self.server_id.clone(),
+            pins: self.server_id.clone(),
             accept_new: self.accept_new,
         })
     }
@@ -48,5 +108,46 @@ impl ReachArgs {
     /// The ssh command, as words.
     pub(crate) fn ssh_command(&self) -> Vec<String> {
         self.rsh.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pins: &[(Option<&str>, &str)], places: &[&str]) -> Result<(), String> {
+        let pins: Vec<ServerPin> = pins
+            .iter()
+            .map(|(server, id)| ServerPin {
+                server: server.map(str::to_owned),
+                id: (*id).to_owned(),
+            })
+            .collect();
+        let places: Vec<Location> = places.iter().map(|place| place.parse().unwrap()).collect();
+        let places: Vec<&Location> = places.iter().collect();
+        check_pins(&pins, &places).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_server_may_have_its_pin_and_none_two() {
+        let places = ["lh://h1/a", "lh://h2:9/b", "me@h3:c", "here"];
+        let fine = [(Some("h1"), "a"), (Some("h2:9"), "b"), (None, "c"), (None, "c")];
+        assert_eq!(check(&fine, &places), Ok(()));
+        let refused = |pins: &[_]| check(pins, &places).unwrap_err();
+        let told = refused(&[(Some("h3"), "a")]);
+        assert!(told.contains("names h3") && told.contains("h1:7717, h2:9"), "{told}");
+        assert!(refused(&[(Some("h2:8"), "a")]).contains("names h2:8"));
+        assert!(refused(&[(None, "a"), (None, "b")]).contains("HOST=ID"));
+        let told = refused(&[(Some("h1"), "a"), (Some("h1:7717"), "b")]);
+        assert!(told.contains("h1:7717 two ids, a and b"), "{told}");
+        let told = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
+        assert!(told.contains("ssh"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_with_its_mistake() {
+        for wrong in ["nonsense", "h1=", "h1=lh1:abc", "lh1:nonsense"] {
+            assert!(parse_pin(wrong).unwrap_err().contains("longhaul id"), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a finished copy says of itself to people: what was copied, what bounded it, what was lost
 //! where. Every quantity carries its unit.
 
+use longhaul_proto::endpoint::{Origin, ReceiveCapacity};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_transfer::progress::{Notice, SourceRow};
@@ -37,6 +38,9 @@ pub(crate) fn notice(notice: &Notice) -> String {
             }
         }
         Notice::File { path } => path.display().to_string(),
+        // As rsync names them.
+        Notice::Folder { path } => format!("{}/", path.display()),
+        Notice::Link { path, target } => format!("{} -> {}", path.display(), target.display()),
         Notice::Skipped { path } => format!("{} is there and equal", path.display()),
         Notice::FileFailed { path, reason } => format!("{}: {reason}", path.display()),
         Notice::SourceFailed { source, error } => format!("{source} is left out: {error}"),
@@ -50,6 +54,8 @@ pub(crate) fn notice(notice: &Notice) -> String {
 pub(crate) enum Kind {
     /// A copy.
     Copy,
+    /// A copy of what several sources all have.
+    Replicas,
     /// A look at what a copy would do.
     DryRun,
     /// A measurement, after which nothing is there.
@@ -79,6 +85,7 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
             lines.push(stream_speed(summary));
         }
         lines.extend(refused(summary));
+        lines.extend(summary.receives.map(receives));
     }
     if summary.bound_by != BoundBy::Nothing && (verbose || summary.elapsed >= LONG) {
         lines.push(format!("  bound    {}{}", bound(summary.bound_by), lost(summary, verbose)));
@@ -86,7 +93,10 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     lines.extend(summary.sources.iter().map(source));
     if summary.failed_sources > 0 {
         let all = summary.sources.len();
-        let what = "named above; what the others have is there";
+        let what = match kind {
+            Kind::Replicas => "named above; the others brought all of it",
+            _ => "named above; what the others have is there",
+        };
         lines.push(format!("  failed   {} of {all} sources, {what}", summary.failed_sources));
     }
     if summary.failed_files > 0 {
@@ -127,12 +137,43 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     format!("longhaul: copied {files}, {bytes} in {time}{goodput}, {verified}")
 }
 
+/// Where a receiving capacity is known from, in a word.
+pub(crate) fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Given => "given",
+        Origin::Limit => "limit",
+        Origin::Card => "card",
+        Origin::Found => "found",
+    }
+}
+
+/// What this host took in all.
+fn receives(capacity: ReceiveCapacity) -> String {
+    let ReceiveCapacity { rate, link, share, others, .. } = capacity;
+    let known = match capacity.origin {
+        Origin::Given => "as --receive-rate says",
+        Origin::Limit => "as --bwlimit says",
+        Origin::Card => "as the card takes",
+        Origin::Found => "as was found",
+    };
+    let share = match share {
+        share if share < 1.0 => format!("{} % of ", (share * 1000.0).round() / 10.0),
+        _ => String::new(),
+    };
+    let others = others.map(|rate| format!("; {rate} were left to others")).unwrap_or_default();
+    format!("  took     at most {rate} in all, {share}{link} {known}{others}")
+}
+
 /// What one of several sources has brought.
 fn source(row: &SourceRow) -> String {
     let bytes = Bytes::new(row.received_bytes);
-    let SourceRow { source, state, loss, resent, .. } = row;
+    let SourceRow { source, state, loss, resent, refused, .. } = row;
     let resent = count(*resent, "block");
-    format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}", state.name())
+    let refused = match refused {
+        0 => String::new(),
+        blocks => format!(", {} that nobody asked for", count(*blocks, "block")),
+    };
+    format!("  from     {source}: {}, {bytes}, loss {loss}, resent {resent}{refused}", state.name())
 }
 
 fn speed(summary: &Summary) -> String {
@@ -152,14 +193,18 @@ fn stream_speed(summary: &Summary) -> String {
 
 /// Datagrams that were lost on the path. What the receiver dropped came over it.
 fn lost_on_path(summary: &Summary) -> u64 {
-    summary.path_lost.saturating_sub(summary.socket_lost + summary.memory_lost)
+    summary.path_lost.saturating_sub(lost_at_receiver(summary))
+}
+
+/// Datagrams that came over the path, and were dropped at its end.
+fn lost_at_receiver(summary: &Summary) -> u64 {
+    summary.socket_lost + summary.memory_lost + summary.hold_lost
 }
 
 /// Losses in short, where there were any and no line of their own tells them.
 fn lost(summary: &Summary, told: bool) -> String {
     let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
-    let at_receiver = summary.socket_lost + summary.memory_lost;
-    match (lost_on_path(summary), at_receiver) {
+    match (lost_on_path(summary), lost_at_receiver(summary)) {
         _ if told => String::new(),
         (0, 0) => String::new(),
         (path, 0) => format!("; lost on the path {}", share(path)),
@@ -177,8 +222,12 @@ fn losses(summary: &Summary) -> String {
         0 => String::new(),
         lost => format!(", beyond what its memory had granted {}", share(lost)),
     };
+    let before = match summary.hold_lost {
+        0 => String::new(),
+        lost => format!(", before it had let the copy in {}", share(lost)),
+    };
     format!(
-        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}, of {}",
+        "  lost     on the path {}, in the receiver's socket buffer {}{for_memory}{before}, of {}",
         share(on_path),
         share(summary.socket_lost),
         count(sent, "datagram")
@@ -197,9 +246,11 @@ fn resends(summary: &Summary) -> String {
 
 /// What strangers sent, and copies that the way made: for who asks for it.
 fn refused(summary: &Summary) -> Option<String> {
-    let refused = count(summary.refused_datagrams, "datagram");
-    (summary.refused_datagrams > 0)
-        .then(|| format!("  refused  {refused} that were foreign, forged or came again"))
+    let number = summary.refused_datagrams + summary.receiver.refused;
+    let refused = count(number, "datagram");
+    (number > 0).then(|| {
+        format!("  refused  {refused} that were foreign, forged, came again or were not asked for")
+    })
 }
 
 /// What bounded the copy, and what would make it faster.
@@ -242,6 +293,7 @@ pub(crate) mod tests {
             files: 12,
             elapsed: Span::from_millis(2_830),
             setup: Span::from_millis(101),
+            last_block: Some(Span::from_millis(2_780)),
             goodput: Rate::from_mbps(848),
             protocol: "rbudp".into(),
             rate: Rate::from_mbps(940),
@@ -251,6 +303,7 @@ pub(crate) mod tests {
             path_lost: 2_150,
             socket_lost: 50,
             memory_lost: 0,
+            hold_lost: 0,
             refused_datagrams: 0,
             sender: SenderAccounting {
                 sent: 210_500,
@@ -280,6 +333,7 @@ pub(crate) mod tests {
             verified: true,
             cpu: Span::from_millis(900),
             far_cpu: Some(Span::from_millis(800)),
+            receives: None,
             sources: Vec::new(),
             failed_sources: 0,
         }
@@ -376,6 +430,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_fell_before_the_copy_was_let_in_is_no_loss_of_the_path() {
+        let summary = Summary { hold_lost: 100, ..example() };
+        let text = lines(&summary, Kind::Copy, true).join("\n");
+        let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
+                    before it had let the copy in 0.05 % (100), of 210500 datagrams";
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
     fn the_number_of_connections_that_was_found_is_said() {
         let said = |count, found| notice(&Notice::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
@@ -392,6 +455,7 @@ pub(crate) mod tests {
             share: 0.0,
             loss: LossRatio::of(1, 100),
             resent: 1,
+            refused: 0,
             rtt: Span::ZERO,
         };
         let failed = SourceRow { state: SourceState::Failed, ..row.clone() };
@@ -399,6 +463,27 @@ pub(crate) mod tests {
         let text = lines(&summary, Kind::Copy, true).join("\n");
         assert!(text.contains("h1:/a: done, 5.00 MB, loss 1.00 %, resent 1 block\n"), "{text}");
         assert!(text.contains("failed   1 of 2 sources"), "{text}");
+    }
+
+    #[test]
+    fn what_this_host_took_is_told_with_where_that_is_known_from() {
+        let capacity = ReceiveCapacity {
+            rate: Rate::from_mbps(800),
+            link: Rate::from_mbps(1000),
+            origin: Origin::Card,
+            share: 0.85,
+            others: Some(Rate::from_mbps(200)),
+        };
+        let said = lines(&Summary { receives: Some(capacity), ..example() }, Kind::Copy, true);
+        let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s as the card \
+                        takes; 200.00 Mbit/s were left to others";
+        assert!(said.iter().any(|line| line == expected), "{said:?}");
+        let found = ReceiveCapacity { origin: Origin::Found, share: 1.0, others: None, ..capacity };
+        let said = lines(&Summary { receives: Some(found), ..example() }, Kind::Copy, true);
+        let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as was found";
+        assert!(said.iter().any(|line| line == expected), "{said:?}");
+        let said = lines(&Summary { receives: Some(found), ..example() }, Kind::Copy, false);
+        assert!(!said.join("\n").contains("took"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use longhaul_experiments::experiment::{Case, Experiment, Set, Ways};
+use longhaul_experiments::experiment::{Case, Experiment, Set};
 use longhaul_experiments::outcome::Outcomes;
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
@@ -33,6 +33,9 @@ pub(crate) struct ReproduceArgs {
     /// By simulation alone, or also over the emulator with real sockets
     #[arg(long, value_name = "WAY", default_value = "sim")]
     how: How,
+    /// Emulate only the cases that have this in their name; the others keep their values
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
     /// Write pages and figures to the folder of results
     #[arg(long)]
     update: bool,
@@ -68,7 +71,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> u8 {
 
 fn list() {
     for experiment in catalogue::all() {
-        let emulated = (experiment.cases)().iter().filter(|case| case.ways == Ways::Both).count();
+        let emulated = (experiment.cases)().iter().filter(|case| case.is_emulated()).count();
         let ways = match emulated {
             0 => "sim".to_owned(),
             cases => format!("sim, emulate {cases}"),
@@ -101,6 +104,10 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
     if folder.is_none() && args.update {
         let what = "there is no folder of results here or above";
         return Err(Error::new(Class::Usage, what).advise("name it with --results"));
+    }
+    if args.case.is_some() && args.how == How::Sim {
+        let error = Error::new(Class::Usage, "--case chooses what is emulated");
+        return Err(error.advise("add --how emulate, or leave --case out"));
     }
     let mut emulator = match args.how {
         How::Sim => None,
@@ -143,7 +150,9 @@ fn one(
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
     let as_committed = page.files(&simulated).map_err(failed)?;
     if let Some(emulator) = emulator {
-        emulate(emulator, &cases, &simulated, &mut page);
+        let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
+        let cases: Vec<Case> = cases.iter().filter(asked).cloned().collect();
+        emulate(emulator, &cases, &simulated, &mut page, folder);
     }
     let files = page.files(&simulated).map_err(failed)?;
     console::out(&files[0].text);
@@ -196,45 +205,76 @@ fn emulator() -> Result<Emulator, Error> {
 }
 
 #[cfg(target_os = "linux")]
-fn emulate(emulator: &mut Emulator, cases: &[Case], simulated: &Outcomes, page: &mut Page) {
+fn emulate(
+    emulator: &mut Emulator,
+    cases: &[Case],
+    simulated: &Outcomes,
+    page: &mut Page,
+    folder: Option<&Path>,
+) {
     let (count, span) = emulator.expected(cases, simulated);
     if count > 0 {
         let minutes = span.as_secs_f64() / 60.0;
         console::note(format_args!("  emulates {count} cases, in {minutes:.1} min or more"));
     }
+    let mut failed = Vec::new();
     let outcomes = emulator.run(cases, simulated, |case, outcome| match outcome {
         Ok(outcome) => {
             let goodput = outcome.first().goodput();
             console::note(format_args!("  emulated {case}: {goodput:.1} Mbit/s"));
         }
-        Err(error) => console::warn(format_args!("{case}: {error}; its value stays as it was")),
+        Err(error) => {
+            console::warn(format_args!("{case}: {error}; its value stays as it was"));
+            failed.extend(error.was_tried().then(|| (case.to_owned(), error.to_string())));
+        }
     });
-    if !outcomes.is_empty() {
-        page.emulated(&outcomes, provenance());
+    if !outcomes.is_empty() || !failed.is_empty() {
+        page.emulated(&outcomes, &failed, provenance(folder));
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page) {}
+fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&Path>) {}
 
-/// When, where and of which commit emulated values are.
-fn provenance() -> String {
+/// When, where and of which commit emulated values are: that of the repository of `folder`.
+fn provenance(folder: Option<&Path>) -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease");
     let tcp = read("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let commit = commit.ok().filter(|output| output.status.success());
-    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let processor = read("/proc/cpuinfo");
+    let processor =
+        processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let processor = processor.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
+    let commit = commit(folder.unwrap_or(Path::new(".")));
     format!(
-        "{}, {cores} cores of {}, Linux {} (TCP: {}), commit {}.",
+        "{}, {cores} cores of {processor}, Linux {} (TCP: {}), commit {}.",
         date(seconds / 86_400),
-        std::env::consts::ARCH,
         kernel.trim(),
         tcp.trim(),
         commit.as_deref().unwrap_or("unknown"),
     )
+}
+
+/// The commit of the repository that `folder` is in, and whether its code or its scenarios have
+/// changed since; nothing where there is none.
+fn commit(folder: &Path) -> Option<String> {
+    let git = |args: &[&str]| {
+        // Root asks for a clone of somebody else's, too.
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(folder)
+            .args(["-c", "safe.directory=*"])
+            .args(args)
+            .output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    let ours = [":(top)crates", ":(top)scenarios", ":(top)Cargo.lock"];
+    let changed = git(&[&["status", "--porcelain", "--"], &ours[..]].concat())?;
+    Some(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 
 /// The date `days` after 1 January 1970, in the Gregorian calendar.

@@ -94,12 +94,20 @@ impl Screen {
             notice => notice,
         };
         match inner {
-            Notice::File { path } if kind == Kind::DryRun && !json => console::out(path.display()),
+            Notice::File { .. } | Notice::Folder { .. } | Notice::Link { .. }
+                if kind == Kind::DryRun && !json =>
+            {
+                console::out(report::notice(inner));
+            }
             Notice::FileFailed { .. } | Notice::SourceFailed { .. } => {
                 console::warn(report::notice(notice));
             }
             _ if quiet => {}
-            Notice::Connected { .. } | Notice::File { .. } | Notice::Skipped { .. } => {
+            Notice::Connected { .. }
+            | Notice::File { .. }
+            | Notice::Folder { .. }
+            | Notice::Link { .. }
+            | Notice::Skipped { .. } => {
                 if verbose {
                     console::note(report::notice(notice));
                 }

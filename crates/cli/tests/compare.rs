@@ -101,7 +101,8 @@ fn what_cannot_be_compared_says_why() {
     let udp = WAN.replace("protocol = \"rbudp\"\nsize = \"5MB\"", "udp = \"1M\"\nlasts = \"1s\"");
     let udp = scenario("b.toml", udp.replace("settings = { tail-copies = 1 }", ""));
     let none = scenario("c.toml", WAN.split("[[flow]]").next().unwrap_or_default().to_owned());
-    let cases: [(&[&str], &str); 11] = [
+    let real = scenario("d.toml", WAN.to_owned());
+    let cases: [(&[&str], &str); 12] = [
         (&[], "required"),
         (&["here"], "no host"),
         (&["h:", "--scenario", "x"], "cannot be used with"),
@@ -110,6 +111,7 @@ fn what_cannot_be_compared_says_why() {
         (&["h:", "--protocols=ftp"], "rbudp"),
         (&["h:", "--protocols=tcp,tcp:8"], "twice"),
         (&["h:", "--size=0"], "--size 0"),
+        (&["--scenario", &real, "--protocols=tcp:auto"], "real path"),
         (&["--scenario", &endless], "--size"),
         (&["--scenario", &udp], "is no copy"),
         (&["--scenario", &none], "has no flow"),

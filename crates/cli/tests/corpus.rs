@@ -5,9 +5,15 @@
 #[path = "../../../fuzz/src/lib.rs"]
 mod fuzz;
 
+#[allow(unreachable_pub, dead_code, reason = "it is an example of the fuzzer's crate")]
+#[path = "../../../fuzz/examples/seeds.rs"]
+mod seeds;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use longhaul_proto::wire::Control;
 
 /// The corpus is small enough to be read by people and carried by everybody.
 const MOST_BYTES: usize = 200_000;
@@ -43,6 +49,48 @@ fn every_file_of_the_corpus_keeps_every_promise() {
         }
     }
     assert!(bytes_in_all <= MOST_BYTES, "the corpus has {bytes_in_all} bytes: minimise it");
+}
+
+#[test]
+fn what_honest_ends_say_today_keeps_every_promise() {
+    let root = folder().join("..");
+    let seeds = seeds::all(&root).expect("what they are made of can be read");
+    if std::env::var_os("LONGHAUL_WRITE_SEEDS").is_some() {
+        seeds::write(&root).expect("the corpus can be written");
+    }
+    for (name, run) in fuzz::TARGETS {
+        let of_target = seeds.iter().find(|(target, _)| *target == name);
+        let (_, seeds) = of_target.unwrap_or_else(|| panic!("{name} has no seeds"));
+        for (nth, seed) in seeds.iter().enumerate() {
+            let kept = std::panic::catch_unwind(|| run(seed)).is_ok();
+            assert!(kept, "seed {nth} of {name} breaks a promise");
+        }
+        assert!(folder().join(format!("corpus/{name}/seed-00")).exists(), "{name}");
+    }
+}
+
+#[test]
+fn each_message_of_each_protocol_is_one_of_the_seeds() {
+    let names = |control: &Control| match control {
+        Control::Done(_) => "done",
+        Control::Report(_) => "report",
+        Control::Pulse(_) => "pulse",
+        Control::Ack(_) => "ack",
+        Control::Loss(_) => "loss",
+        Control::Request(_) => "request",
+        Control::Offer(_) => "offer",
+        Control::Selective(_) => "selective",
+        Control::Sync(_) => "sync",
+        Control::ErrorRate(_) => "error rate",
+        Control::Go(_) => "go",
+        Control::BufferOk(_) => "buffer ok",
+        Control::Resend(_) => "resend",
+        // A new kind has its name here, its seed, and its turn in `fuzz/src/spoken.rs`.
+        Control::Begun(_) => "begun",
+    };
+    let seeds = seeds::controls();
+    let said: BTreeSet<&str> = seeds.iter().map(names).collect();
+    assert_eq!(said.len(), 14, "{said:?}");
 }
 
 #[test]

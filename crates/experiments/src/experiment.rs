@@ -1,5 +1,6 @@
 //! An experiment: the cases to run, and the tables and figures that they give.
 
+use longhaul_proto::time::Span;
 use longhaul_testbed::scenario::Scenario;
 
 use crate::outcome::Outcomes;
@@ -24,7 +25,10 @@ pub struct Experiment {
     /// The tables that the outcomes give. Which rows there are must not depend on the outcomes:
     /// what was not run is a row without our value.
     pub tables: fn(&Outcomes) -> Vec<Table>,
-    /// The figures; `Page` has the rows, with emulated values.
+    /// The figures of rates over time: drawn of what was simulated, and once more of what was
+    /// emulated.
+    pub courses: fn(&Outcomes) -> Vec<Figure>,
+    /// The other figures; `Page` has the rows, with emulated values.
     pub figures: fn(&Outcomes, &Page) -> Vec<Figure>,
     /// What differs from the paper, and why.
     pub differs: &'static str,
@@ -61,11 +65,16 @@ pub struct Case {
 /// Where a case can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// By simulation only: it has hosts that no emulation has, or takes too long in real time.
-    Simulated,
+    /// By simulation only, and why.
+    Simulated(&'static str),
     /// Also by emulation with real sockets.
     Both,
+    /// By emulation only, and why.
+    Emulated(&'static str),
 }
+
+/// A case that takes longer in virtual time is not run in real time.
+pub const LONGEST: Span = Span::from_secs(120);
 
 /// A figure of a page.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +88,9 @@ pub struct Figure {
 impl Experiment {
     /// Without figures.
     pub const NO_FIGURES: fn(&Outcomes, &Page) -> Vec<Figure> = |_, _| Vec::new();
+
+    /// Without rates over time.
+    pub const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
     /// The name of its page in the folder of results.
     pub fn file(&self) -> String {
@@ -98,12 +110,12 @@ impl Experiment {
 }
 
 impl Case {
-    /// A case that is only simulated.
+    /// A case that is only simulated, and why: a sentence without its end.
     ///
     /// # Panics
     /// If its file cannot give it: a test builds every case of every experiment.
-    pub fn simulated(name: impl Into<String>, variant: Variant) -> Case {
-        Case::of(name.into(), variant, Ways::Simulated)
+    pub fn simulated(name: impl Into<String>, variant: Variant, why: &'static str) -> Case {
+        Case::of(name.into(), variant, Ways::Simulated(why))
     }
 
     /// A case that can be run both ways.
@@ -112,6 +124,24 @@ impl Case {
     /// As [`Case::simulated`].
     pub fn both(name: impl Into<String>, variant: Variant) -> Case {
         Case::of(name.into(), variant, Ways::Both)
+    }
+
+    /// A case that is only emulated, and why: a sentence without its end.
+    ///
+    /// # Panics
+    /// As [`Case::simulated`].
+    pub fn emulated(name: impl Into<String>, variant: Variant, why: &'static str) -> Case {
+        Case::of(name.into(), variant, Ways::Emulated(why))
+    }
+
+    /// Whether it can be simulated.
+    pub fn is_simulated(&self) -> bool {
+        !matches!(self.ways, Ways::Emulated(_))
+    }
+
+    /// Whether it can be emulated.
+    pub fn is_emulated(&self) -> bool {
+        !matches!(self.ways, Ways::Simulated(_))
     }
 
     fn of(name: String, variant: Variant, ways: Ways) -> Case {

@@ -45,7 +45,8 @@ pub struct FlowOutcome {
     pub series: Vec<Sample>,
 }
 
-/// A number of datagrams or rounds; nothing where nobody counted, as of a copy that was cut off.
+/// A number of datagrams or rounds; nothing where nobody counted, as duplicates of a copy that was
+/// cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 

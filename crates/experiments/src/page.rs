@@ -1,23 +1,39 @@
 //! An experiment's page: Markdown with its tables, and its figures.
+//!
+//! What was emulated is kept from the committed page, each value with the run that it is of, and
+//! so is why a run gave none. `absence`: what the page says of cases without an emulated value.
+
+mod absence;
 
 use std::collections::BTreeMap;
 
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::Outcomes;
-use crate::plot::PlotError;
+use crate::plot::{Origin, PlotError};
 use crate::scenarios::Variant;
 use crate::table::{self, Key, Row, Said, Table};
+use absence::Tried;
 
-/// The line that says where emulated values come from begins so.
-const EMULATED: &str = "Emulated values: ";
+/// The lines that say where emulated values come from begin so.
+const EMULATED: &str = "Emulated values";
+/// What stands between the experiment's id, or a figure's name, and `.svg` where the figure shows
+/// what was emulated.
+const REAL: &str = "emulated";
 
 /// A page, made from outcomes.
 #[derive(Clone, Debug)]
 pub struct Page {
     experiment: &'static Experiment,
     tables: Vec<Table>,
-    /// Date, machine and commit of the emulated values, if there are any.
-    provenance: Option<String>,
+    /// Date, machine and commit of the runs that emulated values are of; the first is number 1.
+    runs: Vec<String>,
+    /// The cases that were tried in vain.
+    tried: Tried,
+    /// Emulated courses: drawn by this run, or the names and titles of those that are committed.
+    courses: Vec<Figure>,
+    committed_courses: Vec<(String, String)>,
+    /// What cases took in virtual time.
+    simulated: Outcomes,
 }
 
 /// A file of the folder of results.
@@ -36,32 +52,78 @@ impl Page {
         simulated: &Outcomes,
         committed: Option<&str>,
     ) -> Page {
+        let committed = committed.unwrap_or_default();
         let mut tables = (experiment.tables)(simulated);
-        let said = committed.map(table::read).unwrap_or_default();
-        let mut kept = false;
+        let (said, runs) = (table::read(committed), runs(committed));
         for row in tables.iter_mut().flat_map(|table| &mut table.rows) {
-            let value = said.get(&row.key()).and_then(|said| said.emulated.parse().ok());
-            kept |= value.is_some();
-            row.emulated = value;
+            let Some(said) = said.get(&row.key()) else { continue };
+            row.emulated = said.emulated.parse().ok();
+            row.run = row.emulated.and(said.run.parse().ok().or(Some(1)));
         }
-        let line = committed.unwrap_or_default().lines().find_map(|l| l.strip_prefix(EMULATED));
-        let provenance = line.filter(|_| kept).map(str::to_owned);
-        Page { experiment, tables, provenance }
+        let mut page = Page {
+            experiment,
+            tables,
+            runs,
+            tried: Tried::read(committed),
+            courses: Vec::new(),
+            committed_courses: courses(experiment, committed),
+            simulated: simulated.clone(),
+        };
+        page.forget_runs();
+        page
     }
 
-    /// Puts these emulated values in place of older ones; what was not run stays.
-    pub fn emulated(&mut self, outcomes: &Outcomes, provenance: String) {
+    /// Puts these emulated values in place of older ones, and says of each case in `failed` why it
+    /// has none; what was not run stays.
+    pub fn emulated(
+        &mut self,
+        outcomes: &Outcomes,
+        failed: &[(String, String)],
+        provenance: String,
+    ) {
         let tables = (self.experiment.tables)(outcomes);
         let values: BTreeMap<Key, Option<f64>> = tables
             .iter()
             .flat_map(|table| &table.rows)
             .map(|row| (row.key(), row.simulated))
             .collect();
+        let known = self.runs.iter().position(|run| *run == provenance);
+        let run = known.unwrap_or(self.runs.len()) + 1;
         for row in self.tables.iter_mut().flat_map(|table| &mut table.rows) {
             let value = values.get(&row.key()).copied().flatten();
-            row.emulated = value.filter(|value| value.is_finite()).or(row.emulated);
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                (row.emulated, row.run) = (Some(value), Some(run));
+            }
         }
-        self.provenance = Some(provenance);
+        self.tried.note(outcomes, failed, &provenance);
+        if known.is_none() {
+            self.runs.push(provenance);
+        }
+        self.forget_runs();
+        let drawn = (self.experiment.courses)(outcomes);
+        self.courses = drawn.into_iter().filter_map(real_course).collect();
+    }
+
+    /// Runs of which no value is left are not told of.
+    fn forget_runs(&mut self) {
+        let mut places = vec![None; self.runs.len()];
+        let mut kept = Vec::new();
+        for row in self.tables.iter_mut().flat_map(|table| &mut table.rows) {
+            let Some(place) = row.run.and_then(|run| places.get_mut(run.checked_sub(1)?)) else {
+                row.run = None;
+                continue;
+            };
+            row.run = Some(*place.get_or_insert_with(|| {
+                kept.push(0);
+                kept.len()
+            }));
+        }
+        for (old, new) in places.iter().enumerate() {
+            if let Some(new) = new {
+                kept[new - 1] = old;
+            }
+        }
+        self.runs = kept.iter().map(|old| self.runs[*old].clone()).collect();
     }
 
     /// All rows, in order.
@@ -75,49 +137,99 @@ impl Page {
         row.emulated
     }
 
-    /// The page and its figures as files of the folder of results.
+    /// The page and its figures as files of the folder of results. A figure of what was emulated
+    /// is among them only where this run has drawn it.
     ///
     /// # Errors
     /// [`PlotError`] where a figure cannot be drawn.
     pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PlotError> {
-        let figures = (self.experiment.figures)(simulated, self);
-        let mut files = vec![File { name: self.experiment.file(), text: self.text(&figures) }];
-        for figure in &figures {
-            files.push(File { name: self.figure_file(figure), text: figure.plot.svg()? });
+        let mut figures = (self.experiment.courses)(simulated);
+        figures.extend((self.experiment.figures)(simulated, self));
+        let mut shown: Vec<(String, String)> = Vec::new();
+        let mut files = Vec::new();
+        let real = self.courses.iter().map(|figure| (figure, true));
+        for (figure, real) in figures.iter().map(|figure| (figure, false)).chain(real) {
+            let name = figure_file(self.experiment, figure.name, real);
+            shown.push((name.clone(), figure.plot.title.clone()));
+            files.push(File { name, text: figure.plot.svg()? });
         }
+        let older = self.committed_courses.iter();
+        let older = older.filter(|(name, _)| !shown.iter().any(|(other, _)| other == name));
+        let older: Vec<(String, String)> = older.cloned().collect();
+        shown.extend(older);
+        files.insert(0, File { name: self.experiment.file(), text: self.text(&shown) });
         Ok(files)
     }
 
-    fn figure_file(&self, figure: &Figure) -> String {
-        match figure.name {
-            "" => format!("{}.svg", self.experiment.id),
-            name => format!("{}-{name}.svg", self.experiment.id),
-        }
-    }
-
-    fn text(&self, figures: &[Figure]) -> String {
+    fn text(&self, figures: &[(String, String)]) -> String {
         let Experiment { id, title, source, setup, differs, learned, .. } = self.experiment;
+        let cases = (self.experiment.cases)();
         let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` makes ");
         text += "this page: the simulated values are the same on every machine.\n\n";
         text += &format!("## What is run\n\n{setup}\n\n");
-        text += &scenarios(&(self.experiment.cases)());
+        text += &scenarios(&cases);
         text += "## Results\n\n";
+        let several = self.runs.len() > 1;
         for table in &self.tables {
             if !table.title.is_empty() {
                 text += &format!("### {}\n\n", table.title);
             }
-            text += &format!("{}\n", table.markdown());
+            text += &format!("{}\n", table.markdown(several));
         }
-        if let Some(provenance) = &self.provenance {
-            text += &format!("{EMULATED}{provenance}\n\n");
+        for (place, run) in self.runs.iter().enumerate() {
+            text += &match several {
+                true => format!("{EMULATED}, run {}: {run}\n\n", place + 1),
+                false => format!("{EMULATED}: {run}\n\n"),
+            };
         }
-        for figure in figures {
-            text += &format!("![{}]({})\n\n", figure.plot.title, self.figure_file(figure));
+        text += &absence::text(self, &cases);
+        for (file, title) in figures {
+            text += &format!("![{title}]({file})\n\n");
         }
         text += &format!("## What differs from the paper, and why\n\n{differs}\n\n");
         text += &format!("## What we learn\n\n{learned}\n");
         text
     }
+}
+
+fn figure_file(experiment: &Experiment, name: &str, real: bool) -> String {
+    let parts = [experiment.id, name, if real { REAL } else { "" }];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("{}.svg", parts.join("-"))
+}
+
+/// A course as it is drawn of what was emulated; nothing where that has no points.
+fn real_course(mut figure: Figure) -> Option<Figure> {
+    figure.plot.title += ", over real sockets";
+    for series in &mut figure.plot.series {
+        series.origin = Origin::Emulated;
+        series.label = series.label.replace("simulated", "emulated");
+    }
+    figure.plot.series.iter().any(|series| !series.points.is_empty()).then_some(figure)
+}
+
+/// The emulated courses that a page shows: their files and titles.
+fn courses(experiment: &Experiment, page: &str) -> Vec<(String, String)> {
+    let end = format!("-{REAL}.svg)");
+    let shown = page.lines().filter_map(|line| {
+        let (title, file) = line.strip_prefix("![")?.split_once("](")?;
+        let ours = file.starts_with(experiment.id) && file.ends_with(&end);
+        ours.then(|| (file.trim_end_matches(')').to_owned(), title.to_owned()))
+    });
+    shown.collect()
+}
+
+/// The runs that a page's emulated values are of.
+fn runs(page: &str) -> Vec<String> {
+    let told = page.lines().filter_map(|line| {
+        let rest = line.strip_prefix(EMULATED)?;
+        let rest = match rest.strip_prefix(", run ") {
+            Some(numbered) => numbered.trim_start_matches(|c: char| c.is_ascii_digit()),
+            None => rest,
+        };
+        rest.strip_prefix(": ").map(str::to_owned)
+    });
+    told.collect()
 }
 
 /// The paragraph that says which scenarios the cases are, and what changes from row to row; nothing
@@ -196,6 +308,7 @@ mod tests {
             };
             vec![Table::new("all", vec![row("one"), row("two")])]
         },
+        courses: Experiment::NO_COURSES,
         figures: |_, page| {
             let values = page.rows().filter_map(|row| row.simulated).enumerate();
             let points = values.map(|(x, y)| (x as f64, y));
@@ -226,13 +339,61 @@ mod tests {
     fn emulated_values_and_their_origin_outlive_a_new_simulation() {
         let simulated = outcomes(&[("one", 90), ("two", 80)]);
         let mut page = Page::new(&EXAMPLE, &simulated, None);
-        page.emulated(&outcomes(&[("one", 91)]), "a day, a machine, a commit.".into());
+        page.emulated(&outcomes(&[("one", 91)]), &[], "a day, a machine, a commit.".into());
         let committed = text(&page, &simulated);
         assert!(committed.contains("Emulated values: a day"), "{committed}");
+        assert!(!committed.contains("| run |"), "{committed}");
         let again = Page::new(&EXAMPLE, &simulated, Some(&committed));
         assert_eq!(again.emulated_value("one", GOODPUT), Some(91.0));
         assert_eq!(text(&again, &simulated), committed);
         assert!(differences(&text(&again, &simulated), &committed).is_empty());
+    }
+
+    #[test]
+    fn each_emulated_value_keeps_the_run_that_it_is_of() {
+        let simulated = outcomes(&[("one", 90), ("two", 80)]);
+        let mut page = Page::new(&EXAMPLE, &simulated, None);
+        page.emulated(&outcomes(&[("one", 91), ("two", 81)]), &[], "Monday.".into());
+        let committed = text(&page, &simulated);
+        let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
+        page.emulated(&outcomes(&[("two", 82)]), &[], "Tuesday.".into());
+        let committed = text(&page, &simulated);
+        for line in ["Emulated values, run 1: Monday.", "Emulated values, run 2: Tuesday."] {
+            assert!(committed.contains(line), "{committed}");
+        }
+        let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
+        assert_eq!(text(&page, &simulated), committed);
+        assert_eq!(page.rows().map(|row| row.run).collect::<Vec<_>>(), [Some(1), Some(2)]);
+        // Nothing is left of Monday.
+        page.emulated(&outcomes(&[("one", 92)]), &[], "Tuesday.".into());
+        let committed = text(&page, &simulated);
+        assert!(committed.contains("Emulated values: Tuesday."), "{committed}");
+        assert!(!committed.contains("Monday"), "{committed}");
+    }
+
+    #[test]
+    fn a_course_over_real_sockets_stays_on_the_page_until_it_is_drawn_again() {
+        static COURSES: Experiment = Experiment {
+            courses: |outcomes| {
+                let rate = outcomes.first("one", FlowOutcome::goodput);
+                let points = rate.map(|rate| (1.0, rate));
+                let series = vec![Series::new("simulated: one", Origin::Simulated, points)];
+                let (x, y) = (Axis::linear("time, s"), Axis::linear("goodput, Mbit/s"));
+                vec![Figure { name: "rate", plot: Plot { title: "Rate".into(), x, y, series } }]
+            },
+            figures: Experiment::NO_FIGURES,
+            ..EXAMPLE
+        };
+        let simulated = outcomes(&[("one", 90), ("two", 80)]);
+        let mut page = Page::new(&COURSES, &simulated, None);
+        page.emulated(&outcomes(&[("one", 91)]), &[], "Monday.".into());
+        let files = page.files(&simulated).unwrap();
+        let names: Vec<&str> = files.iter().map(|file| &*file.name).collect();
+        assert_eq!(names, ["example.md", "example-rate.svg", "example-rate-emulated.svg"]);
+        assert!(files[2].text.contains("emulated: one"));
+        let again = Page::new(&COURSES, &simulated, Some(&files[0].text)).files(&simulated);
+        let again = again.unwrap();
+        assert_eq!((again.len(), &again[0], &again[1]), (2, &files[0], &files[1]));
     }
 
     #[test]
@@ -253,11 +414,11 @@ mod tests {
     fn the_page_names_its_scenarios_and_what_changes() {
         assert_eq!(scenarios(&[]), "");
         let case = |size| vary("quanta-fig7").set("flow.blast.size", size);
-        let cases = ["1MB", "2MB"].map(|size| Case::simulated(size, case(size)));
+        let cases = ["1MB", "2MB"].map(|size| Case::both(size, case(size)));
         let expected = "Scenario: [quanta-fig7.toml](../scenarios/quanta-fig7.toml). From row to \
                         row change: `flow.blast.size`.\n\n";
         assert_eq!(scenarios(&cases), expected);
-        let alone = Case::simulated("tcp", vary("gtp-table2").only(&["tcp"]));
+        let alone = Case::both("tcp", vary("gtp-table2").only(&["tcp"]));
         assert!(scenarios(&[alone]).ends_with("A row runs some of its flows.\n\n"));
     }
 

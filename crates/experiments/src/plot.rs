@@ -86,7 +86,7 @@ pub enum Origin {
     Model,
     /// Our simulation: a full line with full markers (without, where there are many points).
     Simulated,
-    /// Our emulation with real sockets: crosses.
+    /// Our emulation with real sockets: crosses (a line, where there are many points).
     Emulated,
 }
 
@@ -294,6 +294,7 @@ impl Plot {
             Origin::Model => (Mark::None, false, true, 0.2),
             Origin::Simulated if many => (Mark::None, true, false, 1.0),
             Origin::Simulated => (Mark::Full, true, false, 1.0),
+            Origin::Emulated if many => (Mark::None, true, false, 0.5),
             Origin::Emulated => (Mark::Cross, false, false, 0.5),
         };
         Look { colour, mark, line, dashed, ground }

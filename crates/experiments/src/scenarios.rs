@@ -16,10 +16,11 @@ macro_rules! files {
 
 /// Every file that an experiment runs: its name without `.toml`, its text.
 const FILES: &[(&str, &str)] = files!(
-    "compare-1g"
+    "compare-1g" "compare-1g-bbr"
     "fobs-fig1" "fobs-fig3" "fobs-table1" "fobs-table2"
     "gtp-fig1" "gtp-fig10" "gtp-fig11" "gtp-fig12" "gtp-fig7" "gtp-fig8" "gtp-fig9" "gtp-scale"
     "gtp-table2" "gtp-table3" "gtp-table4" "gtp-table5"
+    "gtp-table5-clumps"
     "ornl-cern" "ornl-cern-worst" "ornl-file" "ornl-internet" "ornl-lbl" "ornl-memory"
     "ornl-reorder"
     "quanta-fig5" "quanta-fig6" "quanta-fig7" "quanta-first-version" "quanta-streaming"

@@ -30,6 +30,8 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// What we measured with real sockets, if we did.
     pub emulated: Option<f64>,
+    /// The number of the run that measured it, the first being 1.
+    pub run: Option<usize>,
 }
 
 /// A published value, as exact as the paper gives it.
@@ -115,6 +117,7 @@ impl Row {
             aim: None,
             simulated: ours,
             emulated: None,
+            run: None,
         }
     }
 
@@ -178,6 +181,7 @@ impl Row {
                 (Some(real), Some(ours)) => unit.difference(rounded(unit, real), ours),
                 _ => String::new(),
             },
+            Column::Run => self.run.map(|run| run.to_string()).unwrap_or_default(),
         }
     }
 }
@@ -197,10 +201,11 @@ enum Column {
     Difference,
     Emulated,
     FromSimulated,
+    Run,
     Met,
 }
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     Column::Case,
     Column::What,
     Column::Published,
@@ -210,6 +215,7 @@ const COLUMNS: [Column; 10] = [
     Column::Difference,
     Column::Emulated,
     Column::FromSimulated,
+    Column::Run,
     Column::Met,
 ];
 
@@ -226,6 +232,7 @@ impl Column {
             Column::Difference => "difference",
             Column::Emulated => "emulated",
             Column::FromSimulated => "from simulated",
+            Column::Run => "run",
         }
     }
 }
@@ -236,10 +243,12 @@ impl Table {
         Table { title: title.into(), rows }
     }
 
-    /// The table as Markdown. Columns in which nothing stands are left out, but never `simulated`.
-    pub fn markdown(&self) -> String {
+    /// The table as Markdown. Columns in which nothing stands are left out, but never `simulated`;
+    /// which run an emulated value is of is said where there are `several`.
+    pub fn markdown(&self, several: bool) -> String {
         let filled = |column: &Column| match column {
             Column::Case | Column::What | Column::Simulated => true,
+            Column::Run if !several => false,
             column => self.rows.iter().any(|row| !row.cell(*column).is_empty()),
         };
         let columns: Vec<Column> = COLUMNS.into_iter().filter(filled).collect();
@@ -267,6 +276,8 @@ pub struct Said {
     pub simulated: String,
     /// In the column of emulated values.
     pub emulated: String,
+    /// In the column of their runs.
+    pub run: String,
 }
 
 /// Reads the rows of all tables of a page.
@@ -291,7 +302,11 @@ pub fn read(page: &str) -> BTreeMap<Key, Said> {
             continue;
         }
         let key = (cell(Column::Case), cell(Column::What));
-        let row = Said { simulated: cell(Column::Simulated), emulated: cell(Column::Emulated) };
+        let row = Said {
+            simulated: cell(Column::Simulated),
+            emulated: cell(Column::Emulated),
+            run: cell(Column::Run),
+        };
         said.insert(key, row);
     }
     said
@@ -305,8 +320,12 @@ mod tests {
     fn example() -> Table {
         let rows = vec![
             Row::new("RBUDP, 600 Mbit/s", GOODPUT, Some(588.123)).published(590.0),
-            Row { emulated: Some(580.06), ..Row::new("RBUDP, 600 Mbit/s", LOSS, Some(1.5)) }
-                .says(Published::Below(2.0)),
+            Row {
+                emulated: Some(580.06),
+                run: Some(2),
+                ..Row::new("RBUDP, 600 Mbit/s", LOSS, Some(1.5))
+            }
+            .says(Published::Below(2.0)),
             Row::new("FOBS", DUPLICATES, None).published(142.0),
         ];
         Table::new("memory", rows)
@@ -314,21 +333,28 @@ mod tests {
 
     #[test]
     fn a_table_is_read_back_as_it_was_written() {
-        let text = example().markdown();
+        let text = example().markdown(true);
         let said = read(&text);
         assert_eq!(said.len(), 3, "{text}");
         for row in example().rows {
             let write = |v: Option<f64>| v.map(|v| row.quantity.unit.write(v)).unwrap_or_default();
-            let expected = Said { simulated: write(row.simulated), emulated: write(row.emulated) };
+            let expected = Said {
+                simulated: write(row.simulated),
+                emulated: write(row.emulated),
+                run: row.run.map(|run| run.to_string()).unwrap_or_default(),
+            };
             assert_eq!(said.get(&row.key()), Some(&expected), "{text}");
         }
     }
 
     #[test]
     fn empty_columns_are_left_out() {
-        let text = example().markdown();
-        assert!(!text.contains("model") && text.contains("from simulated"), "{text}");
-        let bare = Table::new("", vec![Row::new("a", GOODPUT, None)]).markdown();
+        let text = example().markdown(false);
+        assert!(
+            !text.contains("| run |") && !text.contains("model") && text.contains("from simulated"),
+            "{text}"
+        );
+        let bare = Table::new("", vec![Row::new("a", GOODPUT, None)]).markdown(false);
         assert_eq!(bare.lines().next(), Some("| case | what | simulated |"));
     }
 
@@ -339,7 +365,7 @@ mod tests {
         assert_eq!(met(row(None, None)), "");
         assert_eq!(met(row(Some(90.0), None)), "met");
         assert_eq!(met(row(Some(95.0), Some(80.0))), "met; missed, emulated");
-        let text = Table::new("", vec![row(Some(3.0), None).aim(Aim::AtMost(2.5))]).markdown();
+        let text = Table::new("", vec![row(Some(3.0), None).aim(Aim::AtMost(2.5))]).markdown(false);
         assert!(text.contains("| ≤ 2.50 | 3.00 | missed |"), "{text}");
     }
 

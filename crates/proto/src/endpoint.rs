@@ -187,15 +187,44 @@ impl Setup {
 }
 
 /// What else came in on the receiving host's access link: TCP, and whatever is no flow of the
-/// receiver's. Counted as UDP payload is, without the headers of IP, UDP and TCP and below.
+/// receiver's. Counted as if all of it were UDP: without Ethernet's header, IP's and 8 bytes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// What the link carries of everything, in bits a second.
-    pub link: Rate,
+    /// What the host's card takes of UDP payload in full datagrams, in bits a second; nothing
+    /// where it is not known, or is no real card.
+    pub link: Option<Rate>,
     /// Bytes that came in since a moment that stays the same.
     pub bytes: Bytes,
     /// About how many flows they came in; none counts as one.
     pub flows: u32,
+}
+
+/// Where a receiver knows from what it can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The user has said so.
+    Given,
+    /// It is the user's limit for all flows.
+    Limit,
+    /// It is what the host's card takes.
+    Card,
+    /// It was found by receiving.
+    Found,
+}
+
+/// What a receiver that shares a link out takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReceiveCapacity {
+    /// All its flows together, in bits a second of UDP payload.
+    pub rate: Rate,
+    /// What the link carries of everything, likewise.
+    pub link: Rate,
+    /// Where that comes from.
+    pub origin: Origin,
+    /// The share of the link that it may take, from 0 to 1.
+    pub share: f64,
+    /// What of the link is left to other traffic; nothing where that is not looked at.
+    pub others: Option<Rate>,
 }
 
 /// The sending end of a protocol.
@@ -257,14 +286,30 @@ pub trait Receiver: Send {
     /// waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
-    /// The kernel has dropped this many of the flow's datagrams in the receiving socket since the
-    /// start: a loss of the host, not of the path.
+    /// The receiving host has dropped this many of the flow's datagrams before the flow saw them
+    /// since the start, in its socket for want of buffer or before it knew the flow: a loss of the
+    /// host, not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
-    /// What else came in on the host's access link; to be told some times a second, from the start.
-    /// A receiver that shares the link out among its flows leaves the others what they would have
-    /// among equals. One whose senders decide how fast they send takes no notice.
+    /// Whether [`Receiver::set_others`] is of use. A receiver whose senders decide how fast they
+    /// send takes no notice.
+    fn wants_others(&self) -> bool {
+        false
+    }
+
+    /// What the host's card takes, and what else came in on its access link; to be told some times
+    /// a second, from the start. A receiver that shares the link out among its flows leaves the
+    /// others what they would have among equals.
     fn set_others(&mut self, _: Time, _: Others) {}
+
+    /// A limit for all flows together, in bits a second of UDP payload. A receiver whose senders
+    /// decide how fast they send takes no notice.
+    fn set_receive_limit(&mut self, _: Rate) {}
+
+    /// What the receiver takes in all, where it shares that out.
+    fn receive_capacity(&self) -> Option<ReceiveCapacity> {
+        None
+    }
 
     /// The next control message to send.
     fn poll_control(&mut self, now: Time) -> Option<Outgoing>;

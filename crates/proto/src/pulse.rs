@@ -4,7 +4,8 @@
 //! open at all, every 250 ms: silence means that the path is cut (RFC 8085, section 3.1.10).
 //!
 //! The datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] make a packet train: a
-//! sender that wants to measure sends them at once, and the receiver times them always.
+//! sender that wants to measure sends them at once, and the receiver times them always. A flow's
+//! first train may be longer, where both ends know.
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{Arrival, PacketNumber, Setup};
@@ -17,6 +18,9 @@ use crate::wire::{Echo, Pulse, Train};
 pub const TRAIN_EVERY: u64 = 1024;
 /// Datagrams of a packet train.
 pub const TRAIN_LEN: u64 = 32;
+
+/// A train that a sleep of the receiving host has torn is timed by the rest, if that has as many.
+const MIN_REST: u64 = 6;
 
 /// How many datagrams from `next` on may leave before the place where a train may begin: a burst
 /// that ran over it would leave no whole train.
@@ -78,6 +82,11 @@ impl Pulses {
         }
     }
 
+    /// The flow's first train has so many datagrams, up to [`TRAIN_EVERY`].
+    pub fn set_first_train(&mut self, len: u64) {
+        self.meter.first_len = len.min(TRAIN_EVERY);
+    }
+
     /// What the host can take and drains. A grant never shrinks.
     pub fn set_grant(&mut self, grant: Bytes, drain: Option<Rate>) {
         self.news |= grant > self.grant;
@@ -136,6 +145,8 @@ impl Pulses {
 #[derive(Clone, Copy, Debug)]
 struct TrainMeter {
     datagram: Bytes,
+    /// Datagrams of the train that begins at number 0.
+    first_len: u64,
     current: Option<Passing>,
     ended: Option<Train>,
 }
@@ -149,30 +160,33 @@ struct Passing {
     /// Datagrams after the first instant, and how many instants they came in.
     after: u64,
     steps: u32,
+    /// The longest pause, when it ended, and how many datagrams were seen at that instant.
+    pause: Span,
+    woke: Time,
+    at_once: u64,
 }
 
 impl TrainMeter {
     fn new(datagram: Bytes) -> TrainMeter {
-        TrainMeter { datagram, current: None, ended: None }
+        TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
     /// A datagram has come; tells whether that ended a train.
     fn arrive(&mut self, now: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;
-        let past = self.current.is_some_and(|train| number.0 >= train.start + TRAIN_LEN);
+        let len = |start| if start == 0 { self.first_len } else { TRAIN_LEN };
+        let past = self.current.is_some_and(|train| number.0 >= train.start + len(train.start));
+        let len = len(start);
         let mut ended = past && self.end();
-        if place >= TRAIN_LEN {
+        if place >= len {
             return ended;
         }
-        let fresh = Passing { start, first: now, last: now, after: 0, steps: 0 };
-        let train = self.current.get_or_insert(fresh);
+        let train = self.current.get_or_insert(Passing::new(start, now));
         if train.start == start {
-            train.after += u64::from(now > train.first);
-            train.steps += u32::from(now > train.last);
-            train.last = now;
+            train.note(now);
             // The last of the train ends it: nothing may follow.
-            ended |= place == TRAIN_LEN - 1 && self.end();
+            ended |= place + 1 == len && self.end();
         }
         ended
     }
@@ -183,13 +197,53 @@ impl TrainMeter {
         if train.last == train.first {
             return false;
         }
+        let (after, span, steps) = train.timed();
         self.ended = Some(Train {
             first: PacketNumber(train.start),
-            bytes: Bytes::new(train.after * self.datagram.get()),
-            span: train.last.since(train.first),
-            steps: train.steps,
+            bytes: Bytes::new(after * self.datagram.get()),
+            span,
+            steps,
         });
         true
+    }
+}
+
+impl Passing {
+    fn new(start: u64, now: Time) -> Passing {
+        Passing {
+            start,
+            first: now,
+            last: now,
+            after: 0,
+            steps: 0,
+            pause: Span::ZERO,
+            woke: now,
+            at_once: 0,
+        }
+    }
+
+    fn note(&mut self, now: Time) {
+        let pause = now.since(self.last);
+        if pause > self.pause {
+            (self.pause, self.woke, self.at_once) = (pause, now, 0);
+        }
+        self.at_once += u64::from(now == self.woke);
+        self.after += u64::from(now > self.first);
+        self.steps += u32::from(now > self.last);
+        self.last = now;
+    }
+
+    /// The datagrams that show the rate, the time that they took, and in how many steps they came.
+    ///
+    /// A pause that is longer than all the rest, and at whose end several datagrams are there at
+    /// once, is one that the host slept: neither says anything of the path.
+    fn timed(&self) -> (u64, Span, u32) {
+        let (span, rest) = (self.last.since(self.first), self.after.saturating_sub(self.at_once));
+        if self.pause > span / 2 && self.at_once > 1 && rest >= MIN_REST {
+            (rest, span - self.pause, self.steps - 1)
+        } else {
+            (self.after, span, self.steps)
+        }
     }
 }
 
@@ -277,6 +331,40 @@ mod tests {
         pulses.on_arrivals(at(900), &arrivals(40..41));
         let train = make(&mut pulses, at(900)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(14_720), Span::from_micros(100)));
+    }
+
+    #[test]
+    fn a_train_that_a_sleep_of_the_host_has_torn_is_timed_by_the_rest() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        for number in 0..TRAIN_LEN {
+            // One each 100 µs; after the first twelve the host sleeps for 20 ms.
+            let came = if number < 12 { number * 100 } else { (number * 100).max(21_100) };
+            pulses.on_arrivals(at(came), &arrivals(number..number + 1));
+        }
+        let train = make(&mut pulses, at(22_000)).train.unwrap();
+        assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
+        // Two that the path itself holds apart show what it carries.
+        let mut pulses = Pulses::new(at(0), &setup());
+        for number in 0..TRAIN_LEN {
+            let came = number * 100 + if number < 12 { 0 } else { 20_000 };
+            pulses.on_arrivals(at(came), &arrivals(number..number + 1));
+        }
+        let train = make(&mut pulses, at(30_000)).train.unwrap();
+        assert_eq!((train.bytes, train.span), (Bytes::new(31 * 1472), Span::from_micros(23_100)));
+    }
+
+    #[test]
+    fn the_first_train_may_be_longer_than_the_others() {
+        let mut pulses = Pulses::new(at(0), &setup());
+        pulses.set_first_train(64);
+        for number in 0..64 {
+            assert_eq!(pulses.train(), None);
+            pulses.on_arrivals(at(1_000 + number * 12), &arrivals(number..number + 1));
+        }
+        assert_eq!(pulses.train().unwrap().bytes, Bytes::new(63 * 1472));
+        pulses.on_arrivals(at(5_000), &arrivals(TRAIN_EVERY..TRAIN_EVERY + 1));
+        pulses.on_arrivals(at(5_100), &arrivals(TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
+        assert_eq!(pulses.train().unwrap().first, PacketNumber(TRAIN_EVERY));
     }
 
     #[test]

@@ -128,7 +128,8 @@ impl Pair {
                 Wake::At(at, _) if out.is_empty() && at > self.now + RTT => return,
                 Wake::At(at, why) => {
                     self.now = self.now.max(at);
-                    self.waits += u32::from(why == Why::Repeat);
+                    // Where both fall due at once, the breaker is named.
+                    self.waits += u32::from(matches!(why, Why::Repeat | Why::Breaker));
                 }
                 Wake::Now => {}
                 Wake::OnInput => return,

@@ -74,6 +74,8 @@ pub(crate) struct Channel {
     pub(crate) copies: bool,
     /// Nothing passes in this time; the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,
+    /// The receiving host looks at nothing in this time: what comes is seen at its end.
+    pub(crate) asleep: Option<(Time, Time)>,
 }
 
 impl Channel {
@@ -88,6 +90,7 @@ impl Channel {
             stall: 0.0,
             copies: false,
             outage: None,
+            asleep: None,
         }
     }
 }
@@ -125,6 +128,8 @@ pub(crate) struct Flow {
     pub(crate) sends: BTreeMap<Block, u32>,
     /// After the last poll it waited for nothing but a grant.
     pub(crate) blocked: bool,
+    /// Its way is longer than the channel's by this, each way.
+    pub(crate) further: Span,
     host: Host,
     next: u64,
     seen: BTreeSet<PacketNumber>,
@@ -234,6 +239,7 @@ impl Rig {
             finished_at: None,
             sends: BTreeMap::new(),
             blocked: false,
+            further: Span::ZERO,
             host,
             next: 0,
             seen: BTreeSet::new(),
@@ -378,10 +384,11 @@ impl Rig {
         let bytes = Bytes::new(u64::from(layout.extent(block).len)) + overhead;
         *self.flows[index].sends.entry(block).or_default() += 1;
         let copies = if self.chance.hits(self.channel.duplicate) { 2 } else { 1 };
+        let further = self.flows[index].further;
         self.flows[index].copied += copies - 1;
         for _ in 0..copies {
             match self.fate(bytes, true) {
-                Some(at) => self.push(at, index, Item::Data(number, block)),
+                Some(at) => self.push(at + further, index, Item::Data(number, block)),
                 None => self.flows[index].dropped += 1,
             }
         }
@@ -396,16 +403,17 @@ impl Rig {
             0 => Item::ToReceiver(bytes),
             _ => Item::ToSender(bytes),
         };
+        let further = self.flows[index].further;
         if outgoing.carrier == Carrier::Datagram || self.channel.copies {
             let copies = if self.chance.hits(self.channel.duplicate) { 2 } else { 1 };
             for _ in 0..copies {
                 if let Some(at) = self.fate(Bytes::new(bytes.len() as u64), false) {
-                    self.push(at, index, item(bytes.clone()));
+                    self.push(at + further, index, item(bytes.clone()));
                 }
             }
         }
         if outgoing.carrier == Carrier::Reliable {
-            let mut at = self.now + self.channel.delay;
+            let mut at = self.now + self.channel.delay + further;
             if let Some((_, to)) = self.channel.outage.filter(|_| self.is_out()) {
                 at = to + self.channel.delay;
             }
@@ -428,7 +436,9 @@ impl Rig {
             let item = self.items.remove(&serial).expect("each serial is pushed once");
             let (now, id) = (self.now, self.flows[index].setup.flow);
             let decode = |bytes: Vec<u8>| Control::decode(&bytes).expect("what we encoded");
+            let asleep = self.channel.asleep.filter(|(from, to)| (*from..*to).contains(&now));
             match item {
+                Item::Data(..) if let Some((_, to)) = asleep => self.push(to, index, item),
                 Item::Data(number, block) => self.arrive(index, number, block),
                 Item::ToReceiver(bytes) => self.receiver.on_control(now, id, &decode(bytes)),
                 Item::ToSender(bytes) => {

@@ -96,3 +96,34 @@ fn restarts_recover() {
         assert!(waste(&rig) < 3.0, "loss {loss}: waste {}", waste(&rig));
     }
 }
+
+/// How long 30 MB take over 100 Mbit/s by a rate that is found, and what they waste; the receiving
+/// host sleeps for `asleep`.
+fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
+    let bottleneck = Some((Rate::from_mbps(100), Rate::from_mbps(100).over(rtt)));
+    let asleep = asleep.map(|(from, to)| (Time::ZERO + from, Time::ZERO + to));
+    let channel = Channel { bottleneck, asleep, ..Channel::perfect(rtt / 2) };
+    let mut rig = Rig::new(&ROW, 10, channel);
+    rig.add_flow(setup(1, 30_000, 0, None, rtt), Host::Fast);
+    rig.run(Span::from_secs(60));
+    let took = rig.flows[0].finished_at.expect("it ran to the end").since(Time::ZERO);
+    (took.as_secs_f64(), waste(&rig))
+}
+
+#[test]
+fn a_false_first_train_costs_little_where_the_rate_is_found() {
+    for rtt in [Span::from_millis(10), Span::from_millis(60)] {
+        // The train takes 2.6 ms to come.
+        let (begins, ms) = (rtt / 2, Span::from_millis);
+        let (clean, wasted) = found(rtt, None);
+        let best = (Bytes::new(30_000 * 1032) / Rate::from_mbps(100)).as_secs_f64();
+        assert!(clean < best * 1.15 && wasted < 0.03, "{clean} s, waste {wasted}");
+        let too_fast = (Span::ZERO, begins + ms(4));
+        let too_slow = (begins + ms(1), begins + ms(60));
+        for asleep in [too_fast, too_slow] {
+            let (took, wasted) = found(rtt, Some(asleep));
+            assert!(took < clean * 1.1, "{rtt}, {asleep:?}: {took} s, {clean} without");
+            assert!(wasted < 0.1, "{rtt}, {asleep:?}: waste {wasted}");
+        }
+    }
+}

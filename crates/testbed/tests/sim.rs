@@ -191,3 +191,71 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
     assert!((four / 4.0 / untuned - 1.0).abs() < 0.05, "{four}");
     assert!(flow("") > 5.0 * untuned);
 }
+
+/// Three senders of GTP with these settings, and one TCP flow beside them, into a host of 100
+/// Mbit/s: what TCP and the others got between 6 and 20 s, in Mbit/s of payload.
+fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
+    let link = |host: &str, delay: &str| {
+        format!(
+            "[[host]]\nname = \"{host}\"\n[[link]]\nbetween = [\"{host}\", \"switch\"]\n{delay}\n"
+        )
+    };
+    let links = [
+        link("s1", "delay = \"12.5ms\""),
+        link("s2", "delay = \"25ms\""),
+        link("s3", "delay = \"50ms\""),
+        link("t", "delay = \"10ms\""),
+        link("r", ""),
+    ];
+    let flows = format!(
+        "[[flow]]\nname = \"gtp\"\nfrom = \"s*\"\nto = \"r\"\nprotocol = \"gtp\"\n\
+         lasts = \"20s\"\nsettings = {{ {settings} }}\n\
+         [[flow]]\nname = \"tcp\"\nfrom = \"t\"\nto = \"r\"\nstart = \"2s\"\n\
+         tcp = \"{tcp}\"\nlasts = \"18s\"\n"
+    );
+    let text = format!(
+        "record-every = \"100ms\"\nrouters = [\"switch\"]\n{host}\
+         all-links = {{ rate = \"100M\", queue = \"300KB\" }}\n{}{flows}",
+        links.concat()
+    );
+    let outcome = run(&text);
+    let mean = |flow: &FlowOutcome| {
+        let rates = flow.receive_rates().into_iter();
+        let from = Time::ZERO + Span::from_secs(6);
+        let rates: Vec<f64> =
+            rates.filter(|(at, _)| *at > from).map(|(_, r)| r.as_bps() as f64 / 1e6).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    };
+    let (tcp, gtp) = outcome.flows.split_last().expect("four flows");
+    (mean(tcp), gtp.iter().map(mean).sum())
+}
+
+#[test]
+fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
+    for (settings, tcp) in [
+        ("receive-rate = 95.7, receive-share = 85", "cubic"),
+        ("receive-rate = 95.7, receive-share = 85", "newreno"),
+        ("receive-share = 85", "cubic"),
+    ] {
+        let (tcp, gtp) = beside_tcp(settings, "", tcp);
+        // 15 % of what the link carries of TCP's payload: 94.1 Mbit/s.
+        let rest = 0.15 * 94.1;
+        assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
+    }
+}
+
+#[test]
+fn tcp_that_is_tracked_has_what_it_would_have_among_equals() {
+    let card = "all-hosts = { nic = \"100M\" }\n";
+    for (settings, host) in
+        [("others = 1", ""), ("others = 1", card), ("others = 1, receive-rate = 95.7", "")]
+    {
+        let (tcp, gtp) = beside_tcp(settings, host, "cubic");
+        // One of four.
+        let fair = 94.1 / 4.0;
+        assert!(tcp > 0.75 * fair && tcp < 1.5 * fair, "{settings}: TCP {tcp}, GTP {gtp}");
+        assert!(tcp + gtp > 0.85 * 94.1, "{settings}: TCP {tcp}, GTP {gtp}");
+    }
+    let (tcp, gtp) = beside_tcp("others = 0", "", "cubic");
+    assert!(tcp < 0.7 * 94.1 / 4.0, "not tracked: TCP {tcp}, GTP {gtp}");
+}

@@ -34,18 +34,27 @@ pub struct Error {
     pub what: String,
     /// What to do about it, if there is something.
     pub advice: Option<String>,
+    /// Nobody answered: it may be otherwise in a moment.
+    pub is_silence: bool,
 }
 
 impl Error {
     /// An error without advice.
     pub fn new(class: Class, what: impl Into<String>) -> Error {
-        Error { class, what: what.into(), advice: None }
+        Error { class, what: what.into(), advice: None, is_silence: false }
     }
 
     /// The same error with advice.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Error {
         self.advice = Some(advice.into());
+        self
+    }
+
+    /// The same error, which says that nobody answered.
+    #[must_use]
+    pub fn silence(mut self) -> Error {
+        self.is_silence = true;
         self
     }
 }

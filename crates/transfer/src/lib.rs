@@ -3,8 +3,10 @@
 //! In reading order: [`location`] (what a copy names), [`options`], [`progress`], [`summary`],
 //! [`error`]; then [`copy`] and [`serve`] (the two sides of a request), [`probe`] (measurements),
 //! `end` (the two roles of a transfer) over [`control`] (what they say), `driver` (the threads);
-//! below them [`objects`] (files), [`datapath`] (sockets and seals), [`session`] (who is who).
+//! below them [`objects`] (files), [`datapath`] (sockets and seals), `access` (the host's link),
+//! [`session`] (who is who).
 
+mod access;
 pub mod control;
 pub mod copy;
 pub mod datapath;

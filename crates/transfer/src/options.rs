@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::location::Location;
+use crate::session::known::server_name;
 
 /// How data datagrams are sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub enum Filter {
     Include(String),
 }
 
-/// Which files are named as they are done.
+/// Which files, folders and links are named as they are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Names {
     /// None.
@@ -81,10 +83,43 @@ pub enum Protocol {
 pub struct Trust {
     /// The folder of the identity key and of `known_servers`.
     pub config_dir: PathBuf,
-    /// The only server id to accept, as `lh1:…`.
-    pub server_id: Option<String>,
+    /// The ids that servers must have.
+    pub pins: Vec<ServerPin>,
     /// Accept and remember an unknown server without asking.
     pub accept_new: bool,
+}
+
+/// The only id to accept of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerPin {
+    /// The server, as `host` or `host:port`; nothing for every server that has no pin of its own.
+    pub server: Option<String>,
+    /// The id, as `lh1:…`.
+    pub id: String,
+}
+
+impl ServerPin {
+    /// Whether it names the server at `host` and `port`.
+    pub fn names(&self, host: &str, port: u16) -> bool {
+        let Some(server) = &self.server else { return false };
+        let server = server.to_ascii_lowercase();
+        let name = server_name(host, port);
+        let bare = name.rsplit_once(':').map_or(&*name, |(host, _)| host);
+        [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
+    }
+}
+
+impl Trust {
+    /// The same, of a server whose id is known by now.
+    pub fn only(&self, id: String) -> Trust {
+        Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
+    }
+
+    /// What pins the server at `host` and `port`, if anything does: its own pin before that of all.
+    pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
+        let own = self.pins.iter().find(|pin| pin.names(host, port));
+        own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
+    }
 }
 
 /// A copy.
@@ -117,9 +152,9 @@ pub struct CopyOptions {
     pub settings: Settings,
     /// The same for each of the sources, where they differ; else empty.
     pub source_settings: Vec<Settings>,
-    /// A fixed rate in bits a second of UDP payload.
+    /// A fixed rate in bits a second of UDP payload, which each of several sources has.
     pub rate: Option<Rate>,
-    /// An upper limit for the rate that is found (`--bwlimit`).
+    /// An upper limit for the rate that is found (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
     /// How data is sealed.
     pub cipher: Cipher,
@@ -143,6 +178,41 @@ pub struct CopyOptions {
     pub data_port: Option<u16>,
     /// UDP ports that the far side of an ssh copy may open.
     pub ports: Option<(u16, u16)>,
+}
+
+impl CopyOptions {
+    /// A copy of `sources` to `destination` as RBUDP does it where the user says nothing more: at
+    /// the rate that is found, sealed, within 512 MiB, patient for minutes.
+    pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
+        CopyOptions {
+            sources,
+            destination,
+            replicas: false,
+            trust,
+            recursive: false,
+            preserve: false,
+            checksum: false,
+            dry_run: false,
+            filters: Vec::new(),
+            names: Names::None,
+            protocol: Protocol::Registry(registry::all()[0].name),
+            settings: Settings::default(),
+            source_settings: Vec::new(),
+            rate: None,
+            rate_limit: None,
+            cipher: Cipher::Auto,
+            receive: Receive::Naive,
+            segment: None,
+            memory: Bytes::mebi(512),
+            datagram: None,
+            retry_for: Duration::from_secs(300),
+            stall: Duration::from_secs(60),
+            ssh_command: Vec::new(),
+            remote_path: String::new(),
+            data_port: None,
+            ports: None,
+        }
+    }
 }
 
 /// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
@@ -179,4 +249,26 @@ pub struct ServeOptions {
     pub allow_plain: bool,
     /// How much incomplete data of all transfers may wait in memory.
     pub memory: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_own_pin_holds_before_that_of_all_others() {
+        let pin = |server: Option<&str>, id: &str| ServerPin {
+            server: server.map(str::to_owned),
+            id: id.to_owned(),
+        };
+        let pins = vec![pin(Some("H1"), "a"), pin(Some("[::1]:7717"), "b"), pin(None, "c")];
+        let trust = Trust { config_dir: PathBuf::new(), pins, accept_new: false };
+        let of = |host, port| trust.pin(host, port).map(|pin| pin.id.as_str());
+        assert_eq!((of("h1", 7717), of("h1", 9), of("h2", 9)), (Some("a"), Some("a"), Some("c")));
+        assert_eq!((of("::1", 7717), of("::1", 7718)), (Some("b"), Some("c")));
+        assert!(pin(Some("::1"), "d").names("::1", 9) && !pin(Some("h1:9"), "d").names("h1", 8));
+        let known = trust.only("e".to_owned());
+        assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));
+        assert_eq!(Trust { pins: Vec::new(), ..trust }.pin("h1", 1), None);
+    }
 }

@@ -32,6 +32,8 @@ pub struct Progress {
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,
+    /// Blocks that came and that nobody had asked for.
+    pub refused: u64,
     /// Smoothed round-trip time; of several sources the longest.
     pub rtt: Span,
     /// Of [`bytes`](Progress::bytes), those that were there before.
@@ -57,6 +59,8 @@ pub struct SourceRow {
     pub loss: LossRatio,
     /// Blocks that it sent again.
     pub resent: u64,
+    /// Blocks that it sent and that nobody had asked for.
+    pub refused: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
 }
@@ -148,7 +152,19 @@ pub enum Notice {
         /// Its path within the copy.
         path: PathBuf,
     },
-    /// A file was left out because it is there and equal.
+    /// A folder was made, or would be (dry run).
+    Folder {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A symbolic link was made, or would be (dry run).
+    Link {
+        /// Its path within the copy.
+        path: PathBuf,
+        /// What it leads to.
+        target: PathBuf,
+    },
+    /// A file or link was left out because it is there and equal.
     Skipped {
         /// Its path within the copy.
         path: PathBuf,

@@ -16,5 +16,8 @@ pub(crate) fn block_on<T>(
         .enable_all()
         .build()
         .map_err(|error| Error::new(Class::Unfinished, format!("cannot start {what}: {error}")))?;
-    LocalSet::new().block_on(&runtime, work)
+    let done = LocalSet::new().block_on(&runtime, work);
+    // A thread that waits for a disk which does not answer must not keep the process.
+    runtime.shutdown_background();
+    done
 }

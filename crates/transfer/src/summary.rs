@@ -1,6 +1,7 @@
 //! What a finished copy says of itself.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
@@ -57,6 +58,11 @@ pub struct Summary {
     pub elapsed: Span,
     /// From the call to the first data datagram sent or received.
     pub setup: Span,
+    /// From the call to the last block's arrival at the receiver, which knows it best: where this
+    /// end receives, by its clock; where it sends, when it was told that all stands, less what the
+    /// receiver says had passed since that block, less half a round trip for the telling. Nothing
+    /// where no block was awaited.
+    pub last_block: Option<Span>,
     /// Bytes of the object that this run moved, over its time.
     pub goodput: Rate,
     /// What carried the data, as in `--protocol`.
@@ -78,6 +84,9 @@ pub struct Summary {
     /// room for their chunk: the sender sent more than it was granted. They came over the path, and
     /// are no loss of it, though like all that was not kept they are in `path_lost`.
     pub memory_lost: u64,
+    /// Datagrams with data that came before the receiver had let the copy in, and did not fit what
+    /// it holds of such. They are in `path_lost`, as `memory_lost` is.
+    pub hold_lost: u64,
     /// Datagrams that the receiver refused: of nobody it knows, forged, malformed, or copies made
     /// on the way. What no transfer knows is told to every transfer of the port.
     pub refused_datagrams: u64,
@@ -109,6 +118,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; nothing of an end
     /// that sent, which tells no CPU time.
     pub far_cpu: Option<Span>,
+    /// What this host took in all and where that was known from, if the protocol shares it out.
+    pub receives: Option<ReceiveCapacity>,
     /// Where the copy had several sources, each of them.
     pub sources: Vec<SourceRow>,
     /// How many of them failed for good, with what only they have.

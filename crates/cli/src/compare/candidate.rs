@@ -7,6 +7,8 @@ use longhaul_transfer::options::{Protocol, TCP_STREAMS};
 
 /// Connections at most, as for a copy.
 const MOST_STREAMS: u16 = 64;
+/// The number of connections is tried out.
+const TRIED: &str = "tcp:auto";
 
 /// Something that carries an object.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,8 @@ pub(crate) enum Candidate {
         /// How many connections share the object.
         streams: u16,
     },
+    /// TCP with as many connections as the copy itself finds to be best (PSockets).
+    TcpTried,
 }
 
 /// Every protocol; then TCP with one connection, and with as many as a copy opens.
@@ -27,10 +31,13 @@ pub(super) fn all() -> Vec<Candidate> {
 }
 
 impl Candidate {
-    /// Reads `rbudp`, `tcp` or `tcp:4`.
+    /// Reads `rbudp`, `tcp`, `tcp:4` or `tcp:auto`.
     pub(super) fn parse(text: &str) -> Result<Candidate, String> {
         if let Some(row) = registry::find(text) {
             return Ok(Candidate::Registry(row));
+        }
+        if text == TRIED {
+            return Ok(Candidate::TcpTried);
         }
         let streams = match text.strip_prefix("tcp") {
             Some("") => Some(TCP_STREAMS),
@@ -40,7 +47,8 @@ impl Candidate {
         let streams = streams.filter(|count| (1..=MOST_STREAMS).contains(count));
         streams.map(|streams| Candidate::Tcp { streams }).ok_or_else(|| {
             let names: Vec<&str> = registry::all().iter().map(|row| row.name).collect();
-            format!("expected {}, tcp, or tcp:1 to tcp:{MOST_STREAMS}", names.join(", "))
+            let names = names.join(", ");
+            format!("expected {names}, tcp, {TRIED}, or tcp:1 to tcp:{MOST_STREAMS}")
         })
     }
 
@@ -49,7 +57,13 @@ impl Candidate {
         match self {
             Candidate::Registry(row) => Protocol::Registry(row.name),
             Candidate::Tcp { streams } => Protocol::Tcp { streams },
+            Candidate::TcpTried => Protocol::TcpTried,
         }
+    }
+
+    /// Whether TCP carries it, and so the kernel repairs what is lost.
+    pub(super) fn is_tcp(self) -> bool {
+        !matches!(self, Candidate::Registry(_))
     }
 }
 
@@ -64,6 +78,7 @@ impl fmt::Display for Candidate {
         match self {
             Candidate::Registry(row) => f.pad(row.name),
             Candidate::Tcp { streams } => f.pad(&format!("tcp:{streams}")),
+            Candidate::TcpTried => f.pad(TRIED),
         }
     }
 }
@@ -74,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_candidate_is_read_back_from_its_own_name() {
-        for one in all() {
+        for one in all().into_iter().chain([Candidate::TcpTried]) {
             assert_eq!(Candidate::parse(&one.to_string()), Ok(one));
         }
         assert_eq!(Candidate::parse("tcp"), Ok(Candidate::Tcp { streams: TCP_STREAMS }));

@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::random::Random;
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{Cipher, CopyOptions, Names, Receive};
+use longhaul_transfer::options::{CopyOptions, Receive};
 use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
 use longhaul_transfer::summary::Summary;
 
@@ -108,27 +107,12 @@ fn options(
     object: &Path,
     candidate: Candidate,
 ) -> Result<CopyOptions, Error> {
+    let sources = vec![Location::Local(object.to_owned())];
     Ok(CopyOptions {
-        sources: vec![Location::Local(object.to_owned())],
-        destination: host.clone(),
-        replicas: false,
-        trust: args.reach.trust()?,
-        recursive: false,
-        preserve: false,
-        checksum: false,
-        dry_run: false,
-        filters: Vec::new(),
-        names: Names::None,
         protocol: candidate.protocol(),
-        settings: Settings::default(),
-        source_settings: Vec::new(),
         rate: args.rate,
-        rate_limit: None,
-        cipher: Cipher::Auto,
         receive: if args.write { Receive::Naive } else { Receive::Fake },
-        segment: None,
         memory: MEMORY,
-        datagram: None,
         // A run that was interrupted measures nothing.
         retry_for: Duration::ZERO,
         stall: STALL,
@@ -136,6 +120,7 @@ fn options(
         remote_path: args.reach.remote_path.clone(),
         data_port: args.reach.data_port,
         ports: args.reach.ports,
+        ..CopyOptions::new(sources, host.clone(), args.reach.trust(&[host])?)
     })
 }
 
@@ -145,7 +130,7 @@ fn measured(
     cpu_before: Span,
     rates: Vec<(f64, f64)>,
 ) -> Result<Measured, String> {
-    let by_tcp = matches!(candidate, Candidate::Tcp { .. });
+    let by_tcp = candidate.is_tcp();
     if !by_tcp && summary.protocol == "tcp" {
         return Err("UDP did not pass; the data went by TCP".into());
     }

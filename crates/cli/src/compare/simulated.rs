@@ -46,7 +46,7 @@ pub(super) fn run(
             let mut scenario = base.clone();
             scenario.seed = base.seed.wrapping_add(u64::from(turn - 1));
             let from = scenario.flows[0].traffic.clone();
-            scenario.flows[0].traffic = carried(args, *candidate, &from);
+            scenario.flows[0].traffic = carried(args, *candidate, &from)?;
             cases.push(Case { candidate: *candidate, turn, scenario });
         }
     }
@@ -87,8 +87,11 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
 }
 
 /// What carries the flow that was carried by `from`: whatever fits the candidate stays.
-fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Traffic {
-    match (candidate, from) {
+///
+/// # Errors
+/// What only a real path can show.
+fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<Traffic, Error> {
+    Ok(match (candidate, from) {
         (Candidate::Registry(row), Traffic::Protocol(transfer)) => {
             let known = |name: &str| row.options.iter().any(|option| option.name == name);
             let own = transfer.settings.iter().filter(|(name, _)| known(name));
@@ -110,7 +113,11 @@ fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Traffic 
             let like = if let Traffic::Tcp(tcp) = from { *tcp } else { Tcp::default() };
             Traffic::Tcp(Tcp { streams: u32::from(streams), ..like })
         }
-    }
+        (Candidate::TcpTried, _) => {
+            let what = format!("{candidate} tries connections on a real path; a scenario has none");
+            return Err(usage(what, "write tcp:N, each N as one of --protocols"));
+        }
+    })
 }
 
 /// The same with one CUBIC flow beside the copy, from the same start, over the same way.
@@ -162,7 +169,7 @@ fn measured(
     // No end of a TCP connection knows the first loss; the network does.
     let path_lost = match candidate {
         Candidate::Registry(_) => accounts.path_lost,
-        Candidate::Tcp { .. } => accounts.dropped,
+        Candidate::Tcp { .. } | Candidate::TcpTried => accounts.dropped,
     };
     let counts = Counts {
         waste: flow.waste,

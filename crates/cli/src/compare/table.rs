@@ -3,6 +3,7 @@
 use super::Setting;
 use super::runs::{Counts, Figures, Standing};
 use crate::console::bold;
+use crate::table;
 
 /// A column: its heading, and what stands in it.
 struct Column {
@@ -77,18 +78,8 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
 
 /// The table as lines: a title, names, a line a candidate, notes.
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
-    let rows = cells(standings);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..rows[0].len()).map(|at| width(at).unwrap_or(0)).collect();
     let mut lines = vec![bold(&setting.title)];
-    for row in &rows {
-        let pad = |(at, cell): (usize, &String)| match at {
-            0 => format!("{cell:<0$}", widths[at]),
-            _ => format!("{cell:>0$}", widths[at]),
-        };
-        let row: Vec<String> = row.iter().enumerate().map(pad).collect();
-        lines.push(format!("  {}", row.join("  ")));
-    }
+    lines.extend(table::lines(&cells(standings), 1));
     lines.push("  Medians over the runs that ended.".into());
     lines.extend(setting.notes.iter().map(|note| format!("  {note}.")));
     lines

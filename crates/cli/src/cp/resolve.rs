@@ -79,7 +79,7 @@ pub(super) fn options(
     Ok(CopyOptions {
         destination,
         replicas: args.replicas,
-        trust: args.reach.trust()?,
+        trust: args.reach.trust(&args.locations.iter().collect::<Vec<_>>())?,
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         checksum: args.checksum,

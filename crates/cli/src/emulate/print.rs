@@ -10,25 +10,20 @@ use serde_json::{Value, json};
 
 use super::play::Played;
 use crate::console::bold;
-use crate::link_tally;
+use crate::{link_tally, table};
 
 const HEAD: [&str; 9] =
     ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
+
+/// Columns that are words.
+const WORDS: usize = 2;
 
 /// The flows as a table: names, a line a flow, below it what went wrong with it.
 pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(flows.iter().map(|flow| row(flow).to_vec()));
-    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEAD.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut lines = Vec::new();
-    for (place, row) in cells.iter().enumerate() {
-        let pad = |(column, cell): (usize, &String)| match column {
-            0 | 1 => format!("{cell:<0$}", widths[column]),
-            _ => format!("{cell:>0$}", widths[column]),
-        };
-        let row: Vec<String> = row.iter().enumerate().map(pad).collect();
-        let line = format!("  {}", row.join("  ").trim_end());
+    for (place, line) in table::lines(&cells, WORDS).into_iter().enumerate() {
         lines.push(if place == 0 { bold(&line) } else { line });
         let flow = place.checked_sub(1).map(|place| &flows[place]);
         lines.extend(flow.and_then(trouble).map(|what| format!("    {what}")));

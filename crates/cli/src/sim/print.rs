@@ -8,10 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::Run;
 use crate::console::bold;
-use crate::link_tally;
+use crate::{link_tally, table};
 
 const HEAD: [&str; 9] =
     ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
+
+/// Columns that are words.
+const WORDS: usize = 2;
 
 /// The scenario, the seed, and what else was set.
 pub(super) fn title(run: &Run) -> String {
@@ -24,18 +27,8 @@ pub(super) fn title(run: &Run) -> String {
 pub(super) fn table(run: &Run) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(run.outcome.flows.iter().map(|flow| row(flow).to_vec()));
-    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEAD.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let mut lines = vec![bold(&title(run))];
-    for row in &cells {
-        let pad = |(column, cell): (usize, &String)| match column {
-            0 | 1 => format!("{cell:<0$}", widths[column]),
-            _ => format!("{cell:>0$}", widths[column]),
-        };
-        let row: Vec<String> = row.iter().enumerate().map(pad).collect();
-        lines.push(format!("  {}", row.join("  ").trim_end()));
-    }
-    lines
+    let title = bold(&title(run));
+    std::iter::once(title).chain(table::lines(&cells, WORDS)).collect()
 }
 
 fn row(flow: &FlowOutcome) -> [String; HEAD.len()] {

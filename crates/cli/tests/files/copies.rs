@@ -180,10 +180,13 @@ fn checksum_tells_small_files_apart_that_travel_together() {
 }
 
 #[test]
-fn a_dry_run_names_the_files_and_touches_nothing() {
+fn a_dry_run_names_what_would_be_made_and_touches_nothing() {
     let pair = Pair::new();
     write(&pair.here.join("t/a"), b"a");
     write(&pair.here.join("t/b"), &bytes(9 << 20, 2));
+    fs::create_dir(pair.here.join("t/empty")).unwrap();
+    symlink("../a b", pair.here.join("t/link")).unwrap();
+    let all = ["t/", "t/a", "t/b", "t/empty/", "t/link -> ../a b"];
     let id = format!("--server-id={}", pair.server.id);
     let dry = |from: &OsStr, to: &OsStr| {
         let args = [OsStr::new("cp"), OsStr::new(&id), OsStr::new("-rn"), from, to];
@@ -191,16 +194,23 @@ fn a_dry_run_names_the_files_and_touches_nothing() {
     };
     let push = dry(OsStr::new("t"), &pair.at(""));
     push.is(0, &["would copy 2 files, 9.44 MB"]);
-    assert_eq!(push.stdout, ["t/a", "t/b"]);
+    assert_eq!(push.stdout, all);
     assert!(names(&pair.there).is_empty());
     pair.cp(&[&"-r", &"t", &pair.at("")]).summary();
     fs::write(pair.there.join("t/a"), b"other").unwrap();
     let again = dry(OsStr::new("t"), &pair.at(""));
     again.is(0, &["would copy 1 file, "]);
     assert_eq!(again.stdout, ["t/a"]);
+    // A folder that is not there is, with what is in it; a link that leads elsewhere too.
+    fs::remove_dir(pair.there.join("t/empty")).unwrap();
+    fs::remove_file(pair.there.join("t/link")).unwrap();
+    symlink("elsewhere", pair.there.join("t/link")).unwrap();
+    let again = dry(OsStr::new("t"), &pair.at(""));
+    again.is(0, &["would copy 1 file, "]);
+    assert_eq!(again.stdout, ["t/a", "t/empty/", "t/link -> ../a b"]);
     let pull = dry(&pair.at("t"), OsStr::new("back"));
     pull.is(0, &["would copy 2 files"]);
-    assert_eq!(pull.stdout, ["t/a", "t/b"]);
+    assert_eq!(pull.stdout, ["t/", "t/a", "t/b", "t/link -> elsewhere"]);
     assert!(!pair.here.join("back").exists());
 }
 

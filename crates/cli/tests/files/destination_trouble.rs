@@ -188,8 +188,10 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
 #[test]
 fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
     let pair = Pair::new();
-    write(&pair.here.join("file"), &bytes(16_000_000, 1));
-    write(&pair.there.join("source"), &bytes(16_000_000, 1));
+    // So much that the second ends long before the first.
+    const LEN: usize = 60_000_000;
+    write(&pair.here.join("file"), &bytes(LEN, 1));
+    write(&pair.there.join("source"), &bytes(LEN, 1));
     let mut push = pair.start(&[&"--rate=60M", &"file", &pair.at("to")]);
     let mut pull = pair.start(&[&"--rate=60M", &pair.at("source"), &"to"]);
     push.progressed(1);
@@ -198,8 +200,8 @@ fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
     pair.cp(&[&pair.at("source"), &"to"]).is(4, &["to", "another copy is writing it"]);
     push.end().summary();
     pull.end().summary();
-    assert!(fs::read(pair.there.join("to")).unwrap() == bytes(16_000_000, 1));
-    assert!(fs::read(pair.here.join("to")).unwrap() == bytes(16_000_000, 1));
+    assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
+    assert!(fs::read(pair.here.join("to")).unwrap() == bytes(LEN, 1));
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 

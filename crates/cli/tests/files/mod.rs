@@ -12,6 +12,7 @@ mod serve_log;
 mod serving;
 mod sizes;
 mod source_trouble;
+mod taken_over;
 mod terminal;
 mod trust;
 mod verbose;

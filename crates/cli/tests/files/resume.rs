@@ -14,7 +14,7 @@ const SIZE: usize = 160_000_000;
 /// When it is killed, at the earliest.
 const KILL_AT: u64 = 66_000_000;
 /// So that what it tells once a second tells of that point in time.
-const RATE: &str = "--rate=640M";
+const RATE: &str = "--rate=320M";
 /// What a kill may cost.
 const LOST: u64 = 64_000_000;
 
@@ -177,6 +177,28 @@ fn ctrl_c_ends_cleanly_and_the_same_command_goes_on() {
         case.is_whole_or_missing();
         let resumed = case.finish()["resumed_bytes"].as_u64().unwrap();
         assert!(resumed + LOST >= told, "{way:?}: {told} were there, {resumed} are");
+    }
+}
+
+#[test]
+fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
+    for way in [Way::Push, Way::Pull] {
+        let mut case = Case::new(way, SIZE);
+        // A TCP connection says at once that its other end is gone.
+        let flags = [RATE, "--protocol=tcp"];
+        let mut copy = match way {
+            Way::Push => case.pair.copy(&flags, "file", case.pair.at("to")),
+            Way::Pull => case.pair.copy(&flags, case.pair.at("file"), "to"),
+        };
+        copy.progressed(1);
+        case.pair.server.child().signal(Signal::KILL);
+        copy.event(|event| event["event"] == "reconnecting");
+        // It would go on for five minutes.
+        copy.signal(Signal::INT);
+        let ended = copy.end();
+        ended.is(130, &["run the same command again to go on", "interrupted"]);
+        assert_eq!(ended.last()["class"], "interrupted", "{ended}");
+        case.is_whole_or_missing();
     }
 }
 

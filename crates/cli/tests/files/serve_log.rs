@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use longhaul_transfer::error::Class;
-use longhaul_transfer::options::Trust;
+use longhaul_transfer::options::{ServerPin, Trust};
 use longhaul_transfer::progress::{Notice, Observer, Progress};
 use longhaul_transfer::session::{Identity, Settings, connect};
 use rustix::process::Signal;
@@ -62,7 +62,7 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
     let identity = Identity::load_or_create(&pair.client.config).expect("it is there");
     let trust = Trust {
         config_dir: pair.client.config.clone(),
-        server_id: Some(pair.server.id.clone()),
+        pins: vec![ServerPin { server: None, id: pair.server.id.clone() }],
         accept_new: false,
     };
     let settings = Settings { versions: 7..=9, ..Settings::default() };

@@ -1,6 +1,7 @@
 //! What -v and -vv name.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use crate::rig::{Ended, Pair, bytes, write};
 
@@ -14,7 +15,7 @@ fn told(ended: &Ended, event: &str) -> Vec<String> {
 }
 
 #[test]
-fn verbose_names_each_file_once_it_stands_and_twice_verbose_what_is_skipped_too() {
+fn verbose_names_what_is_made_once_it_stands_and_twice_verbose_what_is_skipped_too() {
     let pair = Pair::new();
     let names: Vec<String> = (0..40).map(|n| format!("t/d{}/f{n}", n % 3)).collect();
     for root in [&pair.here, &pair.there] {
@@ -23,6 +24,7 @@ fn verbose_names_each_file_once_it_stands_and_twice_verbose_what_is_skipped_too(
         }
         write(&root.join("t/large"), &bytes(3_000_000, 4));
         write(&root.join("t/empty"), b"");
+        symlink("d0/f0", root.join("t/link")).unwrap();
     }
     let mut due: Vec<String> = names;
     due.extend(["t/large".into(), "t/empty".into()]);
@@ -33,15 +35,26 @@ fn verbose_names_each_file_once_it_stands_and_twice_verbose_what_is_skipped_too(
         fs::create_dir(root.join("new")).unwrap();
         for transport in ["--protocol=rbudp", "--protocol=tcp"] {
             let ended = pair.cp(&[&"-r", &"-p", &"-v", &transport, &from, &to]);
-            ended.is(0, &["t/large", "t/d0/f0"]);
+            ended.is(0, &["t/large", "t/d0/f0", "t/d1/\n", "t/link -> d0/f0"]);
             assert_eq!(told(&ended, "file"), due, "{ended}");
+            assert_eq!(told(&ended, "folder"), ["t", "t/d0", "t/d1", "t/d2"], "{ended}");
+            let links = ended.events("link");
+            assert_eq!((links.len(), &links[0]["target"]), (1, &"d0/f0".into()), "{ended}");
+            assert_eq!(ended.summary()["files"], due.len(), "{ended}");
             fs::remove_dir_all(root.join("new/t")).unwrap();
         }
         pair.cp(&[&"-r", &"-p", &from, &to]).is(0, &[]);
         fs::remove_file(root.join("new/t/large")).unwrap();
         let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
         assert_eq!(told(&again, "file"), ["t/large"], "{again}");
-        assert_eq!(told(&again, "skipped").len(), due.len() - 1, "{again}");
+        // The link is one of them, the folders are not.
+        assert_eq!(told(&again, "skipped").len(), due.len(), "{again}");
+        assert!(told(&again, "folder").is_empty() && told(&again, "link").is_empty(), "{again}");
+        fs::remove_dir_all(root.join("new/t/d1")).unwrap();
+        fs::remove_file(root.join("new/t/link")).unwrap();
+        let again = pair.cp(&[&"-rp", &"-v", &from, &to]);
+        assert_eq!(told(&again, "folder"), ["t/d1"], "{again}");
+        assert_eq!(told(&again, "link"), ["t/link"], "{again}");
         let quiet = pair.cp(&[&"-rp", &from, &to]);
         assert!(told(&quiet, "file").is_empty() && told(&quiet, "skipped").is_empty(), "{quiet}");
     }

@@ -1,8 +1,10 @@
 //! Where UDP does not pass, or stops passing: parallel TCP takes over.
 
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
@@ -162,6 +164,84 @@ fn the_first_data_leave_with_the_request_and_wait_for_no_answer() {
         assert!(ended.events("fallback").is_empty(), "{ended}");
         rig.assert_copied(Way::Push);
         std::fs::remove_file(rig.pair.there.join("copy")).expect("it is ours");
+    }
+}
+
+/// The server knows nothing but the client's address when the data come.
+#[test]
+fn data_that_come_during_the_handshake_are_held_and_not_lost() {
+    const BEFORE: usize = 100;
+    let rig = Relayed::new(2_000_000);
+    let (from, to, _) = rig.way(Way::Push);
+    rig.relay.rules.data_first.store(BEFORE, Ordering::Relaxed);
+    let ended = rig.pair.cp(&[&"--rate=20M", &"--datagram=1200", &from, &to]);
+    let summary = ended.summary();
+    assert_eq!(summary["protocol"], "rbudp", "{ended}");
+    // Loopback loses nothing: what is missing was dropped at the server.
+    let count = |name: &str| summary[name].as_u64().expect("it is a count");
+    assert!(count("path_lost") < BEFORE as u64 / 2, "{ended}");
+    assert!(count("path_lost") <= count("hold_lost") + count("socket_lost"), "{ended}");
+    rig.assert_copied(Way::Push);
+}
+
+/// How much later than they should threads of this machine run.
+struct Lateness {
+    over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Duration>,
+}
+
+impl Lateness {
+    fn measure() -> Lateness {
+        const NAP: Duration = Duration::from_millis(10);
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let thread = thread::spawn(move || {
+            let mut late = Duration::ZERO;
+            while !is_over.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                thread::sleep(NAP);
+                late += began.elapsed().saturating_sub(NAP * 2);
+            }
+            late
+        });
+        Lateness { over, thread }
+    }
+
+    fn end(self) -> Duration {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it only sleeps")
+    }
+}
+
+/// When UDP, or that of the data alone, stops passing under way: after how long TCP carries the
+/// copy on, less what this machine was late.
+fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
+    let rig = Relayed::new(30_000_000);
+    let (from, to, _) = rig.way(way);
+    let mut copy = rig.pair.start(&[&from, &to, &"--rate=60M"]);
+    copy.progressed(5_000_000);
+    let (late, cut) = (Lateness::measure(), Instant::now());
+    rig.relay.rules.no_data.store(true, Ordering::Relaxed);
+    rig.relay.rules.no_control.store(all_of_it, Ordering::Relaxed);
+    let told = copy.event(|event| event["event"] == "fallback");
+    assert!(told["carrier"].as_str().is_some_and(|carrier| carrier.contains("TCP")), "{told}");
+    copy.event(|event| event["event"] == "resumed");
+    let (took, late) = (cut.elapsed(), late.end());
+    let ended = copy.end();
+    assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+    assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
+    assert!(ended.events("reconnecting").is_empty(), "{way:?} {ended}");
+    rig.assert_copied(way);
+    took.saturating_sub(late).as_secs_f64()
+}
+
+#[test]
+fn where_udp_stops_passing_tcp_takes_over_within_three_seconds() {
+    for way in WAYS {
+        for all_of_it in [false, true] {
+            let seconds = seconds_to_tcp(way, all_of_it);
+            assert!(seconds < 3.0, "{way:?} {all_of_it}: {seconds} s");
+        }
     }
 }
 

@@ -142,7 +142,7 @@ fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
 
 /// What runs a program with writes that take `millis` longer. Nothing, said aloud, where that
 /// cannot be.
-fn slow_disk(millis: u32) -> Option<Vec<String>> {
+pub(super) fn slow_disk(millis: u32) -> Option<Vec<String>> {
     slow_calls("pwrite64", millis * 1000)
 }
 
@@ -160,6 +160,13 @@ fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
     None
 }
 
+/// Has the pair's folder served by a program that `slow` runs, with so much `memory`.
+pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
+    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", memory, "--allow"]);
+    words.push(pair.client.id.clone().into());
+    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(slow), words));
+}
+
 fn as_words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
@@ -169,9 +176,7 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     // Each write of 1 MiB takes 60 ms more: 17 MB/s below a rate of 50 MB/s.
     let Some(slow) = slow_disk(60) else { return };
     let (mut pair, content) = pair(90_000_000);
-    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", "32Mi", "--allow"]);
-    words.push(pair.client.id.clone().into());
-    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    serve_slowly(&mut pair, &slow, "32Mi");
     let ended = start(&pair, Way::Push, &["--rate=400M"]).end();
     let summary = ended.summary();
     assert_eq!(summary["bound_by"], "destination-disk", "{ended}");
@@ -179,8 +184,56 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     assert_copied(&pair, Way::Push, &content);
 }
 
+/// A call that takes so long is a disk that does not answer.
+const HANGS: u32 = 60_000_000;
+
+#[test]
+fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
+    // Making the partial file, and walking the source.
+    let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
+    for (way, call) in calls {
+        let Some(hangs) = slow_calls(call, HANGS) else { return };
+        let (mut pair, _) = pair(20_000_000);
+        write(&pair.there.join("tree/file"), b"f");
+        serve_slowly(&mut pair, &hangs, "32Mi");
+        let copy = match way {
+            Way::Push => start(&pair, way, &["--stall=3s"]),
+            Way::Pull => pair.start(&[&"-r", &"--stall=3s", &pair.at("tree"), &"."]),
+        };
+        copy.end().is(7, &["3 s", "disks", "same command"]);
+    }
+}
+
+#[test]
+fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
+    let Some(hangs) = slow_calls("ftruncate", HANGS) else { return };
+    let (pair, _) = pair(20_000_000);
+    let id = format!("--server-id={}", pair.server.id);
+    let from = pair.at("source");
+    let words = crate::rig::words(&[&"cp", &"--json", &id, &"--stall=3s", &from, &"copy"]);
+    let mut command = pair.client.wrapped(&as_words(&hangs), words);
+    let mut copy = Child::spawn(command.current_dir(&pair.here));
+    let last = copy.event(|event| event["event"] == "error");
+    assert_eq!((&last["status"], &last["class"]), (&7.into(), &"stalled".into()), "{last}");
+}
+
+#[test]
+fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
+    const CHUNKS: usize = 16;
+    // Each chunk of 1 MiB takes so much longer; all of them longer than the stall.
+    let Some(slow) = slow_calls("pread64", 400_000) else { return };
+    let (mut pair, content) = pair(CHUNKS << 20);
+    // What is there has no journal: all of it is read.
+    write(&pair.there.join(".copy.lh-part"), &content[..(CHUNKS - 1) << 20]);
+    serve_slowly(&mut pair, &slow, "32Mi");
+    let ended = start(&pair, Way::Push, &["--stall=4s"]).end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert!(ended.summary()["seconds"].as_f64() > Some(4.0), "{ended}");
+    assert_copied(&pair, Way::Push, &content);
+}
+
 /// What a strace has started.
-fn traced(strace: u32) -> u32 {
+pub(super) fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");
     let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
@@ -189,11 +242,21 @@ fn traced(strace: u32) -> u32 {
 
 #[test]
 fn a_copy_from_a_slow_disk_is_bound_by_it() {
+    copy_from_a_slow_disk(["--protocol=rbudp", "--rate=400M"]);
+}
+
+#[test]
+fn a_copy_from_a_slow_disk_by_streams_is_bound_by_it() {
+    // A rate would share the time between its pauses and the disk's.
+    copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
+}
+
+fn copy_from_a_slow_disk(flags: [&str; 2]) {
     let Some(slow) = slow_calls("pread64", 40_000) else { return };
     let (pair, content) = pair(40_000_000);
     let id = format!("--server-id={}", pair.server.id);
-    let to = pair.at("copy");
-    let words = crate::rig::words(&[&"cp", &"--json", &id, &"--rate=400M", &"object", &to]);
+    let (to, [by, how]) = (pair.at("copy"), flags);
+    let words = crate::rig::words(&[&"cp", &"--json", &id, &by, &how, &"object", &to]);
     let mut command = pair.client.wrapped(&as_words(&slow), words);
     let ended = Child::spawn(command.current_dir(&pair.here)).end();
     assert_eq!(ended.summary()["bound_by"], "source-disk", "{ended}");
@@ -207,21 +270,19 @@ fn a_copy_of_many_small_files_is_bound_by_their_making() {
     for n in 0..1000 {
         write(&pair.here.join(format!("tree/{n}")), &bytes(1000, n));
     }
-    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--allow"]);
-    words.push(pair.client.id.clone().into());
-    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
-    let ended = pair.cp(&[&"-r", &"tree", &pair.at("")]);
-    assert_eq!(ended.summary()["bound_by"], "small-files", "{ended}");
-    crate::rig::assert_same(&pair.here.join("tree"), &pair.there.join("tree"));
+    serve_slowly(&mut pair, &slow, "512Mi");
+    for protocol in ["--protocol=rbudp", "--protocol=tcp"] {
+        let ended = pair.cp(&[&"-r", &protocol, &"tree/", &pair.at(protocol)]);
+        assert_eq!(ended.summary()["bound_by"], "small-files", "{ended}");
+        crate::rig::assert_same(&pair.here.join("tree"), &pair.there.join(protocol));
+    }
 }
 
 #[test]
 fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_of_it() {
     let Some(slow) = slow_disk(60) else { return };
     let (mut pair, content) = pair(60_000_000);
-    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", "64Mi", "--allow"]);
-    words.push(pair.client.id.clone().into());
-    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    serve_slowly(&mut pair, &slow, "64Mi");
     let server = traced(pair.server.child().id());
     let names = ["one", "two", "three"];
     let copies = names
@@ -243,12 +304,10 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_
 fn a_slow_disk_slows_streams_too_and_their_chunks_wait_in_bounded_memory() {
     let Some(slow) = slow_disk(20) else { return };
     let (mut pair, content) = pair(200_000_000);
-    let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", "32Mi", "--allow"]);
-    words.push(pair.client.id.clone().into());
-    pair.server = Server::start_as(&mut pair.host.wrapped(&as_words(&slow), words));
+    serve_slowly(&mut pair, &slow, "32Mi");
     let server = traced(pair.server.child().id());
     let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
-    ended.summary();
+    assert_eq!(ended.summary()["bound_by"], "destination-disk", "{ended}");
     let peak = peak(server);
     assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     assert_copied(&pair, Way::Push, &content);

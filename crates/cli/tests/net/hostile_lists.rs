@@ -1,7 +1,7 @@
 //! Lists of files that mean harm, offered to the real binary: as the client of a push, and as the
 //! server of a pull.
 
-use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Request};
+use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Pass, Request};
 use longhaul_transfer::error::Class;
 use prost::Message as _;
 
@@ -188,4 +188,39 @@ fn an_offer_of_what_cannot_be_is_refused_with_its_numbers() {
     }
     write(&pair.here.join("file"), &bytes(100_000, 1));
     pair.cp(&[&"file", &pair.at("")]).summary();
+}
+
+/// An offer of a list of `announced` bytes that follows on the stream, the list, and what comes
+/// after a list: nothing overtakes it.
+fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
+    let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
+    let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };
+    let piece = ChunkPiece { bytes: encoded.to_vec(), last: true, ..ChunkPiece::default() };
+    vec![
+        Message::Offer(offer),
+        Message::ChunkPiece(piece),
+        Message::Pass(Pass { block: 1200, protocol: "rbudp".into(), ..Pass::default() }),
+    ]
+}
+
+#[test]
+fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
+    let pair = Pair::new();
+    let encoded = list(&[folder(b"a"), file(b"a/x")]);
+    let len = encoded.len();
+    let reason = format!("a list of files of {} bytes, and sent {len} of them", len + 1);
+    let said = || cut_short(&encoded, len as u64 + 1);
+    let request = Message::Request(liar::request(Direction::Push, ""));
+    let (_, ended) = liar::talk(&pair, std::iter::once(request).chain(said()));
+    let ended = ended.expect("it is refused");
+    assert!(ended.what.contains(&reason), "{ended} instead of {reason}");
+    let said = said();
+    let server = LyingServer::start(move |_| said.clone());
+    let id = format!("--server-id={}", server.id);
+    let mut command = pair.client.command(["cp", "--json", "-r", "--datagram=1200", &id]);
+    command.args([&server.at("tree/"), "."]).current_dir(&pair.here);
+    crate::rig::Child::spawn(&mut command).end().is(3, &[&reason]);
+    for folder in [&pair.here, &pair.there] {
+        assert!(content(folder).is_empty(), "{:?}", content(folder));
+    }
 }

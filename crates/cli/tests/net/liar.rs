@@ -6,7 +6,7 @@ use std::thread;
 
 use longhaul_transfer::control::{Direction, Frame, Message, Offer, Request};
 use longhaul_transfer::error::Error;
-use longhaul_transfer::options::Trust;
+use longhaul_transfer::options::{ServerPin, Trust};
 use longhaul_transfer::progress::{Notice, Observer, Progress};
 use longhaul_transfer::session::{Identity, Listener, Session, Settings, connect};
 use tokio::sync::oneshot;
@@ -80,7 +80,7 @@ async fn meet(pair: &Pair) -> Session {
     let identity = Identity::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust {
         config_dir: pair.client.config.clone(),
-        server_id: Some(pair.server.id.clone()),
+        pins: vec![ServerPin { server: None, id: pair.server.id.clone() }],
         accept_new: false,
     };
     let address: SocketAddr = pair.server.address.parse().expect("a server's address");

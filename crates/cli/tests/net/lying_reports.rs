@@ -4,14 +4,19 @@
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_proto::wire::{Control, Echo, Pulse, Report};
+use longhaul_proto::wire::{
+    Ack, BufferOk, Burst, Closing, Control, Echo, ErrorRate, Go, Loss, Pulse, Report,
+    Request as BlockRequest, Resend, Selective, Sync,
+};
 use longhaul_transfer::control::{
-    Compare, Direction, Message, Needless, PassEnd, Plan, Ranges, Relay, Status,
+    Compare, Direction, Message, Needless, PassEnd, Plan, Ranges, Relay, Request, Status,
 };
 use prost::Message as _;
 
+use super::Way;
+use super::cells::Cell;
 use super::liar::{self, FLOW, LyingServer};
-use crate::rig::{Child, Pair, bytes, write};
+use crate::rig::{Child, Ended, Pair, bytes, write};
 
 /// A report as it goes over the wire, field by field.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -65,7 +70,7 @@ fn reports() -> Vec<Vec<u8>> {
         Control::Pulse(pulse(u64::MAX)),
         Control::Pulse(pulse(1 << 40)),
     ];
-    for control in well_formed {
+    for control in well_formed.into_iter().chain(of_some()) {
         let mut out = Vec::new();
         control.encode(&mut out);
         reports.push(out);
@@ -73,6 +78,29 @@ fn reports() -> Vec<Vec<u8>> {
     reports.push(vec![0xff; 70_000]);
     reports.push(bytes(500, 3));
     reports
+}
+
+/// What the receivers of other protocols say, about more than there is.
+fn of_some() -> Vec<Control> {
+    const MUCH: u64 = u64::MAX;
+    let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
+    let report = || Report::fill(u32::MAX, 1, 0..4000, std::iter::once(0..4000));
+    let burst = Some(Burst { size: u32::MAX, interval: Span::from_nanos(0) });
+    let fast = Rate::from_bps(MUCH);
+    let closing = Some(Closing { highest: MUCH, fresh: MUCH });
+    vec![
+        Control::Ack(Ack { sequence: MUCH, next: MUCH, received: MUCH }),
+        Control::Ack(Ack { sequence: 1, next: 1 << 40, received: 0 }),
+        Control::Loss(Loss::fill(MUCH, &mut far())),
+        Control::Request(BlockRequest::fill(MUCH, fast, true, &mut far())),
+        Control::Request(BlockRequest::fill(1, Rate::from_bps(0), false, &mut far())),
+        Control::Selective(Selective { sequence: MUCH, report: report(), closing }),
+        Control::Sync(Sync { sequence: MUCH }),
+        Control::ErrorRate(ErrorRate { sequence: MUCH, rate: u32::MAX, restart: Some(MUCH) }),
+        Control::Go(Go { buffers: MUCH }),
+        Control::BufferOk(BufferOk { buffer: MUCH, offer: burst }),
+        Control::Resend(Resend { buffer: MUCH, highest: MUCH, report: report() }),
+    ]
 }
 
 /// A pulse that says that impossibly much has come.
@@ -151,24 +179,75 @@ fn a_server_that_sends_outlives_every_lie_about_what_came() {
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }
 
+/// A push to a liar, which ends with its last lie.
+fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
+    let id = format!("--server-id={}", server.id);
+    let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
+    let mut command = pair.client.command(["cp", "--json", &id]);
+    command.args(flags).args(limits).args(["object", &server.at("copy")]).current_dir(&pair.here);
+    Child::spawn(&mut command).end()
+}
+
+/// A server that tells every lie, and at last one that kills its transfer.
+fn liar_with(lie: Message) -> LyingServer {
+    LyingServer::start(move |request| {
+        let said = relays(request.flow).into_iter().chain(harmless());
+        said.chain([lie.clone()]).collect()
+    })
+}
+
 #[test]
 fn a_client_that_sends_outlives_every_lie_about_what_came() {
     let pair = Pair::new();
     write(&pair.here.join("object"), &bytes(LEN, 1));
-    let push = |server: &LyingServer| {
-        let id = format!("--server-id={}", server.id);
-        let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
-        let mut command = pair.client.command(["cp", "--json", &id]);
-        command.args(limits).args(["object", &server.at("copy")]).current_dir(&pair.here);
-        Child::spawn(&mut command).end()
-    };
     for (lie, reason) in fatal() {
-        let server = LyingServer::start(move |request| {
-            let said = relays(request.flow).into_iter().chain(harmless());
-            said.chain([lie.clone()]).collect()
-        });
-        let ended = push(&server);
+        let ended = push_to(&pair, &liar_with(lie), &[]);
         ended.is(1, &[reason]);
         assert!(ended.events("summary").is_empty(), "{ended}");
     }
+}
+
+/// All lies to a sender by `cell`, the last of which ends its transfer: the server of a pull goes
+/// on to serve, the client of a push ends with a reason.
+pub(super) fn tell_lies(cell: Cell, way: Way) {
+    let pair = Pair::new();
+    let object =
+        if way == Way::Push { pair.here.join("object") } else { pair.there.join("source") };
+    write(&object, &bytes(LEN, 1));
+    let (lie, reason) = fatal().swap_remove(0);
+    match way {
+        Way::Push => {
+            let ended = push_to(&pair, &liar_with(lie), &cell.flags(&[]));
+            ended.is(1, &[reason]);
+            assert!(ended.events("summary").is_empty(), "{ended}");
+        }
+        Way::Pull => {
+            let request = Request {
+                protocol: cell.row().map_or("", |row| row.name).to_owned(),
+                settings: cell.settings(),
+                ..liar::request(Direction::Pull, "source")
+            };
+            let said = [Message::Request(request)].into_iter().chain(relays(FLOW));
+            let (_, ended) = liar::talk(&pair, said.chain(harmless()).chain([lie]));
+            let ended = ended.expect("it is refused");
+            assert!(ended.what.contains(reason), "{ended} instead of {reason}");
+            pair.copy(&cell.flags(&[]), pair.at("source"), "copy").end().summary();
+            assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
+        }
+    }
+}
+
+#[test]
+fn a_plan_without_end_is_refused_by_either_end_with_what_there_is() {
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(LEN, 1));
+    write(&pair.there.join("source"), &bytes(LEN, 1));
+    let slice = Message::Plan(Plan { more: true, ..Plan::default() });
+    let slices = move || vec![slice.clone(); 1000];
+    let reason = "the other side's plan has no end: it names more than there is (chunks: 6";
+    let request = Message::Request(liar::request(Direction::Pull, "source"));
+    let (_, ended) = liar::talk(&pair, std::iter::once(request).chain(slices()));
+    assert!(ended.is_some_and(|ended| ended.what.contains(reason)));
+    let server = LyingServer::start(move |_| slices());
+    push_to(&pair, &server, &[]).is(1, &[reason]);
 }

@@ -17,41 +17,55 @@ use super::relay::Relay;
 use crate::rig::{Child, Ended, Host, Server, bytes, write};
 
 /// A client, and servers with a folder each.
-struct Star {
-    client: Host,
-    here: PathBuf,
-    servers: Vec<Server>,
-    roots: Vec<PathBuf>,
+pub(super) struct Star {
+    pub(super) client: Host,
+    pub(super) here: PathBuf,
+    pub(super) servers: Vec<Server>,
+    pub(super) roots: Vec<PathBuf>,
+    hosts: Vec<Host>,
     // Goes last.
     _scratch: TempDir,
 }
 
 impl Star {
-    fn new(count: usize) -> Star {
+    pub(super) fn new(count: usize) -> Star {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let client = Host::new(&scratch.path().join("client"));
         let here = scratch.path().join("here");
         fs::create_dir(&here).expect("the scratch folder is ours");
-        let (mut servers, mut roots) = (Vec::new(), Vec::new());
+        let (mut servers, mut roots, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             let root = scratch.path().join(format!("root{number}"));
             fs::create_dir(&root).expect("the scratch folder is ours");
             let host = Host::new(&scratch.path().join(format!("server{number}")));
             servers.push(Server::start(&host, &root, &["--allow", &client.id]));
             roots.push(root);
+            hosts.push(host);
         }
-        Star { client, here, servers, roots, _scratch: scratch }
+        Star { client, here, servers, roots, hosts, _scratch: scratch }
+    }
+
+    /// Starts a server that was killed once more, on the port that it had.
+    pub(super) fn restart(&mut self, server: usize) {
+        let address = self.servers[server].address.clone();
+        let words = Server::words(&address, &self.roots[server], &["--allow", &self.client.id]);
+        self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
     /// Servers that all have `content` as `x`.
-    fn of_replicas(count: usize, content: &[u8]) -> Star {
+    pub(super) fn of_replicas(count: usize, content: &[u8]) -> Star {
         let star = Star::new(count);
         star.roots.iter().for_each(|root| write(&root.join("x"), content));
         star
     }
 
     /// `cp FLAGS SOURCES DESTINATION`, the sources given as (server, path).
-    fn start(&self, flags: &[&str], sources: &[(usize, &str)], destination: &str) -> Child {
+    pub(super) fn start(
+        &self,
+        flags: &[&str],
+        sources: &[(usize, &str)],
+        destination: &str,
+    ) -> Child {
         let at = sources.iter().map(|(server, path)| self.servers[*server].at(path));
         self.start_at(flags, at.collect(), destination)
     }
@@ -65,28 +79,38 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here))
     }
 
+    /// Runs `longhaul WORDS` as the client, in its folder.
+    pub(super) fn client_in_here(&self, words: Vec<OsString>) -> Ended {
+        Child::spawn(self.client.command(words).current_dir(&self.here)).end()
+    }
+
     /// `cp --replicas` of `x` on these servers.
-    fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
+    pub(super) fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
         let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
         self.start(&[&["--replicas"], flags].concat(), &sources, "x")
     }
 
     #[track_caller]
-    fn assert_copied(&self, name: &str, content: &[u8]) {
+    pub(super) fn assert_copied(&self, name: &str, content: &[u8]) {
         let copy = fs::read(self.here.join(name)).expect("it was copied");
         assert!(copy == content, "{name} differs");
     }
 
-    fn signal(&mut self, server: usize, signal: Signal) {
+    pub(super) fn signal(&mut self, server: usize, signal: Signal) {
         self.servers[server].child().signal(signal);
     }
 
     /// The row of a server's source.
-    fn row(&self, event: &Value, server: usize) -> Value {
+    pub(super) fn row(&self, event: &Value, server: usize) -> Value {
         let address = &self.servers[server].address;
-        let rows = event["sources"].as_array().cloned().unwrap_or_default();
-        let of = |row: &Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));
-        rows.into_iter().find(of).unwrap_or_else(|| panic!("no row of {address} in {event}"))
+        self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
+    }
+
+    /// The same where the event has rows.
+    pub(super) fn row_of(&self, event: &Value, server: usize) -> Option<Value> {
+        let address = &self.servers[server].address;
+        let of = |row: &&Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));
+        event["sources"].as_array()?.iter().find(of).cloned()
     }
 }
 
@@ -255,6 +279,9 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
+    // It is whole all the same, and says how many brought nothing.
+    assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
+    assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("all of it"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
     let ended = star.replicas(&[], &[0, 1]).end();
     ended.is(5, &["no majority", "byte 3145728"]);

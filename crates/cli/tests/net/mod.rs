@@ -1,18 +1,24 @@
 //! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
 
 mod blocked;
+mod cells;
+mod compared;
 mod damage;
 mod faults;
 mod flood;
+mod gathered;
 mod holes;
 mod hostile_lists;
 mod liar;
 mod lying_reports;
 mod many;
+mod many_hosts;
 mod path;
 mod probe;
+mod protocol_faults;
 mod protocols;
 mod relay;
+mod replicas;
 mod silent;
 mod ssh;
 mod strangers;

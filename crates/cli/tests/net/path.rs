@@ -1,5 +1,6 @@
 //! Two emulated hosts with a path between them that a test may change while a copy runs.
 
+use std::ffi::OsStr;
 use std::net::{Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -99,7 +100,7 @@ impl Wan {
     }
 
     /// Starts a copy.
-    pub(super) fn start(&self, way: Way, args: &[&str]) -> Child {
+    pub(super) fn start(&self, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
         let address = self.address;
         let (from, to) = match way {
             Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),

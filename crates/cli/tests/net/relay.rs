@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::rig::{DEADLINE, Server};
 
-/// How often a thread looks whether the relay is gone.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often a thread looks whether the relay is gone, or what waits may go.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What passes, and what has passed.
 pub(super) struct Rules {
@@ -28,6 +28,12 @@ pub(super) struct Rules {
     /// section 17.3), and all that comes from its data port, is dropped until the client has sent
     /// data.
     pub(super) mute_server: AtomicBool,
+    /// Once the server has answered, what else the client says to the control port waits until so
+    /// many datagrams with data have gone to the server; zero: it does not wait.
+    pub(super) data_first: AtomicUsize,
+    /// The server has answered; datagrams with data that have gone to it.
+    answered: AtomicBool,
+    data_gone: AtomicUsize,
     /// No UDP passes to or from the control port.
     pub(super) no_control: AtomicBool,
     /// Connections to the control port are closed at once.
@@ -65,6 +71,9 @@ impl Relay {
             damaged: AtomicUsize::new(0),
             no_data: AtomicBool::new(false),
             mute_server: AtomicBool::new(false),
+            data_first: AtomicUsize::new(0),
+            answered: AtomicBool::new(false),
+            data_gone: AtomicUsize::new(0),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
@@ -128,10 +137,25 @@ impl Rules {
         }
     }
 
+    /// Whether what the client says has to wait for its data.
+    fn waits(&self, port: Port) -> bool {
+        let gone = self.data_gone.load(Ordering::Relaxed);
+        let waits = port == Port::Control && gone < self.data_first.load(Ordering::Relaxed);
+        waits && self.answered.load(Ordering::Relaxed)
+    }
+
     /// Whether an answer of the server's is not for the client yet.
     fn mutes(&self, port: Port, answer: &[u8]) -> bool {
         let is_handshake = answer.first().is_some_and(|first| first & 0x80 != 0);
         self.mute_server.load(Ordering::Relaxed) && !(port == Port::Control && is_handshake)
+    }
+
+    /// Something has gone to the server.
+    fn note_data(&self, port: Port, datagram: &[u8]) {
+        let kind = Header::decode(datagram).map(|header| header.kind);
+        if port == Port::Data && kind == Some(Kind::Data) {
+            self.data_gone.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The client's first data let the server speak.
@@ -174,7 +198,11 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
         let near = Arc::new(near);
         let mut fars: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
         let (mut buffer, mut bound) = (vec![0; 1 << 16], 0);
+        let mut waiting: Vec<(Arc<UdpSocket>, Vec<u8>)> = Vec::new();
         while !rules.is_gone() {
+            if !rules.waits(port) {
+                waiting.drain(..).for_each(|(far, datagram)| drop(far.send(&datagram)));
+            }
             let Ok((len, from)) = near.recv_from(&mut buffer) else { continue };
             if rules.rebound.load(Ordering::Relaxed) != bound {
                 bound = rules.rebound.load(Ordering::Relaxed);
@@ -186,7 +214,12 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
             rules.damage(port, &mut buffer[..len]);
             rules.unmute(port, &buffer[..len]);
             if rules.passes(port, len) {
+                if rules.waits(port) {
+                    waiting.push((far.clone(), buffer[..len].to_vec()));
+                    continue;
+                }
                 let _ = far.send(&buffer[..len]);
+                rules.note_data(port, &buffer[..len]);
             }
             if port == Port::Data {
                 rules.tap(&buffer[..len]);
@@ -212,6 +245,7 @@ fn relay_back(
         let mut buffer = vec![0; 1 << 16];
         while !rules.is_gone() && rules.rebound.load(Ordering::Relaxed) == bound {
             let Ok(len) = answers.recv(&mut buffer) else { continue };
+            rules.answered.fetch_or(port == Port::Control, Ordering::Relaxed);
             rules.damage(port, &mut buffer[..len]);
             if port == Port::Data && rules.both_ways.load(Ordering::Relaxed) {
                 rules.tap(&buffer[..len]);

@@ -17,11 +17,11 @@ const SSHD: &str = "/usr/sbin/sshd";
 const PRIVILEGE_FOLDER: &str = "/run/sshd";
 
 /// A user with an ssh configuration in which `far` and `gate` are hosts.
-struct Ssh {
-    client: Host,
-    here: PathBuf,
+pub(super) struct Ssh {
+    pub(super) client: Host,
+    pub(super) here: PathBuf,
     there: PathBuf,
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
     scratch: TempDir,
     // Ends before its folder goes.
     _daemon: Option<Child>,
@@ -29,7 +29,7 @@ struct Ssh {
 
 impl Ssh {
     /// An sshd that listens on loopback. Nothing, said aloud, where there is none.
-    fn new() -> Option<Ssh> {
+    pub(super) fn new() -> Option<Ssh> {
         Ssh::on("127.0.0.1")
     }
 
@@ -83,7 +83,7 @@ impl Ssh {
         Some(Ssh { client, here, there, content, scratch, _daemon: None })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
@@ -118,7 +118,7 @@ impl Ssh {
     }
 
     /// Starts one.
-    fn start(&self, words: &str, args: &[&str]) -> Child {
+    pub(super) fn start(&self, words: &str, args: &[&str]) -> Child {
         let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
         let longhaul = env!("CARGO_BIN_EXE_longhaul");
         let mut command = self.client.command(["cp", "--json", "-e", &ssh]);
@@ -130,7 +130,7 @@ impl Ssh {
     }
 
     /// A path of the far side.
-    fn at(&self, path: &str) -> String {
+    pub(super) fn at(&self, path: &str) -> String {
         format!("far:{}/{path}", self.there.display())
     }
 
@@ -163,6 +163,21 @@ fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
         assert_eq!(ended.events("connected")[0]["carrier"], "quic", "{way:?} {ended}");
         assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
     }
+}
+
+#[test]
+fn a_copy_over_ssh_that_was_killed_goes_on_at_once() {
+    let Some(ssh) = Ssh::new() else { return };
+    write(&ssh.here.join("object"), &bytes(40_000_000, 11));
+    let to = ssh.at("copy");
+    for _ in 0..2 {
+        let mut copy = ssh.start("", &["--rate=40M", "object", &to]);
+        copy.progressed(1);
+        copy.kill();
+    }
+    let ended = ssh.cp("", &["object", &to]);
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert!(fs::read(ssh.there.join("copy")).expect("it was copied") == bytes(40_000_000, 11));
 }
 
 #[test]
@@ -209,6 +224,19 @@ fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
     let both = [&far, &of_server("source")];
     let ended = ssh.cp("", &["--replicas", "--accept-new", both[0], both[1], "copy"]);
     assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert!(fs::read(ssh.here.join("copy")).expect("it was copied") == ssh.content);
+}
+
+#[test]
+fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
+    let Some(ssh) = Ssh::only_channel() else { return };
+    let near = ssh.at("source");
+    let other = near.replacen("far", "gate", 1);
+    let ended = ssh.cp("", &["--replicas", &near, &other, "copy"]);
+    let summary = ended.summary();
+    assert_eq!((&summary["verified"], &summary["protocol"]), (&true.into(), &"tcp".into()));
+    let connected = ended.events("connected");
+    assert!(connected.len() == 2 && connected.iter().all(|event| event["carrier"] == "ssh"));
     assert!(fs::read(ssh.here.join("copy")).expect("it was copied") == ssh.content);
 }
 

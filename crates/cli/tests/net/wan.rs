@@ -71,18 +71,42 @@ const KILL_COSTS: u64 = 64_000_000;
 
 #[test]
 fn a_kill_on_a_lossy_path_costs_64_mb_at_most() {
+    kill_on_a_lossy_path("rbudp");
+}
+
+/// Its circle over what is not acknowledged would leave holes all over the object.
+#[test]
+fn a_kill_of_fobs_on_a_lossy_path_costs_64_mb_at_most() {
+    kill_on_a_lossy_path("fobs");
+}
+
+fn kill_on_a_lossy_path(protocol: &str) {
     const LEN: usize = 170_000_000;
     const KILL_AT: u64 = 110_000_000;
     let Some(wan) = Wan::new(link(1000, 60, 0.01), MTU, LEN) else { return };
-    let mut copy = wan.start(Way::Push, &["--rate=240M"]);
+    let flags = [format!("--protocol={protocol}"), "--rate=240M".to_owned()];
+    let mut copy = wan.start(Way::Push, &flags);
     let told = copy.progressed(KILL_AT)["bytes"].as_u64().expect("it is a count");
     copy.kill();
     assert!(!wan.copy(Way::Push).exists());
-    let ended = wan.start(Way::Push, &["--rate=240M"]).end();
+    let ended = wan.start(Way::Push, &flags).end();
     let summary = ended.summary();
+    assert_eq!(summary["protocol"], protocol, "{ended}");
     let resumed = summary["resumed_bytes"].as_u64().expect("it is a count");
     assert!(resumed + KILL_COSTS >= told, "{told} were there, {resumed} are: {ended}");
     wan.assert_copied(Way::Push);
+}
+
+#[test]
+fn streams_over_a_narrow_path_are_bound_by_it() {
+    let Some(wan) = Wan::new(link(40, 20, 0.0), MTU, 6_000_000) else { return };
+    for way in WAYS {
+        let ended = wan.start(way, &["--protocol=tcp", "--streams=4"]).end();
+        let summary = ended.summary();
+        assert_eq!(summary["bound_by"], "path", "{way:?} {ended}");
+        assert!(summary["rtt_seconds"].as_f64() > Some(0.01), "{way:?} {ended}");
+        wan.assert_copied(way);
+    }
 }
 
 #[test]
@@ -164,15 +188,48 @@ fn every_packet_size_is_found_and_used() {
 }
 
 #[test]
+fn a_size_that_the_path_does_not_take_is_given_up_and_not_told() {
+    let Some(wan) = Wan::new(link(200, 10, 0.0), MTU, 3_000_000) else { return };
+    for way in WAYS {
+        let ended = wan.start(way, &["--rate=80M", "--datagram=4000"]).end();
+        let payload = ended.summary()["payload_bytes"].as_u64().expect("it is a size");
+        assert!(payload <= 1472, "{way:?} {ended}");
+        wan.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_block_larger_than_any_packet_goes_in_fragments() {
+    for mtu in [MTU, 9000] {
+        let Some(wan) = Wan::new(link(200, 10, 0.001), mtu, 3_000_000) else { return };
+        for way in WAYS {
+            let args = ["--protocol=tsunami", "--rate=80M", "--datagram=32800"];
+            let ended = wan.start(way, &args).end();
+            let summary = ended.summary();
+            // The study's block of 32,768 bytes, with our header and seal.
+            assert_eq!(summary["payload_bytes"], 32_768, "{mtu} {way:?} {ended}");
+            assert_eq!(summary["protocol"], "tsunami", "{mtu} {way:?} {ended}");
+            assert!(ended.events("fallback").is_empty(), "{mtu} {way:?} {ended}");
+            wan.assert_copied(way);
+        }
+    }
+}
+
+#[test]
 fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let Some(wan) = Wan::new(narrow, 9000, 3_000_000) else { return };
-        let ended = wan.start(way, &["--rate=80M"]).end();
-        let summary = ended.summary();
-        assert_eq!(summary["protocol"], "rbudp", "{hole} {way:?} {ended}");
-        assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{hole} {ended}");
-        wan.assert_copied(way);
+        // At first use nothing has been looked for when the data go.
+        for use_of in ["first", "second"] {
+            let ended = wan.start(way, &["--rate=80M"]).end();
+            let summary = ended.summary();
+            let of = format!("{hole} {way:?} {use_of}");
+            assert_eq!(summary["protocol"], "rbudp", "{of} {ended}");
+            assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{of} {ended}");
+            assert!(ended.events("fallback").is_empty(), "{of} {ended}");
+            wan.assert_copied(way);
+        }
     }
 }
 
@@ -197,7 +254,10 @@ fn over_ipv6_data_that_are_blocked_go_by_tcp() {
     for way in WAYS {
         // Nobody is where the client looks for the data.
         let ended = wan.start(way, &["--rate=80M", "--data-port=9"]).end();
-        assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+        let summary = ended.summary();
+        assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
+        // The streams keep to the rate as the datagrams did.
+        assert_eq!(summary["bound_by"], "rate", "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);
     }

@@ -135,7 +135,7 @@ impl Pair {
     /// Starts a `cp` with `flags`.
     pub(crate) fn copy(
         &self,
-        flags: &[&str],
+        flags: &[impl AsRef<OsStr>],
         from: impl AsRef<OsStr>,
         to: impl AsRef<OsStr>,
     ) -> Child {

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod docs;
+mod figures;
 mod lengths;
 mod modules;
 mod names;

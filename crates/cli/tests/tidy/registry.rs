@@ -4,7 +4,18 @@ use std::fs;
 
 use longhaul_proto::registry;
 
-use super::{none, root};
+use super::{none, root, sources};
+
+/// The protocol that a line of code names, as a string or by its folder in the core.
+fn named(line: &str) -> Option<&'static str> {
+    let code = line.split("//").next().unwrap_or_default();
+    let is_string = |name: &str| code.contains(&format!("\"{name}\""));
+    let is_folder = |name: &str| {
+        ["::", ";"].iter().any(|end| code.contains(&format!("longhaul_proto::{name}{end}")))
+    };
+    let mut names = registry::all().iter().map(|row| row.name);
+    names.find(|name| is_string(name) || is_folder(protocol(name)))
+}
 
 /// The protocol of which `name` is, or is a variant.
 fn protocol(name: &str) -> &str {
@@ -37,4 +48,30 @@ fn every_protocol_has_tests_beside_it() {
     let lost = rows
         .filter(|row| !tests(row.name).is_file() && !tests(row.name).with_extension("").is_dir());
     none(lost.map(|row| row.name.to_owned()).collect(), "a protocol has tests");
+}
+
+/// RBUDP's equations are a subcommand, and its receive strategies are every protocol's: neither
+/// asks for a name of the registry, so there is no exception.
+#[test]
+fn transfer_and_cli_branch_on_no_protocols_name() {
+    let crates = ["crates/transfer/src/", "crates/cli/src/"];
+    let of_them = |path: &str| crates.iter().any(|of| path.starts_with(of));
+    let code = sources().into_iter().filter(|file| of_them(&file.path) && !file.is_test());
+    let code: Vec<_> = code.collect();
+    assert!(code.len() > 100, "the walk found only {} sources", code.len());
+    let mut found = Vec::new();
+    for file in &code {
+        for (number, line) in file.code().into_iter().enumerate() {
+            found.extend(named(line).map(|name| format!("{}:{}: {name}", file.path, number + 1)));
+        }
+    }
+    none(found, "what a protocol is like is asked of its row, not of its name");
+}
+
+#[test]
+fn a_protocol_is_found_by_string_and_by_folder() {
+    assert_eq!(named("if row.name == \"netblt\" {"), Some("netblt"));
+    assert_eq!(named("use longhaul_proto::tsunami::ROW;"), Some("tsunami"));
+    assert_eq!(named("let row = find(name); // never \"gtp\""), None);
+    assert_eq!(named("\"rbudp's\""), None);
 }

@@ -4,6 +4,10 @@
 //! Files are made in memory where the machine has a folder there, so that no disk is in the way.
 //! An emulation that was itself the bottleneck is an error, not a value; what would take minutes
 //! is left out.
+//!
+//! `course`: rates over time.
+
+mod course;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,19 +15,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Bytes;
+use longhaul_proto::time::Span;
 use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::scenario::Scenario;
 
-use crate::experiment::{Case, Ways};
-use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes, Sample};
+use crate::experiment::{Case, LONGEST};
+use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes};
 
 /// A machine that was busy for a moment may do better at once.
 const ATTEMPTS: u32 = 2;
-/// A case that takes longer in virtual time is not run in real time.
-const LONGEST: Span = Span::from_secs(120);
+/// How far apart the points of a course are, where the scenario says nothing.
+const POINTS_APART: Span = Span::from_millis(100);
 /// What a case takes beside its flows: hosts, servers, objects, the end of all of them.
 const AROUND: Span = Span::from_secs(3);
 /// A case is given up after this many times what it took in virtual time, and [`PATIENCE`].
@@ -32,21 +35,34 @@ const PATIENCE: Span = Span::from_secs(60);
 
 /// Why a case could not be emulated, or gave nothing that can be believed.
 #[derive(Debug)]
-pub struct EmulateError(String);
+pub struct EmulateError {
+    what: String,
+    tried: bool,
+}
 
 impl EmulateError {
     fn new(what: impl Into<String>) -> EmulateError {
-        EmulateError(what.into())
+        EmulateError { what: what.into(), tried: true }
+    }
+
+    fn untried(what: impl Into<String>) -> EmulateError {
+        EmulateError { what: what.into(), tried: false }
     }
 
     fn of(doing: &str, error: &dyn fmt::Display) -> EmulateError {
-        EmulateError(format!("{doing}: {error}"))
+        EmulateError::new(format!("{doing}: {error}"))
+    }
+
+    /// Whether the case was run, so that this says something of the case on this machine; not
+    /// where it would take too long or this machine cannot emulate at all.
+    pub fn was_tried(&self) -> bool {
+        self.tried
     }
 }
 
 impl fmt::Display for EmulateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.what)
     }
 }
 
@@ -54,7 +70,10 @@ impl std::error::Error for EmulateError {}
 
 impl From<EmulationError> for EmulateError {
     fn from(error: EmulationError) -> EmulateError {
-        EmulateError(error.to_string())
+        match error {
+            EmulationError::Forbidden(_) => EmulateError::untried(error.to_string()),
+            other => EmulateError::new(other.to_string()),
+        }
     }
 }
 
@@ -76,11 +95,14 @@ impl Emulator {
     /// How many of `cases` are emulated, and what that takes at least, by what they took in
     /// virtual time.
     pub fn expected(&self, cases: &[Case], simulated: &Outcomes) -> (usize, Span) {
-        let run = cases.iter().filter(|case| case.ways == Ways::Both);
+        let run = cases.iter().filter(|case| case.is_emulated());
         let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
         let spans = fresh.filter_map(|case| {
-            let span = simulated.case(&case.name).map(Outcome::span)?;
-            (span <= LONGEST).then_some(span + AROUND)
+            let simulated = simulated.case(&case.name).map(Outcome::span);
+            match case.is_simulated() {
+                true => simulated.filter(|span| *span <= LONGEST).map(|span| span + AROUND),
+                false => Some(AROUND),
+            }
         });
         spans.fold((0, Span::ZERO), |(count, sum), span| (count + 1, sum + span))
     }
@@ -95,13 +117,12 @@ impl Emulator {
         mut told: impl FnMut(&str, Result<&Outcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
-        for case in cases.iter().filter(|case| case.ways == Ways::Both) {
+        for case in cases.iter().filter(|case| case.is_emulated()) {
             let span = simulated.case(&case.name).map_or(LONGEST, Outcome::span);
             let outcome = match self.earlier(&case.scenario) {
                 Some(outcome) => Ok(outcome.clone()),
                 None if span > LONGEST => {
-                    let takes = format!("it takes {span}, more than {LONGEST}");
-                    Err(EmulateError::new(takes))
+                    Err(EmulateError::untried(format!("it takes {span}, more than {LONGEST}")))
                 }
                 None => self.patiently(&case.scenario, span),
             };
@@ -155,7 +176,9 @@ impl Emulator {
             ends
         });
         drop(flows);
-        let flows = ends.into_iter().map(outcome).collect::<Result<_, EmulateError>>()?;
+        let apart = scenario.record.interval.unwrap_or(POINTS_APART);
+        let flows = ends.into_iter().map(|end| outcome(end, apart));
+        let flows = flows.collect::<Result<_, EmulateError>>()?;
         match emulation.statistics()?.verdict() {
             Verdict::Valid => Ok(Outcome { flows }),
             Verdict::Invalid(why) => Err(EmulateError::of("not valid", &why)),
@@ -163,9 +186,9 @@ impl Emulator {
     }
 }
 
-/// What a flow came to. The time of a copy begins with its first datagram: the simulation has no
-/// session to set up.
-fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
+/// What a flow came to, with points of its course `apart`. The time of a copy begins with its first
+/// datagram: the simulation has no session to set up.
+fn outcome(end: FlowEnd, apart: Span) -> Result<FlowOutcome, EmulateError> {
     let name = &end.name;
     if let Some(why) = &end.error {
         return Err(EmulateError::new(format!("flow {name} failed: {why}")));
@@ -173,14 +196,7 @@ fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
     if !end.finished {
         return Err(EmulateError::new(format!("flow {name} did not come to its end")));
     }
-    let start = end.started.since(Time::ZERO).as_secs_f64();
-    let sample = |pair: &[(Span, Bytes)]| {
-        let ((before, had), (at, has)) = (pair[0], pair[1]);
-        let goodput = (has - had).bits() / (at - before).as_secs_f64() / 1e6;
-        Sample { at: start + at.as_secs_f64(), goodput, ..Sample::default() }
-    };
-    let apart = end.series.windows(2).filter(|pair| pair[1].0 > pair[0].0);
-    let series = apart.map(sample).collect();
+    let series = course::of(&end, apart);
     let counts = end.counts;
     Ok(FlowOutcome {
         bytes: end.delivered,
@@ -202,8 +218,10 @@ fn outcome(end: FlowEnd) -> Result<FlowOutcome, EmulateError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use longhaul_proto::units::Bytes;
     use longhaul_testbed::scenario::Reading;
+
+    use super::*;
 
     #[test]
     fn what_is_expected_is_what_can_be_run_in_bounded_time() {
@@ -213,7 +231,8 @@ mod tests {
         let cases = [
             Case::both("short", copy()),
             Case::both("long", copy()),
-            Case::simulated("never", copy()),
+            Case::simulated("never", copy(), "it is not to be"),
+            Case::emulated("always", copy().set("seed", 2), "nobody has a model of it"),
         ];
         let mut simulated = Outcomes::default();
         for (name, seconds) in [("short", 7), ("long", 1_000), ("never", 1)] {
@@ -222,10 +241,10 @@ mod tests {
             simulated.insert(name, Outcome { flows: vec![flow] });
         }
         let mut emulator = Emulator::new("/no/such/program".into());
-        let expected = (1, Span::from_secs(7) + AROUND);
+        let expected = (2, Span::from_secs(7) + AROUND * 2);
         assert_eq!(emulator.expected(&cases, &simulated), expected);
         let mut told = Vec::new();
-        let outcomes = emulator.run(&cases[1..], &simulated, |name, outcome| {
+        let outcomes = emulator.run(&cases[1..3], &simulated, |name, outcome| {
             told.push((name.to_owned(), outcome.err().map(ToString::to_string)));
         });
         assert!(outcomes.is_empty());
@@ -239,17 +258,16 @@ mod tests {
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
         let scenario = Scenario::parse("case", &text, &Reading::PLAIN).unwrap();
         let mut end = FlowEnd::of(&scenario, &scenario.flows[0]);
+        let outcome = |end| outcome(end, POINTS_APART);
         assert!(outcome(end.clone()).is_err(), "it did not end");
         let seconds = Span::from_secs;
         end.series = vec![(seconds(1), Bytes::ZERO), (seconds(2), Bytes::new(125_000_000))];
         (end.delivered, end.finished) = (Bytes::new(250_000_000), true);
         (end.took, end.setup) = (Span::from_millis(2_500), Span::from_millis(500));
         (end.counts.sent, end.counts.lost) = (Some(12), Some(3));
-        let outcome = outcome(end.clone()).unwrap();
-        assert_eq!((outcome.goodput(), outcome.loss()), (1000.0, 25.0));
-        assert_eq!((outcome.series.len(), outcome.series[0].at), (1, 3.0));
-        assert_eq!(outcome.series[0].goodput, 1000.0);
+        let made = outcome(end.clone()).unwrap();
+        assert_eq!((made.goodput(), made.loss()), (1000.0, 25.0));
         end.error = Some("no way".into());
-        assert!(super::outcome(end).unwrap_err().to_string().contains("no way"));
+        assert!(outcome(end).unwrap_err().to_string().contains("no way"));
     }
 }

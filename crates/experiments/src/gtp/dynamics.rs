@@ -82,11 +82,15 @@ pub(super) static FIG7: Experiment = Experiment {
         let loss = Row::new(GTP, LOSS, outcomes.of(GTP, Outcome::loss));
         vec![Table::new("", rows.chain([loss]).collect())]
     },
-    figures: |outcomes, _| vec![curves(outcomes, GTP, "Four GTP flows join", "")],
+    courses: |outcomes| vec![curves(outcomes, GTP, "Four GTP flows join", "")],
+    figures: Experiment::NO_FIGURES,
     differs: "The paper's ns-2 gives rates of packets; ours are of object: 936 Mbit/s is what \
-              1 Gbit/s leaves of it.",
+              1 Gbit/s leaves of it. Emulated, each flow is a copy of the real binary, and all of \
+              them go to one server, in which one receiver asks them all.",
     learned: "One receiver that says who sends how much makes round-trip times irrelevant for \
-              shares: each join costs every flow the same, at once.",
+              shares: each join costs every flow the same, at once. Four flows from 20 to 80 ms \
+              have 234.1 Mbit/s each, all that the link carries, and nothing is lost: index 1, as \
+              in the paper's simulation, and neither better nor worse, for the rules are the same.",
     set: Set::Quick,
 };
 
@@ -103,7 +107,8 @@ pub(super) static FIG8: Experiment = Experiment {
         // "The fairness index of TCP flows in Figure 8 is only 0.67".
         vec![Table::new("", phase_rows(outcomes, TCP, 4, (0.0, 30.0), Some(0.67)))]
     },
-    figures: |outcomes, _| vec![curves(outcomes, TCP, "Four TCP flows", "")],
+    courses: |outcomes| vec![curves(outcomes, TCP, "Four TCP flows", "")],
+    figures: Experiment::NO_FIGURES,
     differs: "The paper does not give its queue, nor how long it measured; with a drop-tail queue \
               TCP's shares hang on both.",
     learned: "TCP's shares follow the round trips: who is near gets more, 604 Mbit/s at 20 ms \
@@ -148,12 +153,13 @@ pub(super) static FIG9: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
-    figures: |outcomes, _| {
+    courses: |outcomes| {
         let figure = |cap, name| {
             curves(outcomes, &capped_case(cap), &format!("A sender capped at {cap} Mbit/s"), name)
         };
         vec![figure(200, "200"), figure(300, "300")]
     },
+    figures: Experiment::NO_FIGURES,
     differs: "The paper contradicts itself on the cap (its text says 200, its caption 300, and \
               the 700 that the other flow reaches fit the caption), so both are here. Its rates \
               are of packets on a link of 1000; of ours framing, headers and tags leave 936 for \
@@ -203,12 +209,13 @@ pub(super) static FIG10: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
-    figures: |outcomes, _| {
+    courses: |outcomes| {
         vec![
             curves(outcomes, CAPACITIES[0].0, "GTP with all of the link", "100"),
             curves(outcomes, CAPACITIES[1].0, "GTP with 85 % of the link", "85"),
         ]
     },
+    figures: Experiment::NO_FIGURES,
     differs: "The paper's curves are not in its text, only their sense: at 100 % GTP \"does not \
               let most of the TCP traffic through\", at 85 % TCP has the rest. Its 850 are of \
               packets; 85 % of what the link carries of object are 796, of which GTP has 788.",
@@ -241,12 +248,13 @@ pub(super) static FIG11: Experiment = Experiment {
             .flat_map(|(case, index)| phase_rows(outcomes, case, 2, TWO_PHASE, Some(index)));
         vec![Table::new("", rows.collect())]
     },
-    figures: |outcomes, _| {
+    courses: |outcomes| {
         vec![
             curves(outcomes, GTP, "Two GTP flows", "gtp"),
             curves(outcomes, TCP, "Two TCP flows", "tcp"),
         ]
     },
+    figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that lost 0.3 % of a full link's packets by \
               itself; ours loses what its queue has no room for.",
     learned: "What joins late is not left behind by GTP (index 1.000, the paper's 0.99); TCP's \
@@ -293,6 +301,7 @@ pub(super) static FIG12: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
+    courses: Experiment::NO_COURSES,
     figures: parallel_figures,
     differs: "The text has no value but the bound on loss. The paper's router and hosts lost \
               packets of themselves.",

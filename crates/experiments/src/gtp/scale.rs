@@ -21,6 +21,10 @@ const END: f64 = 5.0;
 /// How near to an equal share is called fair.
 const NEAR: f64 = 0.1;
 
+/// Why it is not emulated.
+const TOO_MANY: &str = "one machine has neither the cores nor the memory to be so many hosts, each \
+                        with an object of seconds at its link's rate";
+
 const JOINED: Quantity = Quantity { name: "fair after a join within", unit: Unit::Seconds };
 const LOOKS: Quantity = Quantity { name: "looks at a flow for a decision", unit: Unit::Count };
 
@@ -92,7 +96,7 @@ pub(super) static SCALE: Experiment = Experiment {
                 .set("topology.hosts", senders)
                 .set("link.hub-r.rate", format!("{link}G"))
                 .set("flow.*.settings.receive-rate", capacity);
-            Case::simulated(case_name(senders, link), star)
+            Case::simulated(case_name(senders, link), star, TOO_MANY)
         };
         all().map(case).collect()
     },
@@ -119,6 +123,7 @@ pub(super) static SCALE: Experiment = Experiment {
             Table::new("What a decision takes", work.into()),
         ]
     },
+    courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "Nothing was published of more than eight flows. The senders' links here are lines \
               with a queue before them, not cards that hold their programs back, and nobody \

@@ -54,6 +54,7 @@ pub(super) static FIG1: Experiment = Experiment {
         };
         FIG1_WINDOWS.map(table).into()
     },
+    courses: Experiment::NO_COURSES,
     figures: |outcomes, page| {
         let mut series = Vec::new();
         for (name, _) in FIG1_WINDOWS {
@@ -78,6 +79,8 @@ pub(super) static FIG1: Experiment = Experiment {
     learned: "With a window that congestion alone limits, TCP loses to slow start: at long round \
               trips a large part of 100 MB is gone before the rate is reached, and what slow start \
               overshoots must be sent again. With an untuned window it is over from a millisecond \
-              on: window over round-trip time is all that there can be.",
+              on: window over round-trip time is all that there can be. The paper's curve falls \
+              the same way; how far ours is above or below it cannot be said, for its values are \
+              not in the text.",
     set: Set::Quick,
 };

@@ -26,6 +26,11 @@ const DAYS: [Day; 2] = [
 
 const NAMES: [&str; 2] = ["best case", "worst case"];
 
+/// Why a protocol that finds its rate is not emulated behind a host's limit.
+pub(super) const HOSTS_LIMIT: &str = "it finds its rate, and finds the sending host's limit here; \
+                                      over real sockets a program has the limits of the machine \
+                                      that it runs on";
+
 /// Section 4.1: rate, lost, retransmitted, sent, duplicates.
 const CONTENDERS: [Contender; 6] = [
     contender(
@@ -96,9 +101,13 @@ pub(super) static INTERNET: Experiment = Experiment {
                 _ => day,
             }
         };
-        runs(&CONTENDERS, NAMES, vary, |_, name, variant| Case::simulated(name, variant))
+        runs(&CONTENDERS, NAMES, vary, |contender, name, variant| match contender.flow {
+            "sabul" => Case::simulated(name, variant, HOSTS_LIMIT),
+            _ => Case::both(name, variant),
+        })
     },
     tables: |outcomes| tables(&CONTENDERS, NAMES, outcomes),
+    courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "RBUDP's goodput follows from what was worked out of it, and says nothing about us; \
               its counts do, and all that the others do. The study ran them one after the other \

@@ -9,15 +9,19 @@ use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table};
 
 /// Name, and flow in the scenario.
-const CONTENDERS: [(&str, &str); 5] = [
+const CONTENDERS: [(&str, &str); 6] = [
     ("RBUDP", "rbudp"),
     ("FOBS", "fobs"),
     ("SABUL of the study", "release"),
     ("SABUL", "sabul"),
     ("Tsunami", "tsunami"),
+    ("Tsunami without patience", "hasty"),
 ];
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
+/// Why most degrees are not emulated.
+const SWEPT: &str = "none and one degree over real sockets say whether the others would be the \
+                     same";
 /// For how long, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
@@ -58,7 +62,7 @@ pub(super) static REORDERING: Experiment = Experiment {
             // One degree over real sockets says whether the rest would be the same.
             match share == 0.0 || (share, by) == (1.0, 1.0) {
                 true => Case::both(case, variant),
-                false => Case::simulated(case, variant),
+                false => Case::simulated(case, variant, SWEPT),
             }
         })
         .collect()
@@ -78,6 +82,7 @@ pub(super) static REORDERING: Experiment = Experiment {
         };
         CONTENDERS.iter().map(table).collect()
     },
+    courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
         let by = 1.0;
         let series = CONTENDERS.iter().map(|(name, _)| {
@@ -94,11 +99,18 @@ pub(super) static REORDERING: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The study could not reorder: this is the experiment that it wished for.",
-    learned: "Yes for SABUL: it reports a gap as soon as it sees one, takes every overtaken packet \
-              for a lost one and slows down for it, until at 1 % of packets held back for a \
-              millisecond hardly anything of its rate is left. No for Tsunami: it cross-checks \
-              with what has come before it asks, so what the study saw of it was the program. \
-              RBUDP, which reports at the end of a round, and FOBS, which looks once in 10,000 \
-              packets, hardly notice.",
+    learned: "Yes for SABUL: it reports a gap as soon as it sees one, and takes every overtaken \
+              packet for a lost one. The release that the study ran reports some hundred losses \
+              of 139,000 packets when one in a thousand is held back for a millisecond, which \
+              costs it nothing, and over a thousand when one in a hundred is, which takes two \
+              thirds of its rate; SABUL as its authors describe it is slowed down by a tenth of \
+              that. So reordering can explain reports without drops, but not the study's tens of \
+              thousands at 87 Mbit/s. Our Tsunami asks only for what a quarter of a round trip \
+              has not brought (17.6 ms), longer than anything is held back here; without that \
+              patience, as the tool was, it reports a hundred at the worst, for it looks \
+              three times a second. So what the study saw of Tsunami was not reordering. RBUDP, \
+              which \
+              reports at the end of a round, and FOBS, which looks once in 10,000 packets, hardly \
+              notice.",
     set: Set::Full,
 };

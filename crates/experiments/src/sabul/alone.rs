@@ -43,6 +43,7 @@ pub(super) static FIG2: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
+    courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
         let series = CAPACITIES.iter().map(|capacity| {
             let points = RTTS.iter().filter_map(|rtt| {
@@ -99,6 +100,7 @@ pub(super) static FIG5: Experiment = Experiment {
         rows.push(Row::new("all three", GOODPUT, sum).published(2_712.8));
         vec![Table::new("", rows)]
     },
+    courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
         let flow = outcomes.case(ROUTES[0].0).map(|outcome| &*outcome.first().series);
         let points = flow.unwrap_or_default().iter().map(|sample| (sample.at, sample.goodput));

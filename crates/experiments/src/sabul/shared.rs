@@ -20,6 +20,16 @@ fn furthest(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| 100.0 * (rate / equal - 1.0).abs()).fold(0.0, f64::max)
 }
 
+/// Each flow's goodput over time, under these names.
+fn over_time<const N: usize>(title: &str, flows: &[FlowOutcome], names: [&str; N]) -> Figure {
+    let series = flows.iter().zip(names).map(|(flow, name)| {
+        let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
+        Series::new(format!("simulated: {name}"), Origin::Simulated, points)
+    });
+    let (x, y) = (Axis::linear("time, s"), Axis::linear("goodput, Mbit/s"));
+    Figure { name: "", plot: Plot { title: title.into(), x, y, series: series.collect() } }
+}
+
 /// Figure 3.
 pub(super) static FIG3: Experiment = Experiment {
     id: "sabul-fig3",
@@ -47,16 +57,11 @@ pub(super) static FIG3: Experiment = Experiment {
         rows.push(Row::new(CONVERGE, FURTHEST, furthest).aim(Aim::AtMost(5.0)));
         vec![Table::new("", rows)]
     },
-    figures: |outcomes, _| {
+    courses: |outcomes| {
         let flows = outcomes.case(CONVERGE).map(|outcome| &*outcome.flows).unwrap_or_default();
-        let series = flows.iter().zip(THREE).map(|(flow, name)| {
-            let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
-            Series::new(format!("simulated: {name}"), Origin::Simulated, points)
-        });
-        let (x, y) = (Axis::linear("time, s"), Axis::linear("goodput, Mbit/s"));
-        let title = "Three SABUL flows".into();
-        vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
+        vec![over_time("Three SABUL flows", flows, THREE)]
     },
+    figures: Experiment::NO_FIGURES,
     differs: "The paper does not give round trips, initial rates or how long it took; these are \
               ours.",
     learned: "Flows of one receiver that begin at 100, 300 and 500 Mbit/s and whose round trips \
@@ -117,7 +122,28 @@ pub(super) static FIG4: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
-    figures: Experiment::NO_FIGURES,
+    courses: Experiment::NO_COURSES,
+    figures: |outcomes, page| {
+        let mut series = Vec::new();
+        for capacity in CAPACITIES {
+            let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
+                let all = RTTS.iter();
+                all.filter_map(|rtt| Some((*rtt as f64, value(&grid_case(capacity, *rtt))?)))
+                    .collect()
+            };
+            let ours = points(&|case| outcomes.of(case, tcp_share));
+            let label = format!("simulated: {capacity} Mbit/s");
+            series.push(Series::new(label, Origin::Simulated, ours));
+            let real = points(&|case| page.emulated_value(case, TCP_SHARE));
+            if !real.is_empty() {
+                let label = format!("emulated: {capacity} Mbit/s");
+                series.push(Series::new(label, Origin::Emulated, real));
+            }
+        }
+        let (x, y) = (Axis::log("round-trip time, ms"), Axis::linear(&TCP_SHARE.heading()));
+        let title = "TCP beside SABUL; 50 % is an equal share".into();
+        vec![Figure { name: "", plot: Plot { title, x, y, series } }]
+    },
     differs: "The text has the figure's sense only: \"in low BDP environments, TCP obtains more \
               of the available bandwidth. In high BDP environments … SABUL is able to \
               effectively use\" it.",
@@ -147,6 +173,10 @@ pub(super) static FIG6: Experiment = Experiment {
             Row::new(*name, GOODPUT, goodput)
         });
         vec![Table::new("", rows.collect())]
+    },
+    courses: |outcomes| {
+        let flows = outcomes.case(LAN).map(|outcome| &*outcome.flows).unwrap_or_default();
+        vec![over_time("Two TCP and two SABUL flows", flows, LAN_FLOWS)]
     },
     figures: Experiment::NO_FIGURES,
     differs: "The text says only that \"TCP obtained slightly higher bandwidth than SABUL\". \
@@ -212,6 +242,7 @@ pub(super) static FIG7: Experiment = Experiment {
         });
         vec![Table::new("", rows.collect())]
     },
+    courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
         let published = [(0.0, 110.0), (9.0, 60.0)];
         let ours = BACKGROUND.iter().filter_map(|background| {

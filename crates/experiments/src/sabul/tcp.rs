@@ -67,6 +67,7 @@ pub(super) static TCP: Experiment = Experiment {
         ];
         vec![alone(CLEAN), alone(LOSSY), Table::new("Two flows into one host", pair)]
     },
+    courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is worked \
               out from one of its three numbers by the square-root law, which is for a steady \

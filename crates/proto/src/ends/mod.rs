@@ -29,7 +29,7 @@ pub use again::Again;
 pub use arrived::Arrived;
 pub use flow::SendingFlow;
 pub use frontier::{Frontier, Run};
-pub use grace::grace;
+pub use grace::{SHORTEST_GRACE, grace};
 pub use heard::Heard;
 pub use losses::{LossList, Recent};
 pub use receiving::{Flows, ReceivingEnd, ReceivingFlow};

@@ -1,6 +1,7 @@
 //! What every receiver keeps of a flow, and many flows behind one receiver.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
@@ -136,11 +137,43 @@ pub trait ReceivingFlow: Send {
 pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,
     /// Those that have not been polled to the end since something befell them.
-    stirred: BTreeSet<FlowId>,
+    stirred: Few,
     /// When each of the others wants to be woken.
     wakes: BTreeMap<(Time, FlowId), Why>,
     /// Those that may have events.
-    telling: BTreeSet<FlowId>,
+    telling: Few,
+}
+
+/// A set of flows that mostly has one, or none: nothing is allocated when one comes or goes.
+/// The least id stands last, where taking it out moves no other.
+#[derive(Default)]
+struct Few(Vec<FlowId>);
+
+impl Few {
+    fn place(&self, id: FlowId) -> Result<usize, usize> {
+        self.0.binary_search_by(|other| id.cmp(other))
+    }
+
+    fn insert(&mut self, id: FlowId) {
+        if let Err(place) = self.place(id) {
+            self.0.insert(place, id);
+        }
+    }
+
+    fn remove(&mut self, id: FlowId) {
+        if let Ok(place) = self.place(id) {
+            self.0.remove(place);
+        }
+    }
+
+    fn first(&self) -> Option<FlowId> {
+        self.0.last().copied()
+    }
+
+    /// In the order of their ids.
+    fn iter(&self) -> impl Iterator<Item = &FlowId> {
+        self.0.iter().rev()
+    }
 }
 
 struct Member<F> {
@@ -153,9 +186,9 @@ impl<F> Default for Flows<F> {
     fn default() -> Flows<F> {
         Flows {
             flows: BTreeMap::new(),
-            stirred: BTreeSet::new(),
+            stirred: Few::default(),
             wakes: BTreeMap::new(),
-            telling: BTreeSet::new(),
+            telling: Few::default(),
         }
     }
 }
@@ -186,7 +219,7 @@ impl<F: ReceivingFlow> Flows<F> {
 
     /// A flow has nothing to say: it waits for its time.
     fn settle(&mut self, id: FlowId) {
-        self.stirred.remove(&id);
+        self.stirred.remove(id);
         let Some(member) = self.flows.get_mut(&id) else { return };
         let (at, why) = match member.next_wakeup() {
             Wake::OnInput => return,
@@ -215,7 +248,7 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
         while let Some(id) = self.next_due(now) {
             self.stir(id);
         }
-        for id in &self.stirred {
+        for id in self.stirred.iter() {
             if let Some(member) = self.flows.get_mut(id) {
                 member.flow.on_timeout(now);
             }
@@ -244,7 +277,7 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
         while let Some(id) = self.next_due(now) {
             self.stir(id);
         }
-        while let Some(&id) = self.stirred.first() {
+        while let Some(id) = self.stirred.first() {
             self.telling.insert(id);
             let flow = self.flows.get_mut(&id).map(|member| &mut member.flow);
             let said = flow
@@ -258,12 +291,12 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
     }
 
     fn poll_event(&mut self) -> Option<(FlowId, Event)> {
-        while let Some(&id) = self.telling.first() {
+        while let Some(id) = self.telling.first() {
             let member = self.flows.get_mut(&id);
             if let Some(event) = member.and_then(|m| m.flow.end_mut().poll_event()) {
                 return Some((id, event));
             }
-            self.telling.remove(&id);
+            self.telling.remove(id);
         }
         None
     }
@@ -292,7 +325,7 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
     fn remove_flow(&mut self, flow: FlowId) {
         self.stir(flow);
         self.flows.remove(&flow);
-        self.stirred.remove(&flow);
-        self.telling.remove(&flow);
+        self.stirred.remove(flow);
+        self.telling.remove(flow);
     }
 }

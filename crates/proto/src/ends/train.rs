@@ -13,6 +13,8 @@ pub struct FirstTrain {
     datagram: Bytes,
     /// What of the rate that it shows is taken.
     share: f64,
+    /// Its datagrams.
+    len: u64,
     /// No rate is higher.
     limit: Option<Rate>,
     /// The report has not come.
@@ -24,7 +26,13 @@ impl FirstTrain {
     /// is taken.
     pub fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
-        FirstTrain { datagram: datagram(setup), share, limit, is_open: wanted }
+        let (datagram, len) = (datagram(setup), TRAIN_LEN);
+        FirstTrain { datagram, share, len, limit, is_open: wanted }
+    }
+
+    /// The same with a train of so many datagrams, which the receiver knows.
+    pub fn with_len(self, len: u64) -> FirstTrain {
+        FirstTrain { len, ..self }
     }
 
     /// Whether the rate is still to be shown.
@@ -34,7 +42,7 @@ impl FirstTrain {
 
     /// How many datagrams from number `next` on leave whatever the pace.
     pub fn room(&self, next: PacketNumber) -> u64 {
-        if self.is_open { TRAIN_LEN.saturating_sub(next.0) } else { 0 }
+        if self.is_open { self.len.saturating_sub(next.0) } else { 0 }
     }
 
     /// The rate that the train shows, once, as soon as it does.

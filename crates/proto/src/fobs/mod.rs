@@ -40,6 +40,14 @@
 //! next chunk. While there is congestion it repeats nothing else; it returns to greed when that is
 //! over.
 //!
+//! The paper's other outlook, "it switches to a high-performance TCP algorithm when congestion in
+//! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
+//! switch back" (section 7), is not built. What the switch is for, to yield while others need the
+//! path, the table does within the flow, and it costs nothing to come back; a TCP that begins in a
+//! congested moment needs many round trips to find its window, and a change of carrier is a pass of
+//! its own: what is under way is dropped or comes twice. Who wants TCP's share takes
+//! `--protocol tcp`.
+//!
 //! Files by decision: `circle` chooses what goes again, `unacked` knows what is left, `sender`
 //! sends batches of it, `receiver` counts, `telling` says what an acknowledgement covers,
 //! `table` sets the rate.
@@ -69,7 +77,11 @@ pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption {
     default: 64.0,
 };
 
-/// The packets of a batch-send operation (section 3.1.1): two were best.
+/// The packets of a batch-send operation (section 3.1.1): two were best, of fixed ones, on hosts of
+/// 2002 that sent each in a system call of its own, and looked for an acknowledgement in another.
+/// Ours looks at every poll, which costs nothing, and a batch is one system call: two datagrams
+/// each would give most of its gain away. So the default is the paper's other rule, by what the
+/// last acknowledgement brought.
 pub const BATCH: ProtocolOption = ProtocolOption {
     name: "batch",
     help: "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
@@ -105,7 +117,8 @@ pub const BURST: ProtocolOption = ProtocolOption {
     default: 25.0,
 };
 
-/// 100 MiB in the release that the ORNL study measured.
+/// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
+/// `longhaul cp`, 16 MiB unless `--segment` says otherwise, this is 16 MiB in effect.
 pub const CHUNK: ProtocolOption = ProtocolOption {
     name: "chunk",
     help: "MiB of new data, at most a segment, after which what was lost goes again",

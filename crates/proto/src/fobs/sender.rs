@@ -225,12 +225,29 @@ impl FobsSender {
         self.circle.remembered()
     }
 
-    /// Whether what is known to be lost goes before first blocks, for want of a grant or because a
-    /// chunk has ended; and whether a first block is left.
-    pub(super) fn first_blocks(&self) -> (bool, bool) {
+    /// What it goes by for the next block.
+    pub(super) fn standing(&self) -> Standing {
         let frontier = &self.end.frontier;
-        (frontier.is_out_of_grant() || self.is_between_chunks(), frontier.peek().is_some())
+        let known_first = self.is_between_chunks();
+        Standing {
+            repeats_first: known_first || frontier.is_out_of_grant(),
+            known_only: known_first || self.is_thrifty(),
+            first_left: frontier.peek().is_some(),
+        }
     }
+}
+
+/// What a sender goes by.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Something may go again though a first block is left, for want of a grant or because a
+    /// chunk has ended.
+    pub(super) repeats_first: bool,
+    /// What goes again is known to be lost.
+    pub(super) known_only: bool,
+    /// A first block is left.
+    pub(super) first_left: bool,
 }
 
 impl SendingFlow for FobsSender {

@@ -1,27 +1,45 @@
 //! C_r, "the capacity of all GTP traffic" (section 4.3): given, or found.
 //!
 //! Found is ours; the paper knows the access link. What a flow's first datagrams show, which leave
-//! at once, is a first value, and a ceiling near which C_r stays for [`BELIEF`] intervals; without
-//! that it doubles each interval, as long as all of it is used and arrives. Then it rises and falls
-//! on the whole of all flows as the CE's estimate does on one, but its steps stay as small as the
-//! first: what is too much fills a queue first, and shows late. A fall shows a ceiling too, and
-//! what arrives is the measure of it. A first loss is enough for that; while the ceiling is
-//! believed it takes as much as the CE minds, for a path may lose a little at any rate.
+//! at once, is a first value. A host looks at its card now and then, and what came meanwhile is one
+//! step: so a train of few steps is taken for slower than it looks, by one step, and where there
+//! are many it shows a ceiling too. Without a train C_r doubles each interval, as long as all of it
+//! is used and arrives. Then it rises and falls on the whole of all flows as the CE's estimate does
+//! on one, but near what was shown its steps stay as small as the first: what is too much fills a
+//! queue first, and shows late.
 //!
-//! The receiver's own loss is the median flow's (each counting with its rate): a link that is
-//! overrun loses of all flows alike, a bad path of one.
+//! A ceiling is what arrives when there is loss, or where C_r was before a queue grew. A first loss
+//! is enough for that; while the ceiling is believed it takes as much as the CE minds, for a path
+//! may lose a little at any rate. Loss of flows that send far less than they are asked for is that
+//! of hosts that pause and make up for it; it counts when it comes again. A ceiling that is found
+//! again is believed for longer.
+//!
+//! The receiver's own loss is the median flow's (each counting with its rate), and its queue one
+//! that all flows have: a link that is overrun makes all alike lose and wait, a bad path one.
 
 use core::cmp::Ordering;
 
 use super::options::Rules;
 
-/// For how many intervals a ceiling is believed.
-const BELIEF: u32 = 32;
-/// What of a first train's rate is taken, and how far below a ceiling C_r goes.
+/// For how many intervals a ceiling is believed, the first time and at the most.
+const BELIEF: (u32, u32) = (8, 32);
+/// Ceilings no further apart are the same.
+const SAME: f64 = 0.05;
+/// What of a first train's rate is taken at the most, and up to which part of it C_r may rise in
+/// steps that double.
 const TRAIN: f64 = 0.9;
+/// A train of so many steps shows a ceiling.
+const EXACT_STEPS: u32 = 16;
+/// How far below a ceiling C_r goes; and where it was before a queue grew: three steps back, for a
+/// queue shows two intervals late.
 const BELOW: f64 = 0.98;
+const BEFORE: f64 = BELOW * BELOW * BELOW;
 /// A first loss is more than this: a step up that was too much loses more of an interval.
 const FIRST_LOSS: f64 = 0.003;
+/// A queue has grown by so many seconds: hosts that are busy make as much, but not on all flows.
+const GROWN: f64 = 0.004;
+/// Flows that send less than this share of what they are asked for have hosts that pause.
+const PAUSED: f64 = 0.8;
 
 /// What all flows did together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +50,8 @@ pub(super) struct Whole {
     pub(super) loss: f64,
     /// What those flows are asked for that cannot be measured yet.
     pub(super) unmeasured: f64,
+    /// The geometric mean of the shortest and the longest queue on the flows' paths, in seconds.
+    pub(super) queue: f64,
 }
 
 impl Whole {
@@ -46,7 +66,7 @@ impl Whole {
             below >= total / 2.0
         });
         let loss = median.map_or(0.0, |flow| flow.2);
-        Whole { total, current, loss, unmeasured: 0.0 }
+        Whole { total, current, loss, ..Whole::default() }
     }
 }
 
@@ -56,12 +76,24 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// What the fastest first train showed, until it is doubted.
+    /// What the fastest first train showed, until it is doubted; and whether that is a ceiling.
     shown: f64,
+    exact: bool,
+    /// Where C_r began to rise, and its last step, as a share.
+    base: f64,
+    step: f64,
+    /// Near a ceiling that was met before every step is looked at for another interval.
+    waits: bool,
     /// Nothing has shown how much there is.
     searching: bool,
-    /// Intervals for which the ceiling is still believed.
+    /// The last ceiling, intervals for which it is still believed, and will be if it is met again.
+    ceiling: f64,
     belief: u32,
+    lasts: u32,
+    /// The shortest queue since C_r began to rise.
+    queue: f64,
+    /// The last interval had a loss that may not have been of the link's making.
+    doubted: bool,
 }
 
 impl Capacity {
@@ -71,8 +103,16 @@ impl Capacity {
             share: 1.0,
             found: 0.0,
             shown: f64::INFINITY,
+            exact: false,
+            base: 0.0,
+            step: 0.0,
+            waits: false,
             searching: true,
+            ceiling: 0.0,
             belief: 0,
+            lasts: BELIEF.0,
+            queue: f64::INFINITY,
+            doubted: false,
         }
     }
 
@@ -88,16 +128,37 @@ impl Capacity {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }
 
+    /// What was given.
+    pub(super) fn given(&self) -> Option<f64> {
+        self.given
+    }
+
+    /// What is found without a given rate, and the share of it that may be used.
+    pub(super) fn found(&self) -> (f64, f64) {
+        (self.found, self.share)
+    }
+
+    /// It is known from elsewhere how much there is.
+    pub(super) fn set_found(&mut self, found: f64) {
+        self.found = found;
+    }
+
     /// Whether estimates say nothing yet, because all flows do what they are asked for.
     pub(super) fn is_searching(&self) -> bool {
         self.given.is_none() && self.searching
     }
 
-    /// A flow's first datagrams, sent at once, came at this rate; tells whether that is news.
-    pub(super) fn on_train(&mut self, rate: f64) -> bool {
-        let news = self.given.is_none() && rate * TRAIN > self.found;
+    /// A flow's first datagrams, sent at once, came at this rate in so many steps; tells whether
+    /// that is news.
+    pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
+        // The first step may have been late by all of one, and the last early.
+        let slower = f64::from(steps) / f64::from(steps + 1);
+        let sure = rate * slower.min(TRAIN);
+        let news = self.given.is_none() && sure > self.found;
         if news {
-            (self.found, self.shown) = (rate * TRAIN, rate);
+            (self.found, self.shown, self.exact) = (sure, rate, steps >= EXACT_STEPS);
+            (self.base, self.step, self.belief) = (sure, 0.0, 0);
+            self.queue = f64::INFINITY;
         }
         self.searching &= !news;
         news
@@ -107,26 +168,64 @@ impl Capacity {
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
         let loss = rules.excess(whole.loss);
         let most = if self.belief == 0 { FIRST_LOSS } else { rules.loss_threshold };
-        let current = whole.current + whole.unmeasured;
-        // What nobody has seen arrive does not show that there is more.
-        let is_used = whole.total >= rules.close * self.found * self.share;
-        if loss > most && current < self.found * self.share {
-            self.found = self.found.min(current * BELOW / self.share).max(rules.least_rate);
-            self.searching = false;
-            self.belief = BELIEF;
+        let (current, asked) = (whole.current + whole.unmeasured, self.found * self.share);
+        let was_doubted = core::mem::take(&mut self.doubted);
+        if loss > most && current < asked {
+            self.doubted = !self.searching && whole.total + whole.unmeasured < asked * PAUSED;
+            if was_doubted || !self.doubted {
+                self.believe((current * BELOW / self.share).max(rules.least_rate));
+            }
         } else if self.belief > 0 {
             self.belief -= 1;
-        } else if is_used && self.searching {
+            self.queue = whole.queue;
+        } else if self.grows(whole.queue) {
+            self.believe((self.found * BEFORE).max(self.base));
+            // It costs nothing to look again, and a host that paused may have made the queue.
+            self.belief = BELIEF.0;
+        } else if whole.total >= rules.close * asked {
+            // What nobody has seen arrive does not show that there is more.
+            self.rise(rules);
+        }
+    }
+
+    /// Whether a queue has grown since C_r began to rise. What it was is no reason to fall: others
+    /// may have made it.
+    fn grows(&mut self, queue: f64) -> bool {
+        self.queue = self.queue.min(queue);
+        self.step > 0.0 && queue >= self.queue + GROWN
+    }
+
+    fn rise(&mut self, rules: &Rules) {
+        if self.searching {
             self.found *= 2.0;
-        } else if is_used && self.share == 1.0 {
+        } else if self.share == 1.0 {
             // More than a share of the link is not asked for, so nothing shows the link's limit.
-            let (wanted, top) = (whole.total * (1.0 + rules.increase), self.shown * BELOW);
-            self.found = self.found.max(wanted.min(top));
-            if wanted >= top {
-                // Next time the train counts no more.
-                (self.shown, self.belief) = (f64::INFINITY, BELIEF);
+            let is_far = self.shown.is_finite() && self.found < self.shown * TRAIN;
+            self.step = if is_far { (2.0 * self.step).max(rules.increase) } else { rules.increase };
+            let wanted = self.found * (1.0 + self.step);
+            self.waits = self.ceiling > 0.0 && !is_far && !self.waits;
+            if self.waits {
+                return;
+            }
+            if is_far {
+                self.found = wanted.min(self.shown * TRAIN);
+            } else if self.exact && wanted >= self.shown * BELOW {
+                self.believe(self.found.max(self.shown * BELOW));
+            } else {
+                self.found = wanted;
             }
         }
+    }
+
+    /// A ceiling has shown itself, and C_r goes to `rate`.
+    fn believe(&mut self, rate: f64) {
+        let is_same = (rate - self.ceiling).abs() <= self.ceiling * SAME;
+        self.lasts = if is_same { (self.lasts * 2).min(BELIEF.1) } else { BELIEF.0 };
+        (self.ceiling, self.belief) = (rate, self.lasts);
+        (self.found, self.base) = (rate, rate);
+        // Next time the train counts no more.
+        (self.shown, self.exact) = (f64::INFINITY, false);
+        (self.step, self.waits, self.searching) = (0.0, false, false);
     }
 }
 
@@ -143,7 +242,7 @@ mod tests {
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
-        let whole = Whole { total, current, loss: 1.0 - current / total, unmeasured: 0.0 };
+        let whole = Whole { total, current, loss: 1.0 - current / total, ..Whole::default() };
         capacity.on_interval(rules, &whole);
         whole.loss
     }
@@ -153,7 +252,7 @@ mod tests {
         let mut capacity = Capacity::new();
         let rules = Rules { receive_rate: Some(1e9), receive_share: 0.85, ..rules() };
         capacity.set_rules(&rules);
-        assert!(!capacity.on_train(5e9) && !capacity.is_searching());
+        assert!(!capacity.on_train(5e9, 31) && !capacity.is_searching());
         interval(&mut capacity, &rules, 1e8);
         assert_eq!(capacity.rate(7e9), 0.85e9);
     }
@@ -175,9 +274,9 @@ mod tests {
     fn a_train_shows_the_link_at_once_and_a_slower_one_says_nothing() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
-        assert!(capacity.on_train(1e9));
+        assert!(capacity.on_train(1e9, 31));
         assert_eq!(capacity.rate(0.0), 0.9e9);
-        assert!(!capacity.on_train(0.5e9));
+        assert!(!capacity.on_train(0.5e9, 31));
         // Clean intervals raise it, 2 % each, up to just below what the train showed.
         let mut rates = |intervals: usize| {
             let each = (0..intervals).map(|_| {
@@ -191,15 +290,71 @@ mod tests {
         };
         close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
         // That is believed for a while, then doubted a step at a time.
-        close(&rates(32), &[980.0; 32]);
-        close(&rates(4), &[999.6, 1019.6, 980.0, 980.0]);
+        close(&rates(8), &[980.0; 8]);
+        close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
+        // The same ceiling again is believed for twice as long.
+        close(&rates(17), &[[980.0; 16].as_slice(), &[999.6]].concat());
+    }
+
+    /// All of C_r is used and comes, with this queue on all paths, in milliseconds.
+    fn wait(capacity: &mut Capacity, queue: f64) -> f64 {
+        let (total, queue) = (capacity.rate(0.0), queue / 1e3);
+        let whole = Whole { total, current: total, queue, ..Whole::default() };
+        capacity.on_interval(&rules(), &whole);
+        capacity.rate(0.0) / 1e6
+    }
+
+    #[test]
+    fn a_train_of_few_steps_is_taken_for_slower_and_shows_no_ceiling() {
+        let mut capacity = Capacity::new();
+        capacity.set_rules(&rules());
+        assert!(capacity.on_train(1.2e9, 4));
+        assert_eq!(capacity.rate(0.0), 0.96e9);
+        let mut capacity = Capacity::new();
+        assert!(capacity.on_train(1e9, 1));
+        // It rises in steps that double, as far as the train bears it out, and in small ones.
+        let rates: std::vec::Vec<f64> = (0..9).map(|_| wait(&mut capacity, 0.0)).collect();
+        let expected = [510.0, 530.4, 572.8, 664.5, 877.1, 900.0, 918.0, 936.4, 955.1];
+        assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
+    }
+
+    #[test]
+    fn a_queue_that_grows_as_the_rate_rises_is_a_ceiling_and_one_that_was_there_is_none() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(1e9, 9);
+        for queue in [7.0, 6.0, 7.0, 8.0] {
+            wait(&mut capacity, queue);
+        }
+        let before = capacity.rate(0.0) / 1e6;
+        assert!((before - 900.0 * 1.02f64.powi(4)).abs() < 0.1, "{before}");
+        let after = wait(&mut capacity, 12.0);
+        assert!((after - before * 0.941192).abs() < 0.1, "{after}");
+        assert_eq!(wait(&mut capacity, 40.0), after);
+        // Others that fill the queue again and again take nothing of what was reached.
+        for _ in 0..100 {
+            wait(&mut capacity, 0.0);
+            assert!(wait(&mut capacity, 30.0) >= after - 0.1);
+        }
+    }
+
+    #[test]
+    fn a_host_that_pauses_and_loses_what_it_makes_up_for_shows_no_ceiling_at_once() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(1e9, 31);
+        let pause = Whole { total: 6e8, current: 5.5e8, loss: 0.08, ..Whole::default() };
+        capacity.on_interval(&rules(), &pause);
+        assert_eq!(capacity.rate(0.0), 0.9e9);
+        wait(&mut capacity, 0.0);
+        capacity.on_interval(&rules(), &pause);
+        capacity.on_interval(&rules(), &pause);
+        assert!((capacity.rate(0.0) - 5.39e8).abs() < 1.0);
     }
 
     #[test]
     fn a_link_that_shrinks_is_followed_in_one_interval() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
-        capacity.on_train(1e9);
+        capacity.on_train(1e9, 31);
         interval(&mut capacity, &rules(), 0.3e9);
         assert!((capacity.rate(0.0) - 0.294e9).abs() < 1.0);
     }
@@ -208,7 +363,7 @@ mod tests {
     fn what_is_asked_for_and_not_seen_to_arrive_shows_nothing() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
-        let whole = Whole { total: 1e6, current: 1e6, loss: 0.0, unmeasured: 9e6 };
+        let whole = Whole { total: 1e6, current: 1e6, unmeasured: 9e6, ..Whole::default() };
         capacity.on_interval(&rules(), &whole);
         assert_eq!((capacity.rate(0.0), capacity.is_searching()), (10e6, true));
         capacity.on_interval(&rules(), &Whole { total: 10e6, current: 10e6, ..Whole::default() });
@@ -224,7 +379,7 @@ mod tests {
         assert_eq!(Whole::of(&mut []), Whole::default());
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
-        capacity.on_train(1e9 / 3.0);
+        capacity.on_train(1e9 / 3.0, 31);
         capacity.on_interval(&rules(), &whole);
         assert!(capacity.rate(0.0) >= 3e8);
     }

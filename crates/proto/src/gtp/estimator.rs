@@ -5,6 +5,13 @@
 //! > the estimated rate should be reduced according to the loss ratio. We use an Exponential
 //! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
 
+//!
+//! The paper's estimate follows what a flow did, and so its target what it did before. A host that
+//! other programs keep from its work now and then does a little less than its target at any rate:
+//! each interval would lower the next, down to nothing. So a flow must do less than its target
+//! without loss for as many intervals in a row as `patience` says before its estimate follows; the
+//! most that it did in one of them counts.
+
 use super::options::Rules;
 
 /// An estimate r̂ and its last step Δr̂, in bits a second.
@@ -12,12 +19,16 @@ use super::options::Rules;
 pub(super) struct Estimator {
     estimate: f64,
     step: f64,
+    /// Intervals without loss in a row in which the flow did less than its target, and the most
+    /// that it did in one.
+    missed: u32,
+    most: f64,
 }
 
 impl Estimator {
     /// The estimate of a flow that joins with this bound.
     pub(super) fn new(bound: f64) -> Estimator {
-        Estimator { estimate: bound, step: 0.0 }
+        Estimator { estimate: bound, step: 0.0, missed: 0, most: 0.0 }
     }
 
     pub(super) fn estimate(&self) -> f64 {
@@ -38,11 +49,23 @@ impl Estimator {
         target: f64,
         bound: f64,
     ) {
+        let is_close = total >= rules.close * target;
+        let mut total = total;
+        if loss == 0.0 && !is_close {
+            self.missed += 1;
+            self.most = self.most.max(total);
+            if self.missed < rules.patience {
+                self.estimate = self.estimate.min(bound);
+                return;
+            }
+            total = self.most;
+        }
+        (self.missed, self.most) = (0, 0.0);
         let first = rules.increase * total;
         self.step = if loss > 0.0 && loss >= rules.loss_threshold {
             // Δr̂ = 0 − min{0.5 × loss, 0.2} × r_total
             -(rules.loss_weight * loss).min(rules.most_cut) * total
-        } else if loss == 0.0 && total >= rules.close * target && self.step > 0.0 {
+        } else if loss == 0.0 && is_close && self.step > 0.0 {
             // "we increase the allowable increment of estimation exponentially"; a step beyond the
             // bound says no more than one that leads there.
             (2.0 * self.step).min(bound)
@@ -60,7 +83,7 @@ mod tests {
 
     /// Runs the steps: total, target, loss; and the estimate after each, all in Mbit/s.
     fn run(bound: f64, steps: &[(f64, f64, f64, f64)]) {
-        let rules = Rules::new(&Settings::default());
+        let rules = Rules { patience: 1, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(bound * 1e6);
         for (index, &(total, target, loss, estimate)) in steps.iter().enumerate() {
             ce.on_interval(&rules, (total * 1e6, loss), target * 1e6, bound * 1e6);
@@ -92,6 +115,23 @@ mod tests {
                 (81.6, 81.6, 0.0, 84.8),
             ],
         );
+    }
+
+    #[test]
+    fn a_host_that_pauses_keeps_its_estimate_and_one_that_can_do_less_does_not() {
+        let rules = Rules { patience: 3, ..Rules::new(&Settings::default()) };
+        let mut ce = Estimator::new(1000.0);
+        let mut turn = |total: f64| {
+            let target = ce.estimate().min(100.0);
+            ce.on_interval(&rules, (total * target / 100.0, 0.0), target, 1000.0);
+            ce.estimate()
+        };
+        // Every other interval or so a third of the time is lost.
+        for total in [100.0, 66.0, 70.0, 98.0, 66.0, 97.0, 70.0, 50.0].repeat(50) {
+            assert!(turn(total) > 100.0);
+        }
+        // From now on it can do no more, whatever is asked for.
+        assert!((turn(60.0) - 71.4).abs() < 0.1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::estimator::Estimator;
 use super::monitor::{Measure, Monitor, Seen};
 use super::options::Rules;
 use super::own::OwnLoss;
-use super::sender::early;
+use super::sender::{early, first_train};
 use super::standing::Standing;
 use super::transitions::Pending;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
@@ -78,6 +78,8 @@ pub(super) struct Flow {
     /// this host has no room for more.
     starved: bool,
     blocked: bool,
+    /// One more than the highest packet number of the sender's last answer.
+    answered: u64,
     request: u64,
     told: Rate,
     anew: bool,
@@ -103,8 +105,10 @@ impl Flow {
         for run in early(setup, &mut frontier) {
             asked.note(now, 0, run);
         }
+        let mut end = ReceivingEnd::new(now, setup);
+        end.pulses.set_first_train(first_train(setup));
         Flow {
-            end: ReceivingEnd::new(now, setup),
+            end,
             rules,
             standing,
             outgoing: VecDeque::new(),
@@ -127,6 +131,7 @@ impl Flow {
             settled_after: now,
             starved: false,
             blocked: false,
+            answered: 0,
             request: 0,
             told: Rate::ZERO,
             anew: false,
@@ -250,7 +255,9 @@ impl Flow {
         if !self.standing.on_offer(now, offer) {
             return;
         }
-        if offer.highest > 0 {
+        // Said again with other news, it says nothing of now.
+        if offer.highest > self.answered {
+            self.answered = offer.highest;
             self.asked.on_answered(offer.answered, offer.highest);
             let is_out = self.frontier.is_out_of_grant();
             self.blocked |= is_out;
@@ -476,5 +483,27 @@ impl Flow {
         let lost = self.asked.due(self.standing.grace(), self.end.risen);
         let turns = self.next_ask.min(self.next_rtt).min(self.pending.due());
         pulse.min(lost).min(turns).min(self.silent_at())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+
+    #[test]
+    fn an_answer_that_is_only_said_again_starves_nobody() {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let mut flow = Flow::new(Time::ZERO, &setup);
+        let mut offer = Offer { highest: 64, ..Offer::default() };
+        for (rtt, highest, starved) in [(10, 64, true), (14, 64, false), (14, 90, true)] {
+            offer.sequence += 1;
+            (offer.rtt, offer.highest) = (Span::from_millis(rtt), highest);
+            flow.starved = false;
+            flow.on_offer(Time::ZERO, &offer);
+            assert_eq!(flow.starved, starved);
+        }
     }
 }

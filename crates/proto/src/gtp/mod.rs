@@ -21,7 +21,7 @@
 //!   overtake each other are not lost.
 //! - The receiver's capacity C_r is given, or found: the first datagrams may leave before any
 //!   request, at once, and show how fast the path delivers; then C_r rises and falls on the whole
-//!   of all flows as a flow's estimate does.
+//!   of all flows as a flow's estimate does, and stops rising where a queue grows on all paths.
 //! - Loss is found by place: blocks come in the order of asking, so what was asked before one that
 //!   came is missing. A sender with nothing left to send says so, and what is then missing of it
 //!   is asked for again without a time-out; a time-out is for senders that say nothing.
@@ -36,8 +36,9 @@
 //! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
 //! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `own`
 //! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS)
-//! shares it, `transitions` says what joins and departures change and when, `receiver` ties it
-//! together, [`beside`] leaves other traffic its share. `sender` obeys. `options`: every constant.
+//! shares it, `transitions` says what joins and departures change and when, `link` knows the card
+//! and other traffic, which [`beside`] leaves its share, `receiver` ties it together. `sender`
+//! obeys. `options`: every constant.
 
 mod asked;
 pub mod beside;
@@ -45,6 +46,7 @@ mod capacity;
 mod controller;
 mod estimator;
 mod flow;
+mod link;
 mod monitor;
 mod options;
 mod own;

@@ -104,6 +104,15 @@ pub const CLOSE: ProtocolOption = option(
     95.0,
 );
 
+/// The paper's estimate follows a flow that does less than its target at once; real hosts pause.
+pub const PATIENCE: ProtocolOption = option(
+    "patience",
+    "intervals without loss in a row in which a flow must do less than its target before its \
+     estimate follows (1: as in the paper)",
+    (1.0, 100.0),
+    3.0,
+);
+
 /// Section 4.2: "by default, we set it as three RTTmax".
 pub const INTERVAL: ProtocolOption =
     option("interval", "control interval, in longest round-trip times", (1.0, 100.0), 3.0);
@@ -133,6 +142,17 @@ pub const OWN_LOSS: ProtocolOption = option(
     1.0,
 );
 
+/// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
+/// estimating TCP traffic, so as to achieve max-min fairness to all flows". Who gives C_r has
+/// decided by himself what is left.
+pub const OTHERS: ProtocolOption = option(
+    "others",
+    "1: what else comes in on the receiver's link keeps what it would have among equals; 0: it is \
+     not looked at; 2: 1 unless receive-rate is given",
+    (0.0, 2.0),
+    2.0,
+);
+
 /// All of them, for the registry.
 pub(super) const ALL: &[ProtocolOption] = &[
     RECEIVE_RATE,
@@ -149,10 +169,12 @@ pub(super) const ALL: &[ProtocolOption] = &[
     MOST_CUT,
     LOSS_THRESHOLD,
     CLOSE,
+    PATIENCE,
     INTERVAL,
     OUTSTANDING,
     TOLERATED_LOSS,
     OWN_LOSS,
+    OTHERS,
 ];
 
 /// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
@@ -171,18 +193,21 @@ pub(super) struct Rules {
     pub(super) most_cut: f64,
     pub(super) loss_threshold: f64,
     pub(super) close: f64,
+    pub(super) patience: u32,
     pub(super) interval: f64,
     pub(super) outstanding: f64,
     pub(super) tolerated_loss: f64,
     pub(super) own_loss: bool,
+    pub(super) others: bool,
 }
 
 impl Rules {
     pub(super) fn new(settings: &Settings) -> Rules {
         let share = |option: &ProtocolOption| settings.value(option) / 100.0;
         let rate = |option: &ProtocolOption| settings.value(option) * 1e6;
+        let receive_rate = Some(rate(&RECEIVE_RATE)).filter(|rate| *rate > 0.0);
         Rules {
-            receive_rate: Some(rate(&RECEIVE_RATE)).filter(|rate| *rate > 0.0),
+            receive_rate,
             receive_share: share(&RECEIVE_SHARE),
             weight: settings.value(&WEIGHT),
             start_rate: rate(&START_RATE),
@@ -195,10 +220,16 @@ impl Rules {
             most_cut: share(&MOST_CUT),
             loss_threshold: share(&LOSS_THRESHOLD),
             close: share(&CLOSE),
+            patience: settings.count(&PATIENCE) as u32,
             interval: settings.value(&INTERVAL),
             outstanding: settings.value(&OUTSTANDING),
             tolerated_loss: share(&TOLERATED_LOSS),
             own_loss: settings.value(&OWN_LOSS) >= 0.5,
+            others: match settings.value(&OTHERS) {
+                ..0.5 => false,
+                ..1.5 => true,
+                _ => receive_rate.is_none(),
+            },
         }
     }
 

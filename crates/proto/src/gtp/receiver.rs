@@ -10,15 +10,16 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::beside::Told;
 use super::capacity::{Capacity, Whole};
 use super::flow::Flow;
+use super::link::{Link, estimates};
 use super::options::Rules;
 use super::scheduler::{Demand, shares};
 use super::transitions::{delay, gain};
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
-    Arrival, BlockRange, Event, FlowId, Others, Outgoing, Receiver, Setup, Wake, Why,
+    Arrival, BlockRange, Event, FlowId, Others, Outgoing, ReceiveCapacity, Receiver, Setup, Wake,
+    Why,
 };
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -27,8 +28,6 @@ use crate::wire::Control;
 /// Control intervals are no shorter and no longer.
 const MIN_INTERVAL: Span = Span::from_millis(30);
 const MAX_INTERVAL: Span = Span::from_secs(3);
-/// A packet train that came in fewer steps is not timed well: the host looked too seldom.
-const MIN_STEPS: u32 = 6;
 
 /// GTP's receiver, of any number of flows.
 pub struct GtpReceiver {
@@ -39,8 +38,8 @@ pub struct GtpReceiver {
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// What else comes in on the access link, if anybody tells.
-    others: Option<Told>,
+    /// What is known of the access link beside.
+    link: Link,
     /// The newest flow's, which hold for what all share.
     rules: Option<Rules>,
     /// Flows have come, gone or changed since the last schedule; the rate that those gone leave.
@@ -60,7 +59,7 @@ impl Default for GtpReceiver {
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
             capacity: Capacity::new(),
-            others: None,
+            link: Link::new(),
             rules: None,
             changed: false,
             gone: 0.0,
@@ -88,10 +87,13 @@ impl GtpReceiver {
         self.changed |= news.changed || news.gone > 0.0;
         self.gone += news.gone;
         let due = flow.due();
-        if let Some(before) = self.due.insert(id, due) {
-            self.queue.remove(&(before, id));
+        let before = self.due.insert(id, due);
+        if before != Some(due) {
+            if let Some(before) = before {
+                self.queue.remove(&(before, id));
+            }
+            self.queue.insert((due, id));
         }
-        self.queue.insert((due, id));
         Some(done)
     }
 
@@ -129,8 +131,7 @@ impl GtpReceiver {
             .collect();
         self.work += self.due.len() as u64;
         let fixed = active.iter().filter_map(|(_, flow)| flow.standing.fixed()).sum();
-        let left = self.others.map_or(f64::INFINITY, |others| others.left());
-        let capacity = self.capacity.rate(fixed).min(left);
+        let capacity = self.link.rate(&self.capacity, fixed);
         let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
         let gone = core::mem::take(&mut self.gone);
         let mut demands = Vec::with_capacity(active.len());
@@ -161,20 +162,32 @@ impl GtpReceiver {
     fn estimate(&mut self, now: Time, rules: &Rules) {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
+        let (mut shortest, mut longest) = (f64::INFINITY, 0.0f64);
         for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
             match flow.on_interval(now, searching) {
-                Some(measured) => did.push(measured),
+                Some(measured) => {
+                    did.push(measured);
+                    let queue = flow.standing.queue().as_secs_f64();
+                    (shortest, longest) = (shortest.min(queue), longest.max(queue));
+                }
                 None if flow.is_active() => unmeasured += flow.rate(),
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        let whole = Whole { unmeasured, ..Whole::of(&mut did) };
-        self.capacity.on_interval(rules, &whole);
-        if let Some(others) = &mut self.others {
-            let active = self.flows.values().filter(|flow| flow.is_active());
-            let demand = |flow: &Flow| (Rate::from_bps_f64(flow.estimate()), flow.rules.weight);
-            others.on_interval(&active.map(demand).collect::<Vec<_>>());
-        }
+        // The nearest senders' pulses tell of a queue first; that of a single path is none.
+        let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
+        let whole = Whole { unmeasured, queue, ..Whole::of(&mut did) };
+        self.capacity.on_interval(rules, &self.link.whole(&self.capacity, whole));
+        let active: Vec<&Flow> = self.flows.values().filter(|flow| flow.is_active()).collect();
+        // What presses our estimates down must not make us count for less and less beside it.
+        let half =
+            self.link.half(&self.capacity, active.iter().map(|flow| flow.rules.weight).sum());
+        let could = |flow: &Flow| {
+            let least = flow.standing.bound().min(half * flow.rules.weight);
+            (flow.estimate().max(least), flow.rules.weight)
+        };
+        let estimates = estimates(active.into_iter().map(could));
+        self.link.on_interval(&mut self.capacity, whole.current, &estimates);
     }
 
     /// What a flow's first datagrams show of the receiver's capacity.
@@ -184,8 +197,12 @@ impl GtpReceiver {
             return;
         };
         let first = flow.end.pulses.train().filter(|train| train.first.0 == 0);
-        if let Some(train) = first.filter(|train| train.steps >= MIN_STEPS) {
-            self.changed |= self.capacity.on_train((train.bytes / train.span).as_bps() as f64);
+        if let Some(train) = first {
+            let rate = (train.bytes / train.span).as_bps() as f64;
+            self.changed |= self.capacity.on_train(rate, train.steps);
+            // All of one step may have been lateness.
+            let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
+            self.changed |= self.link.on_train(&mut self.capacity, sure);
         }
     }
 }
@@ -219,13 +236,20 @@ impl Receiver for GtpReceiver {
         self.with(flow, |flow| flow.end.pulses.set_socket_lost(lost));
     }
 
+    fn wants_others(&self) -> bool {
+        self.rules.is_some_and(|rules| rules.receive_rate.is_none() || rules.others)
+    }
+
     fn set_others(&mut self, now: Time, others: Others) {
-        match &mut self.others {
-            // A link of no rate is one that nobody knows.
-            _ if others.link == Rate::ZERO => self.others = None,
-            Some(told) => told.note(now, others),
-            None => self.others = Some(Told::new(now, others)),
-        }
+        self.link.set(now, others, self.rules.is_some_and(|rules| rules.others));
+    }
+
+    fn set_receive_limit(&mut self, limit: Rate) {
+        self.link.set_limit(limit.as_bps() as f64);
+    }
+
+    fn receive_capacity(&self) -> Option<ReceiveCapacity> {
+        self.rules.is_some().then(|| self.link.told(&self.capacity))
     }
 
     fn poll_control(&mut self, now: Time) -> Option<Outgoing> {

@@ -9,12 +9,13 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::options::{EARLY, START_RATE};
+use super::options::{EARLY, RECEIVE_RATE, START_RATE};
 use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
 use crate::ends::{FirstTrain, Frontier, Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
+use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::ranges::RangeSet;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Offer, Pulse, Request};
 
@@ -22,8 +23,15 @@ use crate::wire::{Ack, Control, Offer, Pulse, Request};
 /// honest receiver asks for as many.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
-/// The round-trip time is told again when it has changed by this part of itself.
+/// The round-trip time is told again when it has changed by this part of itself; a smaller one
+/// where the receiver looks in it for the queue that tells how much it can take.
 const RTT_NEWS: u64 = 8;
+const RTT_NEWS_FOUND: u64 = 32;
+/// But not for less than this.
+const LEAST_NEWS: Span = Span::from_millis(1);
+/// A sender whose core is busy makes up for so much at once: what it did not send would be taken
+/// for what it cannot.
+const LATE: Span = Span::from_millis(2);
 
 /// GTP's sender.
 pub struct GtpSender {
@@ -32,6 +40,8 @@ pub struct GtpSender {
     cap: Option<Rate>,
     /// It shows the receiver what the path delivers.
     train: FirstTrain,
+    /// The receiver has to find what it can take.
+    is_found: bool,
     /// What is to be sent, in the order of asking.
     wanted: VecDeque<Range<u64>>,
     /// What has been sent.
@@ -60,6 +70,19 @@ pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
     runs
 }
 
+/// Whether nobody has told the receiver what it can take.
+fn is_found(setup: &Setup) -> bool {
+    setup.settings.value(&RECEIVE_RATE) == 0.0
+}
+
+/// How many datagrams leave at once at a flow's start, known to both ends. Where what they show
+/// counts, all that leave before any request: a card that tells its host of packets every 60 µs
+/// or so makes three steps of the usual train at 1 Gbit/s.
+pub(super) fn first_train(setup: &Setup) -> u64 {
+    let early = setup.settings.count(&EARLY);
+    if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
+}
+
 impl GtpSender {
     /// A sender at the start of a flow.
     pub fn new(setup: &Setup) -> GtpSender {
@@ -73,7 +96,9 @@ impl GtpSender {
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,
-            train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0),
+            train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0)
+                .with_len(first_train(setup)),
+            is_found: is_found(setup),
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),
@@ -83,6 +108,7 @@ impl GtpSender {
             offer: Offer { rtt: setup.rtt, limit, ..Offer::default() },
             acknowledged: 0,
         };
+        sender.end.pacer.forgive(LATE);
         if !sender.end.is_finished() {
             sender.say_offer();
         }
@@ -183,7 +209,11 @@ impl GtpSender {
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         let Some(feedback) = self.end.on_pulse(now, pulse) else { return };
         let (rtt, told) = (feedback.rtt, self.offer.rtt);
-        if feedback.sample.is_some() && (rtt - told).max(told - rtt) > told / RTT_NEWS {
+        let news = match self.is_found {
+            true => (told / RTT_NEWS_FOUND).max(LEAST_NEWS),
+            false => told / RTT_NEWS,
+        };
+        if feedback.sample.is_some() && (rtt - told).max(told - rtt) > news {
             self.offer.rtt = rtt;
             self.say_offer();
         }

@@ -86,6 +86,11 @@ impl Standing {
         self.path.shortest().min(self.rtt())
     }
 
+    /// How much longer the round trip is than the path's own.
+    pub(super) fn queue(&self) -> Span {
+        self.rtt() - self.path.shortest()
+    }
+
     /// The round trip as far as rates are decided by it.
     pub(super) fn tick(&self) -> Span {
         self.rtt().max(MIN_TICK)

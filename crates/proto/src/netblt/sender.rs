@@ -130,6 +130,9 @@ impl NetbltSender {
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
             self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));
+            // RFC 998: burst size and burst rate are both agreed with each buffer; the smaller and
+            // the slower rule.
+            self.end.pacer.limit_burst(ok.offer.map_or(u64::MAX, |burst| burst.size.into()));
             self.set_rate(now);
         }
     }

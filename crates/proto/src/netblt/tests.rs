@@ -8,7 +8,7 @@ use core::ops::Range;
 use proptest::prelude::*;
 
 use super::buffers::Buffers;
-use super::{BUFFER, BUFFERS, NetbltReceiver, NetbltSender, ROW};
+use super::{BUFFER, BUFFERS, BURST, NetbltReceiver, NetbltSender, ROW};
 use crate::endpoint::{
     Arrival, BlockRange, Carrier, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
@@ -176,6 +176,43 @@ fn the_rate_is_the_slower_of_the_senders_and_the_offer_with_each_buffer() {
     assert!(is(&out, 40));
     out.ok(3, offer(500));
     assert!(is(&out, 80));
+}
+
+#[test]
+fn the_burst_is_the_smaller_of_the_senders_and_the_offer_with_each_buffer() {
+    let set = |burst: f64| {
+        let setup = setup(400, 0, 100, 4);
+        let row = find(ROW.name).unwrap();
+        let settings = setup.settings.clone().with(row, BURST.name, burst).unwrap();
+        Setup { settings, ..setup }
+    };
+    let offer = |size| Burst::of(Rate::from_mbps(500), size, Bytes::new(1032));
+    let mut out = Out::new(&set(20.0));
+    out.go(1);
+    out.run();
+    assert_eq!(out.begun()[0].burst.unwrap().size, 20);
+    for (buffer, (offered, agreed)) in [(5, 5), (30, 20), (1, 1)].into_iter().enumerate() {
+        let buffer = buffer as u64;
+        out.ok(buffer, offer(offered));
+        out.go(buffer + 2);
+        out.now += Span::from_secs(1);
+        let before = out.sent.len();
+        let next = PacketNumber(before as u64);
+        out.sender.poll_transmit(out.now, next, 100, &mut out.sent);
+        assert_eq!(out.sent.len() - before, agreed, "{offered} offered");
+        out.run();
+        assert_eq!(out.begun()[0].burst.unwrap().size as usize, agreed);
+    }
+    // Without a setting the receiver minds no burst that the sender makes of itself.
+    let mut inn = In::new(&setup(40, 0, 10, 2));
+    inn.said(ms(0));
+    inn.receiver.set_grant(ms(0), FLOW, Bytes::MAX, Some(Rate::from_mbps(10)));
+    inn.arrive(ms(1), 0..10);
+    let size = |said: &[Control]| match said[0] {
+        Control::BufferOk(BufferOk { offer: Some(burst), .. }) => burst.size,
+        _ => panic!("{said:?}"),
+    };
+    assert!(size(&inn.said(ms(1))) >= 88);
 }
 
 #[test]

@@ -29,6 +29,14 @@
 //! - The rate is never below a datagram an interval, and an interval in which nothing was sent does
 //!   not raise it.
 //!
+//! The paper's outlook, "to use bandwidth estimation techniques to set the rate control parameters"
+//! and a window "dynamically set as the product of current available bandwidth and RTT" (section
+//! 7), is SABUL's successor, UDT, and not SABUL: its rules would no longer be those that the
+//! paper's figures were measured with, and it gives none for the estimate. Half of it is here: a
+//! packet train shows the initial rate, and the window is the highest rate so far times (SYN +
+//! RTT). By what is available now it would close when the rate falls, so that a flow among others
+//! is held down twice. `window` sets it to any size.
+//!
 //! The variant `sabul-ornl` sends no last block again, leaves no report out, and has no flow window
 //! unless it is set: its troubles are to be seen.
 //!

@@ -35,7 +35,9 @@ impl LossAverage {
     }
 
     /// Takes an interval in; an interval without datagrams or losses says nothing. More losses
-    /// than datagrams count as the loss of all.
+    /// than datagrams count as the loss of all: so do losses in an interval in which nothing was
+    /// sent, because sending is frozen or the window is full. They are of what was sent before; the
+    /// paper divides by what was sent in the interval, and no ratio is above 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;

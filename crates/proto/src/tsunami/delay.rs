@@ -25,7 +25,7 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// The delay of a flow whose target is `target`.
+    /// The delay of a flow whose target is `target`, three times which it starts at.
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {
@@ -36,14 +36,26 @@ impl Delay {
             speed_up: value(&SPEED_UP),
             tolerated: value(&ERROR_RATE) * f64::from(ErrorRate::ALL),
         };
-        delay.set_target(target);
+        delay.target = delay.of(target);
+        delay.set(delay.target * FIRST);
         delay
     }
 
-    /// Starts anew towards `target`.
+    fn of(&self, rate: Rate) -> f64 {
+        self.datagram / rate.as_bps().max(1) as f64
+    }
+
+    /// The target is kept to from now on.
+    pub(super) fn start_at_target(&mut self) {
+        self.delay = self.target;
+    }
+
+    /// The target has become `target`: a delay that is the target's stays so, one that error rates
+    /// have made longer stays as long.
     pub(super) fn set_target(&mut self, target: Rate) {
-        self.target = self.datagram / target.as_bps().max(1) as f64;
-        self.set(self.target * FIRST);
+        let is_at_target = self.delay <= self.target;
+        self.target = self.of(target);
+        self.set(if is_at_target { self.target } else { self.delay });
     }
 
     fn set(&mut self, delay: f64) {

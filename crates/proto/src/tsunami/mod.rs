@@ -19,7 +19,7 @@
 //! - "Many of the requests were repeats": every report asked anew for what was on its way. A block
 //!   is asked for again only after two round trips; the sender drops a request for a block that
 //!   waits to be sent, or that left less than a round trip ago; and a gap counts as missing only
-//!   when a reordering grace is over.
+//!   when a reordering grace is over ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats it without
 //!   pause until it is told to stop, for its receiver looks only when a datagram comes. Ours has
 //!   timers, and the last block goes again only after a time-out in which nothing was heard.
@@ -30,7 +30,14 @@
 //!
 //! What else we settle: the tool has requests for single blocks, we send runs; its interval is
 //! measured in whole microseconds, ours exactly; and where nothing comes for a report interval, the
-//! receiver asks on its own.
+//! receiver asks on its own. Such requests do not enter the smoothed error rate: it is a share of
+//! what came between two reports, and they are made where nothing came, or at the object's end; a
+//! rate out of them would slow down a sender that has just been silent. Where a target is to be
+//! found the delay begins at it: what finds it comes from below by itself.
+//!
+//! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may ask for
+//! files, and then all goes in the clear. Here the session has done that, by both ends' public
+//! keys, and each datagram is sealed under its keys: a second proof would prove nothing more.
 //!
 //! Files by decision: `sender` selects, `delay` decides how fast, `receiver` counts, `requests`
 //! says when and what is asked for.
@@ -113,6 +120,16 @@ pub const TABLE: ProtocolOption = ProtocolOption {
     default: 65_536.0,
 };
 
+/// Ours; the tool has none: what is missing when a report is due is asked for, late or lost.
+pub const GRACE: ProtocolOption = ProtocolOption {
+    name: "grace",
+    help: "round-trip times that an overtaken block may be late by before it is missing, 1 ms at \
+           least; 0: none, as in the public tool",
+    least: 0.0,
+    most: 100.0,
+    default: 0.25,
+};
+
 /// Tsunami in the registry.
 pub const ROW: Row = Row {
     name: "tsunami",
@@ -127,7 +144,16 @@ pub const ROW: Row = Row {
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     many: false,
-    options: &[REPORT_INTERVAL, REPORT_BLOCKS, ERROR_RATE, SLOW_DOWN, SPEED_UP, HISTORY, TABLE],
+    options: &[
+        REPORT_INTERVAL,
+        REPORT_BLOCKS,
+        ERROR_RATE,
+        SLOW_DOWN,
+        SPEED_UP,
+        HISTORY,
+        TABLE,
+        GRACE,
+    ],
     sender: |setup| Box::new(TsunamiSender::new(setup)),
     receiver: || Box::new(TsunamiReceiver::default()),
 };

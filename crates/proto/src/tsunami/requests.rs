@@ -2,10 +2,10 @@
 
 use core::ops::Range;
 
-use super::TABLE;
+use super::{GRACE, TABLE};
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::Setup;
-use crate::ends::{Arrived, Recent, grace};
+use crate::ends::{Arrived, Recent, SHORTEST_GRACE};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
@@ -57,7 +57,10 @@ impl Requests {
         Requests {
             table: setup.settings.count(&TABLE),
             wait: (setup.rtt * 2).max(MIN_WAIT),
-            grace: grace(setup.rtt),
+            grace: match setup.settings.value(&GRACE) {
+                0.0 => Span::ZERO,
+                trips => Span::from_secs_f64(setup.rtt.as_secs_f64() * trips).max(SHORTEST_GRACE),
+            },
             settled: 0,
             settling: (0, now),
             recent: Recent::default(),
@@ -75,6 +78,10 @@ impl Requests {
 
     /// Blocks up to `highest` have come.
     pub(super) fn note_highest(&mut self, now: Time, highest: u64) {
+        if self.grace == Span::ZERO {
+            self.settled = highest;
+            return;
+        }
         let (settling, since) = self.settling;
         if now.since(since) >= self.grace {
             self.settled = self.settled.max(settling);

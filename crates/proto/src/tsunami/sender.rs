@@ -1,29 +1,37 @@
 //! The sending end: what is asked for, else the next block.
 
+use alloc::boxed::Box;
+
 use super::REPORT_INTERVAL;
 use super::delay::Delay;
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
-use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
-use crate::rate::train::TRICKLE;
+use crate::ends::{Again, Heard, Repairs, Run, SendingEnd, SendingFlow};
+use crate::pulse::{TRAIN_LEN, until_train};
+use crate::rate::{Feedback, RateController, controller, datagram};
 use crate::time::{Span, Time};
-use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse};
+use crate::units::Bytes;
+use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
 /// Without a report for so long the public tool takes everything for lost.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// How often the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-
-/// What of the rate that the first train shows is the target: it is come to slowly, from a third of
-/// it, and the error rate speaks before.
-const TARGET_SHARE: f64 = 0.97;
+/// A first train that came at once took so long at least, for all that is known of it.
+const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.
 pub struct TsunamiSender {
     end: SendingEnd,
     repairs: Repairs,
     delay: Delay,
-    /// It shows the target.
-    train: FirstTrain,
+    /// The target: the rate that the user gave, or what it finds, all the flow long. One packet
+    /// train alone is no target: a host that slept for a moment makes it far too fast, or slow.
+    target: Box<dyn RateController>,
+    /// Something has been heard: before that a rate that is to be found says nothing.
+    begun: bool,
+    /// What the session knows of the round-trip time, and a train's bytes.
+    rtt: Span,
+    train: Bytes,
     /// Requests and error rates that have come.
     requests: Heard,
     rates: Heard,
@@ -37,14 +45,20 @@ pub struct TsunamiSender {
 impl TsunamiSender {
     /// A sender at the start of a flow.
     pub fn new(setup: &Setup) -> TsunamiSender {
-        let limit = setup.cap();
-        let target = setup.fixed_rate().unwrap_or(TRICKLE);
-        let delay = Delay::new(setup, limit.map_or(target, |limit| target.min(limit)));
+        let target = controller(setup);
+        let mut delay = Delay::new(setup, target.rate());
+        if setup.rate.is_none() {
+            // What finds the target comes to it from below by itself.
+            delay.start_at_target();
+        }
         TsunamiSender {
             end: SendingEnd::new(setup, delay.rate()),
             repairs: Repairs::default(),
             delay,
-            train: FirstTrain::new(setup, setup.rate.is_none(), TARGET_SHARE),
+            target,
+            begun: setup.rate.is_some(),
+            rtt: setup.rtt,
+            train: Bytes::new(TRAIN_LEN * datagram(setup).get()),
             requests: Heard::default(),
             rates: Heard::default(),
             reported: None,
@@ -75,10 +89,15 @@ impl TsunamiSender {
     }
 
     fn adapt(&mut self, now: Time, error: u32) {
-        if !self.train.is_open() {
+        if self.begun {
             self.delay.on_error_rate(error);
             self.end.pacer.set_rate(now, self.delay.rate());
         }
+    }
+
+    fn follow_target(&mut self, now: Time) {
+        self.delay.set_target(self.target.rate());
+        self.end.pacer.set_rate(now, self.delay.rate());
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -105,13 +124,22 @@ impl TsunamiSender {
     }
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
-        if self.end.on_pulse(now, pulse).is_none() {
-            return;
+        if let Some(feedback) = self.end.on_pulse(now, pulse) {
+            self.begun = true;
+            let pulse = Pulse { train: pulse.train.or_else(|| self.guess(&feedback)), ..*pulse };
+            self.target.on_feedback(now, &Feedback { pulse: &pulse, ..feedback });
+            self.follow_target(now);
         }
-        if let Some(rate) = self.train.on_pulse(pulse) {
-            self.delay.set_target(rate);
-            self.end.pacer.set_rate(now, self.delay.rate());
-        }
+    }
+
+    /// What a first train that came at once may have been: either the path is fast, or the host
+    /// slept while it came, and then the round trip was longer by that. It is a guess (one step):
+    /// the rate grows from there as from nothing known.
+    fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
+        let longer = feedback.sample? - self.rtt;
+        let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));
+        let came = feedback.pulse.highest >= TRAIN_LEN;
+        came.then_some(Train { first, bytes: self.train, span, steps: 1 })
     }
 
     /// When the last block goes again, to show the receiver how far it should have got. Where
@@ -167,7 +195,8 @@ impl SendingFlow for TsunamiSender {
 
     fn room(&mut self, now: Time, next: PacketNumber) -> u64 {
         self.check_heartbeat(now);
-        self.train.room(next).max(self.end.pacer.allowance(now))
+        let trained = self.target.train(now, next);
+        trained.max(self.end.pacer.allowance(now)).min(until_train(next))
     }
 
     /// What was asked for goes first.
@@ -178,10 +207,12 @@ impl SendingFlow for TsunamiSender {
         }
     }
 
-    fn on_sent(&mut self, now: Time, _: PacketNumber, count: u64) {
+    fn on_sent(&mut self, now: Time, next: PacketNumber, count: u64) {
         if count > 0 {
             self.reported.get_or_insert(now);
             self.last.put_off(now);
+            self.target.on_sent(now, next, count);
+            self.follow_target(now);
         }
     }
 

@@ -217,8 +217,8 @@ fn error_rates_set_the_pace_once_each_and_silence_slows_it_down() {
 }
 
 #[test]
-fn without_a_rate_the_first_train_shows_the_target() {
-    let mut out = Out::new(&Setup { rate: None, ..setup(10_000) });
+fn without_a_rate_the_target_follows_what_the_path_shows() {
+    let mut out = Out::new(&Setup { rate: None, ..setup(100_000) });
     out.run_for(0);
     assert_eq!(out.sent.len(), 32);
     let span = Span::from_micros(310);
@@ -226,8 +226,22 @@ fn without_a_rate_the_first_train_shows_the_target() {
     let train = Some(Train { first: PacketNumber(0), bytes, span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // A third of 97 % of 825.6 Mbit/s.
-    assert_eq!(out.sender.rate(), Rate::from_bps(266_944_000));
+    // 90 % of 825.6 Mbit/s, at once: what is found is come to from below.
+    let shown = out.sender.rate();
+    assert_eq!(shown, Rate::from_bps(743_040_000));
+    // The train was false: a tenth of what is sent arrives, and the target falls to that.
+    let (mut clock, mut received) = (Span::ZERO, 32);
+    for sequence in 2..60 {
+        let from = out.sent.len() as u64;
+        out.run_for(50);
+        clock = clock + Span::from_millis(50);
+        received += (out.sent.len() as u64 - from).min(450);
+        let highest = out.sent.len() as u64;
+        let pulse = Pulse { sequence, clock, highest, received, ..Pulse::default() };
+        out.hear(&Control::Pulse(pulse));
+    }
+    let found = out.sender.rate();
+    assert!(found < Rate::from_mbps(85) && found > Rate::from_mbps(50), "{found}");
 }
 
 /// A receiver, and what it says.
@@ -328,6 +342,24 @@ fn what_is_late_within_the_grace_is_not_asked_for() {
     assert_eq!(inn.said(ms(355)).1.len(), 1);
     inn.arrive(ms(375), 140..150);
     assert_eq!(inn.counts(), (20, 20));
+}
+
+#[test]
+fn without_a_grace_what_is_late_when_a_report_is_due_is_asked_for_as_by_the_tool() {
+    for (grace, expected) in [(0.0, Some(140..150)), (0.25, None)] {
+        let mut inn = In::new(&Setup { settings: set("grace", grace), ..setup(10_000) });
+        inn.arrive(ms(0), 0..140);
+        inn.arrive(ms(352), 150..200);
+        let asked = inn.asked(ms(352));
+        assert_eq!(asked, expected.iter().cloned().collect::<Vec<_>>(), "grace {grace}");
+        // It was late by a millisecond.
+        inn.arrive(ms(353), 140..150);
+        assert_eq!(inn.counts().0, expected.map_or(0, |run| run.end - run.start));
+    }
+    // The end is asked about at once.
+    let mut inn = In::new(&Setup { settings: set("grace", 0.0), ..setup(100) });
+    inn.arrive(ms(0), (0..50).chain(53..100));
+    assert_eq!(inn.asked(ms(0)), [50..53]);
 }
 
 #[test]

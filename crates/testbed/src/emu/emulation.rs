@@ -1,6 +1,7 @@
 //! An emulation as a whole: hosts, the forwarder between them, the keeper of their programs.
 
 use std::ffi::OsStr;
+use std::time::Instant;
 
 use longhaul_proto::time::Span;
 
@@ -25,6 +26,9 @@ pub struct Emulation {
     hosts: Vec<Host>,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
+    /// The links that change as time goes by, as they are at the start.
+    changing: Vec<(usize, LinkSpec)>,
+    started: Instant,
     mtu: u16,
     notices: Vec<String>,
 }
@@ -53,6 +57,9 @@ impl Emulation {
         let keeper = Keeper::start(names(&hosts))?;
         let network = spec.network;
         let ends = network.links.iter().map(|l| (l.from, l.to)).collect();
+        let links = network.links.iter().map(|between| between.link.clone()).enumerate();
+        let changing = links.filter(|(_, link)| !link.schedule.is_empty()).collect();
+        let started = Instant::now();
         let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
@@ -60,7 +67,8 @@ impl Emulation {
         notices.sort();
         notices.dedup();
         let routers = network.routers;
-        Ok(Emulation { keeper, remote, hosts, routers, ends, mtu: spec.mtu, notices })
+        let mtu = spec.mtu;
+        Ok(Emulation { keeper, remote, hosts, routers, ends, changing, started, mtu, notices })
     }
 
     /// A program to run on the host named `host`.
@@ -123,6 +131,20 @@ impl Emulation {
         let index =
             found.ok_or_else(|| EmulationError::Spec(format!("no link from {from} to {to}")))?;
         self.remote.update_link(index, link)
+    }
+
+    /// Lets the times of all schedules count from now: what has changed already changes back.
+    ///
+    /// # Errors
+    /// [`EmulationError::Ended`] if the forwarder failed.
+    pub fn begin_schedules(&self) -> Result<(), EmulationError> {
+        let passed = Span::from_secs_f64(self.started.elapsed().as_secs_f64());
+        for (index, link) in &self.changing {
+            let mut link = link.clone();
+            link.schedule.iter_mut().for_each(|step| step.at += passed);
+            self.remote.update_link(*index, link)?;
+        }
+        Ok(())
     }
 
     /// What happened so far.

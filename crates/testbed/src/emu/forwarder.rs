@@ -34,7 +34,7 @@ use crate::scenario::LinkBetween;
 
 /// While packets flow, the thread looks for work once a tick, whatever comes in between: a wake for
 /// each packet would cost more than moving it, and spinning would take a core from the hosts. The
-/// tick is the 200th part of the shortest way's delay, within these bounds.
+/// tick is the 50th part of the shortest way's delay, within these bounds.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
 /// Packets read from a host, or written on a link, before the others have their turn.
@@ -422,7 +422,7 @@ fn tick(lanes: &[Lane], ways: &Ways) -> Timespec {
     let delay = |link: &u32| lanes[*link as usize].link.spec().delay;
     let delays = ways.all().map(|links| links.iter().map(delay).fold(Span::ZERO, Add::add));
     let shortest = delays.min().unwrap_or(Span::ZERO);
-    timespec((shortest / 200).clamp(*TICK.start(), *TICK.end()))
+    timespec((shortest / 50).clamp(*TICK.start(), *TICK.end()))
 }
 
 fn timespec(span: Span) -> Timespec {

@@ -87,11 +87,16 @@ impl Serialiser {
 
     /// How long `wire` bytes take, the fraction before and behind counted.
     fn takes(&mut self, wire: Bytes, rate: Rate) -> Span {
-        let bps = u128::from(rate.as_bps());
-        let work = u128::from(wire.get()) * 8 * 1_000_000_000 + u128::from(self.fraction);
+        let bps = rate.as_bps();
+        let work = u128::from(wire.get()) * 8_000_000_000 + u128::from(self.fraction);
+        // That of a packet fits 64 bits, and is divided several times as fast.
+        if let Ok(work) = u64::try_from(work) {
+            self.fraction = work % bps;
+            return Span::from_nanos(work / bps);
+        }
         // The fraction is a remainder of a division by the rate, which fits 64 bits.
-        self.fraction = (work % bps) as u64;
-        Span::from_nanos(u64::try_from(work / bps).unwrap_or(u64::MAX))
+        self.fraction = (work % u128::from(bps)) as u64;
+        Span::from_nanos(u64::try_from(work / u128::from(bps)).unwrap_or(u64::MAX))
     }
 }
 

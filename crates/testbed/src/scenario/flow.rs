@@ -83,6 +83,8 @@ pub struct Transfer {
     pub segment: Option<Bytes>,
     /// Bytes of object in a datagram; without it what the MTU leaves room for.
     pub block: Option<u32>,
+    /// How the receiving program moves payloads, in the emulator: `cp --receive`.
+    pub receive: Option<Strategy>,
     /// Whether the object comes from the sending host's disk.
     pub reads_disk: bool,
     /// Whether the object goes to the receiving host's disk.
@@ -92,6 +94,28 @@ pub struct Transfer {
     /// Settings of the protocol's own, by name, in base units: bits a second, bytes, seconds,
     /// shares of 1.
     pub settings: BTreeMap<String, f64>,
+}
+
+/// How a receiving program moves payloads (Quanta, section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Into its buffer, and from there to their place.
+    Naive,
+    /// To where they are expected.
+    Scatter,
+    /// Nowhere: they are only counted.
+    Fake,
+}
+
+impl Strategy {
+    /// Its name in a scenario, and as a flag.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Naive => "naive",
+            Strategy::Scatter => "scatter",
+            Strategy::Fake => "fake",
+        }
+    }
 }
 
 /// A TCP transfer.
@@ -116,6 +140,8 @@ pub enum Congestion {
     /// RFC 9438.
     #[default]
     Cubic,
+    /// The kernel's BBR, in the emulator: the simulator has no model of it.
+    Bbr,
 }
 
 impl Congestion {
@@ -124,6 +150,7 @@ impl Congestion {
         match self {
             Congestion::NewReno => "newreno",
             Congestion::Cubic => "cubic",
+            Congestion::Bbr => "bbr",
         }
     }
 }

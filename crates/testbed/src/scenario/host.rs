@@ -20,6 +20,10 @@ pub struct Host {
     /// What a receiving program takes at most: "the receiving host could not keep up" of the
     /// Quanta paper's first version, and what bends its Figure 5.
     pub receives: Pace,
+    /// How long the receiving program is held up by each datagram that it sends back: "the data
+    /// receiver must frequently stop pulling packets off of the network to create and send
+    /// acknowledgement packets" (FOBS, section 3.2). Where it is, it takes datagrams one by one.
+    pub report_cost: Span,
     /// What waits for the receiving program; a datagram for which there is no room is lost.
     pub socket_buffer: Bytes,
     /// What all copies to it may hold together that is not whole and drained, shared in equal parts
@@ -71,6 +75,7 @@ impl Host {
             nic: None,
             sends: Pace::default(),
             receives: Pace::default(),
+            report_cost: Span::ZERO,
             socket_buffer: Host::DEFAULT_SOCKET_BUFFER,
             memory: None,
             disk: None,

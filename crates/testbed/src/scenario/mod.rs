@@ -16,7 +16,9 @@ use longhaul_proto::time::Span;
 
 pub use checks::{Fault, Place};
 pub use file::{FileError, Reading};
-pub use flow::{Amount, Arrivals, Congestion, Flow, Mice, Record, Tcp, Traffic, Transfer, Udp};
+pub use flow::{
+    Amount, Arrivals, Congestion, Flow, Mice, Record, Strategy, Tcp, Traffic, Transfer, Udp,
+};
 pub use graph::{LinkBetween, Network, Route, Routes};
 pub use host::{Disk, Host, Pace, Stalls};
 pub use topology::{Duplex, Topology};

@@ -16,7 +16,9 @@ use super::world::{Agent, Core, FlowState, World};
 use super::{SimError, What};
 use crate::link::LinkSpec;
 use crate::random::Random;
-use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
+use crate::scenario::{
+    Amount, Arrivals, Congestion, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp,
+};
 
 /// What waits at most before a card takes it from the wire: a switch's buffer for one port.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
@@ -33,6 +35,20 @@ enum Stream {
 fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
     let place = ((kind as u64) << 56) ^ index as u64;
     Random::new(seed ^ Random::new(place).bits()).bits()
+}
+
+/// Refuses TCP of which there is no model.
+fn has_model(flow: &Flow) -> Result<(), SimError> {
+    let tcp = match &flow.traffic {
+        Traffic::Tcp(tcp) => tcp,
+        Traffic::Mice(mice) => &mice.tcp,
+        Traffic::Protocol(_) | Traffic::Udp(_) | Traffic::Command(_) => return Ok(()),
+    };
+    if tcp.congestion == Congestion::Bbr {
+        let why = format!("flow {}: there is no model of BBR; longhaul emulate runs it", flow.name);
+        return Err(SimError::Scenario(why));
+    }
+    Ok(())
 }
 
 impl<'s> World<'s> {
@@ -63,6 +79,7 @@ impl<'s> World<'s> {
             drains: vec![Vec::new(); scenario.hosts.len()],
             memories: scenario.hosts.iter().map(|host| host.memory.map(Memory::new)).collect(),
             receivers: Vec::new(),
+            arrived: vec![Bytes::ZERO; scenario.hosts.len()],
             open: 0,
             ended: None,
             timed_out: false,
@@ -78,6 +95,7 @@ impl<'s> World<'s> {
     fn add_flows(&mut self) -> Result<(), SimError> {
         let mut routes = self.scenario.routes();
         for (index, flow) in self.scenario.flows.iter().enumerate() {
+            has_model(flow)?;
             let mut way = |from: usize, to: usize| {
                 let name = |node| self.scenario.node_name(node);
                 let links = routes.between(from, to).filter(|links| !links.is_empty());
@@ -221,6 +239,7 @@ impl<'s> World<'s> {
         if let Some(memory) = &mut self.memories[flow.to] {
             memory.enter(agent);
         }
+        self.begin_telling(receiver)?;
         self.pump_receiver(receiver)?;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let result = copy.pump(&mut self.fabric, &mut self.blocks);
@@ -247,7 +266,8 @@ impl<'s> World<'s> {
         let same = |core: &Core| core.protocol == protocol && core.host == host;
         self.receivers.iter().position(same).unwrap_or_else(|| {
             let (wake, polls) = (Time::NEVER, (Time::ZERO, 0));
-            self.receivers.push(Core { protocol, host, core: make(), wake, polls });
+            let (core, own, is_told) = (make(), Bytes::ZERO, false);
+            self.receivers.push(Core { protocol, host, core, wake, polls, own, is_told });
             self.receivers.len() - 1
         })
     }

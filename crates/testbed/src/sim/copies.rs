@@ -2,7 +2,7 @@
 //! the host drains.
 
 use longhaul_proto::accounting::ReceiverAccounting;
-use longhaul_proto::endpoint::{Arrival, Event, PacketNumber, Wake};
+use longhaul_proto::endpoint::{Arrival, Carrier, Event, PacketNumber, Wake};
 use longhaul_proto::layout::Block;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -75,8 +75,9 @@ impl World<'_> {
     }
 
     fn begin_batch(&mut self, host: usize) {
-        if let Some(cost) = self.programs[host].begin() {
-            self.fabric.calendar.add(self.fabric.now + cost, What::Program(host as u32));
+        let now = self.fabric.now;
+        if let Some(cost) = self.programs[host].begin(now) {
+            self.fabric.calendar.add(now + cost, What::Program(host as u32));
         }
     }
 
@@ -134,16 +135,18 @@ impl World<'_> {
     /// Polls a receiver's core until nothing is left, and sees to it that it is woken again.
     pub(super) fn pump_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
-        let mut turns = 0;
+        let (mut turns, mut reports) = (0, 0);
         while let Some(outgoing) = self.receivers[index].core.poll_control(now) {
             let agent = outgoing.flow.0;
             let Some(Agent::Copy(copy)) = self.agents.get_mut(agent as usize) else { continue };
+            reports += u64::from(outgoing.carrier == Carrier::Datagram);
             copy.to_sender.send(&mut self.fabric, agent, super::End::Sender, &outgoing);
             turns += 1;
             if turns > MAX_POLLS {
                 return Err(self.broken(index, "it speaks without end in one instant".into()));
             }
         }
+        self.programs[self.receivers[index].host].report(now, reports);
         while let Some((id, event)) = self.receivers[index].core.poll_event() {
             if event == Event::Finished {
                 self.finish(id.0)?;

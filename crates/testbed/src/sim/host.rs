@@ -24,6 +24,9 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Program {
     pace: Pace,
+    report_cost: Span,
+    /// When it has done with what it sends back.
+    free: Time,
     buffer: Bytes,
     waiting: VecDeque<Waiting>,
     occupied: Bytes,
@@ -36,6 +39,8 @@ impl Program {
     pub(super) fn new(host: &Host) -> Program {
         Program {
             pace: host.receives,
+            report_cost: host.report_cost,
+            free: Time::ZERO,
             buffer: host.socket_buffer,
             waiting: VecDeque::new(),
             occupied: Bytes::ZERO,
@@ -46,7 +51,12 @@ impl Program {
 
     /// Whether it takes all at once.
     pub(super) fn is_instant(&self) -> bool {
-        !self.pace.is_limited()
+        !self.pace.is_limited() && self.report_cost == Span::ZERO
+    }
+
+    /// It has sent so many datagrams back.
+    pub(super) fn report(&mut self, now: Time, count: u64) {
+        self.free = self.free.max(now) + self.report_cost * count;
     }
 
     /// A datagram has come; whether the socket buffer had room for it.
@@ -60,14 +70,20 @@ impl Program {
         true
     }
 
-    /// An idle program takes what waits; how long it works on that.
-    pub(super) fn begin(&mut self) -> Option<Span> {
+    /// An idle program takes what waits, or goes on with what it sends back; how long that takes.
+    pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;
         }
+        let held_up = self.free.since(now);
+        if held_up > Span::ZERO {
+            self.busy = true;
+            return Some(held_up);
+        }
+        let batch = if self.report_cost == Span::ZERO { BATCH } else { 1 };
         let mut cost = Span::ZERO;
         while let Some(datagram) = self.waiting.front()
-            && self.batch.len() < BATCH
+            && self.batch.len() < batch
         {
             let payload = Bytes::new(datagram.payload.into());
             let more = cost + self.pace.cost(payload);
@@ -134,12 +150,31 @@ mod tests {
         let taken = (0..5).filter(|_| program.arrive(datagram())).count();
         assert_eq!(taken, 3);
         // 100 µs each: two fit into a turn.
-        assert_eq!(program.begin(), Some(Span::from_micros(200)));
-        assert_eq!((program.begin(), program.batch.len()), (None, 2));
+        assert_eq!(program.begin(Time::ZERO), Some(Span::from_micros(200)));
+        assert_eq!((program.begin(Time::ZERO), program.batch.len()), (None, 2));
         assert!(program.arrive(datagram()) && program.arrive(datagram()));
         assert_eq!(program.holds().count(), 5);
         program.end();
-        assert!(program.begin().is_some());
+        assert!(program.begin(Time::ZERO).is_some());
+    }
+
+    #[test]
+    fn a_program_that_reports_takes_nothing_meanwhile() {
+        let mut host = Host::new("b");
+        host.report_cost = Span::from_millis(1);
+        let mut program = Program::new(&host);
+        assert!(!program.is_instant());
+        assert!(program.arrive(datagram()) && program.arrive(datagram()));
+        // One by one.
+        assert_eq!((program.begin(Time::ZERO), program.batch.len()), (Some(Span::ZERO), 1));
+        program.end();
+        program.report(Time::ZERO, 2);
+        let now = Time::ZERO + Span::from_micros(500);
+        assert_eq!(program.begin(now), Some(Span::from_micros(1_500)));
+        assert!(program.batch.is_empty());
+        program.end();
+        let now = now + Span::from_micros(1_500);
+        assert_eq!((program.begin(now), program.batch.len()), (Some(Span::ZERO), 1));
     }
 
     #[test]

@@ -16,10 +16,10 @@
 //! program and the socket buffer limit are the datagrams of copies; TCP and plain UDP pass them by.
 //!
 //! Files by decision: `world` (the run), `begin` (a flow's agents), `copies` (what comes for
-//! copies), `ending` (accounts and outcome); below them `calendar` (what is next), `fabric`
-//! (packets on links), `host` (receiving programs and disks), `memory` (what copies hold);
-//! the agents `copy` with its `lane`s
-//! and `setup`, `connection` (TCP), `plain` (UDP).
+//! copies), `others` (what comes beside them), `ending` (accounts and outcome); below them
+//! `calendar` (what is next), `fabric` (packets on links), `host` (receiving programs and disks),
+//! `memory` (what copies hold); the agents `copy` with its `lane`s and `setup`, `connection` (TCP),
+//! `plain` (UDP).
 
 mod begin;
 mod calendar;
@@ -32,6 +32,7 @@ mod fabric;
 mod host;
 mod lane;
 mod memory;
+mod others;
 mod outcome;
 mod packet;
 mod plain;
@@ -78,6 +79,8 @@ enum What {
     Program(u32),
     /// What a host has drained is counted.
     Drain(u32),
+    /// A receiver's core is told what else comes in.
+    Others(u32),
     /// A packet of a control stream is sent again.
     Again { agent: u32, to: End, bytes: u32, message: u32 },
     /// The next mouse of a flow sets out.

@@ -37,6 +37,8 @@ pub(super) struct World<'s> {
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
+    /// By host: UDP payload that came to its card, or what would be that.
+    pub(super) arrived: Vec<Bytes>,
     /// Flows that can end and have not.
     pub(super) open: usize,
     pub(super) ended: Option<Time>,
@@ -63,6 +65,9 @@ pub(super) struct Core {
     /// When it will be woken, and how often it was at that time.
     pub(super) wake: Time,
     pub(super) polls: (Time, u32),
+    /// What came for it, counted as `World::arrived` is, and whether it is told what else does.
+    pub(super) own: Bytes,
+    pub(super) is_told: bool,
 }
 
 /// A flow of the scenario.
@@ -104,6 +109,7 @@ impl World<'_> {
                 What::Receiver(index) => self.wake_receiver(index as usize)?,
                 What::Program(host) => self.end_batch(host as usize)?,
                 What::Drain(host) => self.drain_host(host as usize)?,
+                What::Others(index) => self.tell_others(index as usize)?,
                 What::Again { agent, to, bytes, message } => {
                     let body = Body::Control { message, on_stream: true };
                     self.fabric.send(Packet::new(agent, to, bytes, body));
@@ -140,6 +146,7 @@ impl World<'_> {
     /// A packet has come to the end of a link.
     fn arrive(&mut self, packet: Packet) -> Result<(), SimError> {
         let Some(packet) = self.fabric.forward(packet) else { return Ok(()) };
+        self.count(&packet);
         match packet.body {
             Body::Block { number, block } => self.on_block(&packet, number, block),
             Body::Control { message, on_stream } => self.on_control(&packet, message, on_stream),

@@ -36,9 +36,12 @@ pub(super) struct Acked {
 }
 
 impl Window {
+    /// A window of `initial` segments. Of BBR there is no model, and a simulation that asks for one
+    /// is refused before it begins.
     pub(super) fn new(congestion: Congestion, initial: u32) -> Window {
         let growth = match congestion {
             Congestion::NewReno => Growth::NewReno,
+            Congestion::Bbr => unreachable!("no simulation of BBR begins"),
             Congestion::Cubic => Growth::Cubic { cubic: Cubic::default(), hystart: HyStart::new() },
         };
         Window { size: initial.max(1), count: 0, threshold: u32::MAX, growth }

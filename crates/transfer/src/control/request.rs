@@ -82,6 +82,9 @@ pub struct Request {
     /// well: it is laid out as there, and brought by leases ([`super::PassEnd`]).
     #[prost(bool, tag = "21")]
     pub surveyed: bool,
+    /// The transfer of the same client that this one takes up again: it is over. Zero: none.
+    #[prost(fixed64, tag = "23")]
+    pub replaces: u64,
 }
 
 /// A setting of a protocol.

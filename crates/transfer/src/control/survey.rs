@@ -31,4 +31,8 @@ pub struct Surveyed {
     /// That is all.
     #[prost(bool, tag = "3")]
     pub done: bool,
+    /// Names looked at and chunks read so far: a server that tells no more than before waits for
+    /// its disk.
+    #[prost(uint64, tag = "4")]
+    pub looked: u64,
 }

@@ -57,7 +57,8 @@ pub struct Plan {
     /// Entries whose chunks must be compared before it is known what is missing.
     #[prost(message, repeated, tag = "2")]
     pub compare: Vec<Compare>,
-    /// Entries left out because they are there and equal, by index.
+    /// Entries left out because they are there and equal, folders that are there among them, by
+    /// index.
     #[prost(message, optional, tag = "3")]
     pub skipped: Option<Ranges>,
     /// Bytes that need not be sent.
@@ -177,7 +178,8 @@ pub struct Status {
     /// Where this end's time went, in nanoseconds: waiting for the pacer.
     #[prost(uint64, tag = "16")]
     pub paced_nanos: u64,
-    /// Waiting for the receiver's grant.
+    /// Waiting for the receiver's grant; where chunks go by stream, for a stream that takes more
+    /// (sending end), or for memory, all streams together (receiving end).
     #[prost(uint64, tag = "17")]
     pub granted_nanos: u64,
     /// Reading at the source, or writing at the destination.
@@ -204,6 +206,19 @@ pub struct Status {
     /// Bytes of chunks that have come by stream (receiving end).
     #[prost(uint64, tag = "26")]
     pub streamed: u64,
+    /// Blocks that nobody asked for (receiving end).
+    #[prost(uint64, tag = "30")]
+    pub unasked: u64,
+    /// CPU time of the thread that carries the control stream, and chunks that go by stream.
+    #[prost(uint64, tag = "29")]
+    pub carrier_nanos: u64,
+    /// Datagrams with data that came before their flow was known and did not fit what is held of
+    /// such (receiving end).
+    #[prost(uint64, tag = "27")]
+    pub hold_lost: u64,
+    /// Names looked at and chunks read, to find out what there is to do.
+    #[prost(uint64, tag = "28")]
+    pub looked: u64,
 }
 
 /// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
@@ -221,8 +236,12 @@ impl Status {
         for count in [written, files, received, distinct, duplicates, blocks_lost] {
             *count = (*count).min(MOST);
         }
-        let Status { socket_lost, memory_lost, highest, refused, streamed, .. } = &mut self;
-        for count in [socket_lost, memory_lost, highest, refused, streamed] {
+        let Status { socket_lost, memory_lost, hold_lost, highest, refused, .. } = &mut self;
+        for count in [socket_lost, memory_lost, hold_lost, highest, refused] {
+            *count = (*count).min(MOST);
+        }
+        let Status { streamed, looked, unasked, .. } = &mut self;
+        for count in [streamed, looked, unasked] {
             *count = (*count).min(MOST);
         }
         let Status { paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos, .. } =
@@ -230,11 +249,23 @@ impl Status {
         for nanos in [paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos] {
             *nanos = (*nanos).min(MOST);
         }
+        self.carrier_nanos = self.carrier_nanos.min(MOST);
         self
     }
 }
 
-/// Files that have got their names; told only where the request asks for it.
+/// A file of the destination is another copy's at this moment; its end is waited for.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Held {
+    /// The file, or the destination, for people.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// How many seconds it is waited for at most.
+    #[prost(uint32, tag = "2")]
+    pub seconds: u32,
+}
+
+/// Files, folders and links that have got their names; told only where the request asks for it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Named {
     /// The entries, by index in the manifest.
@@ -281,6 +312,9 @@ pub struct Outcome {
     /// Bytes that were there before, also those that only a comparison showed.
     #[prost(uint64, tag = "7")]
     pub resumed_bytes: u64,
+    /// How long ago the last block came, in nanoseconds; nothing where none did.
+    #[prost(uint64, optional, tag = "8")]
+    pub since_last_nanos: Option<u64>,
 }
 
 /// An entry that the sending end could not read, or the receiving end could not write.

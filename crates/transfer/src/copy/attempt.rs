@@ -4,14 +4,17 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FsPath;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
 
+use super::cut::{CutWatch, Knock};
 use super::hooks::{ClientHooks, State, interrupted};
 use super::part::Part;
 use super::reach::{Look, Reach, Reached, usual_datagram};
@@ -33,6 +36,9 @@ use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::{self, Carriers, Identity, Session, Settings};
 
+/// How long another copy on this host may take to let go of a file: one that was killed does so as
+/// soon as the system has cleared it away, one that runs does not.
+const LET_GO: Duration = Duration::from_secs(1);
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
 /// What carries the data of an attempt.
@@ -65,12 +71,16 @@ pub(super) struct Attempt<'a> {
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
+    /// The last try's transfer; zero before the first.
+    transfer: Cell<u64>,
     carrier: Cell<&'static str>,
 }
 
 /// What a finished copy leaves for its summary.
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
+    /// When this end knew it.
+    pub(super) told: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
     pub(super) block: u32,
@@ -94,6 +104,7 @@ impl<'a> Attempt<'a> {
                 observer,
                 cancel,
                 board: Arc::default(),
+                cut: Rc::default(),
                 sends,
                 stall: options.stall,
                 names: options.names,
@@ -103,6 +114,7 @@ impl<'a> Attempt<'a> {
             part,
             refused: Cell::new(false),
             again: false,
+            transfer: Cell::new(0),
             carrier: Cell::new("quic"),
         })
     }
@@ -110,6 +122,11 @@ impl<'a> Attempt<'a> {
     /// Bytes that stand so far.
     pub(super) fn progress(&self) -> u64 {
         self.hooks.status().written
+    }
+
+    /// What this host took in all, where a receiving core decides that.
+    pub(super) fn capacity(&self) -> Option<ReceiveCapacity> {
+        self.part.shared.core.as_ref()?.capacity()
     }
 
     /// Whether the other side was reached and said no.
@@ -182,7 +199,8 @@ impl<'a> Attempt<'a> {
         let Route::Push { sources, .. } = self.route else { return Ok(None) };
         let places: Vec<Place> = sources.iter().cloned().map(Place::Ambient).collect();
         let filters = self.options.filters.clone();
-        let options = SourceOptions { recursive: self.options.recursive, filters };
+        let watch = self.hooks.board.watch().clone();
+        let options = SourceOptions { recursive: self.options.recursive, filters, watch };
         let source = Source::open(&places, &options)?;
         for warning in source.warnings() {
             self.hooks.observer.notice(Notice::Warning(warning.clone()));
@@ -203,12 +221,12 @@ impl<'a> Attempt<'a> {
     ) -> Result<Finished, End> {
         let Reached { session, data, contact, datagram } = reached;
         let terms = self.terms(way, &session, self.options.datagram.or(datagram))?;
-        let flow = random_flow();
-        let (stream_ends, streams) = mpsc::unbounded_channel();
+        let (flow, (stream_ends, streams)) = (random_flow(), mpsc::unbounded_channel());
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
         }
         let request = self.request(&terms, flow.0);
+        let _watch = terms.protocol.and_then(|_| self.watch_for_cut(&session));
         let mut wire = Wire::new(session);
         wire.outbox().tell(Message::Request(request));
         let board = self.hooks.board.clone();
@@ -218,8 +236,7 @@ impl<'a> Attempt<'a> {
             Some(source) => {
                 let path = protocol.map(|_| Path::from(contact));
                 let (port, hooks) = (data.handle(), &self.hooks);
-                let dry_run = self.options.dry_run;
-                let (wire, decides) = (&mut wire, true);
+                let (wire, decides, dry_run) = (&mut wire, true, self.options.dry_run);
                 SendingEnd {
                     wire,
                     terms,
@@ -238,6 +255,7 @@ impl<'a> Attempt<'a> {
             }
             None => self.receive(&mut wire, terms, &data.handle(), contact, streams).await,
         };
+        let told = clock::now();
         match &result {
             Ok(_) | Err(End::NoDatagrams) => wire.leave().await,
             Err(End::Fatal(error)) => {
@@ -258,6 +276,7 @@ impl<'a> Attempt<'a> {
         };
         Ok(Finished {
             outcome,
+            told,
             protocol: protocol.unwrap_or("tcp").to_owned(),
             cipher: protocol.map_or("tls", |_| suite.name()).to_owned(),
             block,
@@ -337,7 +356,7 @@ impl<'a> Attempt<'a> {
             streams,
             try_streams: streams > 0 && options.protocol == Protocol::TcpTried,
             rate: options.rate,
-            rate_limit: options.rate_limit,
+            rate_limit: options.rate_limit.map(|limit| self.part.shared.limit(limit, protocol)),
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
             datagram: datagram.unwrap_or_else(|| usual_datagram(session.remote.ip())),
             rtt: Span::from_nanos(measured.as_nanos() as u64),
@@ -367,7 +386,7 @@ impl<'a> Attempt<'a> {
             cipher: terms.suite.name().to_owned(),
             receive: receive_name(options.receive).to_owned(),
             rate_bps: options.rate.map_or(0, |rate| rate.as_bps()),
-            rate_limit_bps: options.rate_limit.map_or(0, |rate| rate.as_bps()),
+            rate_limit_bps: terms.rate_limit.map_or(0, |rate| rate.as_bps()),
             segment: options.segment.map(Bytes::get),
             datagram: u32::from(terms.datagram),
             rtt_nanos: terms.rtt.as_nanos(),
@@ -376,13 +395,22 @@ impl<'a> Attempt<'a> {
             names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
             surveyed: self.part.joint.is_some(),
+            replaces: self.transfer.replace(terms.transfer),
         }
+    }
+
+    fn watch_for_cut(&self, session: &Session) -> Option<CutWatch> {
+        let knock = Knock {
+            identity: self.identity.clone(),
+            trust: self.options.trust.clone(),
+            observer: self.hooks.observer.clone(),
+        };
+        CutWatch::begin(session, self.hooks.board.clone(), knock, self.hooks.cut.clone())
     }
 
     /// Opens the further sessions that carry chunks, each to the same server and no other.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
-        let mut trust = self.options.trust.clone();
-        trust.server_id = Some(session.peer.to_string());
+        let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {
             let (identity, trust, ends) = (self.identity.clone(), trust.clone(), ends.clone());
             let observer = self.hooks.observer.clone();
@@ -431,6 +459,7 @@ pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
         distrust: options.replicas,
         dry_run: options.dry_run,
         names: options.names >= Names::Done,
+        patience: LET_GO,
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the user sees and wishes while a copy runs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use crate::driver::board::Board;
 use crate::end::Hooks;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
-use crate::objects::{Entry, Manifest};
+use crate::objects::watch::Held;
+use crate::objects::{Entry, Kind, Manifest};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 
@@ -27,6 +29,8 @@ pub(super) struct ClientHooks {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
+    /// UDP passes no longer, but TCP does.
+    pub(super) cut: Rc<Cell<bool>>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
@@ -92,6 +96,18 @@ pub(super) fn interrupted() -> Error {
         .advise("the same command goes on where this one stopped")
 }
 
+/// The error of a copy in which nothing moves any more.
+pub(super) fn stalled(stall: Duration, planned: bool) -> Error {
+    let seconds = stall.as_secs();
+    let what = match planned {
+        true => format!("nothing has come across for {seconds} s"),
+        false => {
+            format!("nothing has come across for {seconds} s, nor been looked at on the disks")
+        }
+    };
+    Error::new(Class::Stalled, what).advise("the same command goes on where this one stopped")
+}
+
 impl ClientHooks {
     /// A new session: its columns begin anew, and what has failed may do better.
     pub(super) fn begin_attempt(&mut self) {
@@ -106,6 +122,7 @@ impl ClientHooks {
         let (bytes, files) = self.board.totals();
         let first = self.board.first_datagram();
         self.board = Arc::default();
+        self.cut = Rc::default();
         self.board.set_totals(bytes, files);
         if !self.sends {
             // What sources bring together is counted on from there; a plain writer counts anew.
@@ -134,7 +151,9 @@ impl ClientHooks {
             blocks_lost: now.blocks_lost.saturating_add(sum.blocks_lost),
             socket_lost: now.socket_lost.saturating_add(sum.socket_lost),
             refused: now.refused.saturating_add(sum.refused),
+            unasked: now.unasked.saturating_add(sum.unasked),
             memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
+            hold_lost: now.hold_lost.saturating_add(sum.hold_lost),
             highest: now.highest.saturating_add(sum.highest),
             ..now
         }
@@ -143,8 +162,9 @@ impl ClientHooks {
     /// The two ends' columns in one, of the present attempt.
     fn status_now(&self) -> Status {
         let (mine, theirs) = (self.board.mine(), self.board.theirs());
+        let looked = mine.looked.saturating_add(theirs.looked);
         let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
-        joined(from, &to)
+        Status { looked, ..joined(from, &to) }
     }
 
     fn progress(&self, state: &mut State, status: &Status) -> Progress {
@@ -164,6 +184,7 @@ impl ClientHooks {
             sent: status.sent,
             retransmitted: status.retransmitted,
             blocks_lost: status.blocks_lost,
+            refused: status.unasked,
             rtt: Span::from_nanos(status.rtt_nanos),
             resumed_bytes: state.resumed.unwrap_or(0),
             sources: Vec::new(),
@@ -207,24 +228,22 @@ impl Hooks for ClientHooks {
         if self.cancel.is_cancelled() {
             return Err(End::Fatal(interrupted()));
         }
+        if self.cut.get() {
+            return Err(End::NoDatagrams);
+        }
         let status = self.status();
         let mut state = self.state.borrow_mut();
-        // Before the plan nothing comes across, and nothing should: a sign of life is all there is.
-        // What has been written was synced all along, so that the end takes no time of its own.
-        let count = match state.planned {
-            true => status.written.saturating_add(status.received),
-            false => self.board.lived().as_nanos(),
-        };
+        // Before the plan nothing comes across, and perhaps for long: each end tells how much it
+        // has looked at. A sign of life is not enough, for a disk may hang beside it. What has been
+        // written was synced all along, so that the end takes no time of its own.
+        let Status { written, received, streamed, looked, .. } = status;
+        let count = [received, streamed, looked].into_iter().fold(written, u64::saturating_add);
         if count != state.last_count {
             state.last_count = count;
             state.last_progress = Instant::now();
         }
         if state.last_progress.elapsed() >= self.stall {
-            let what = format!("nothing has come across for {} s", self.stall.as_secs());
-            let error = Error::new(Class::Stalled, what);
-            return Err(End::Fatal(
-                error.advise("the same command goes on where this one stopped"),
-            ));
+            return Err(End::Fatal(stalled(self.stall, state.planned)));
         }
         if status.streams_found {
             self.tell_streams(&mut state, &status);
@@ -232,6 +251,15 @@ impl Hooks for ClientHooks {
         let progress = self.progress(&mut state, &status);
         self.observer.progress(&progress);
         Ok(())
+    }
+
+    fn held(&self, held: &Held) {
+        let Held { path, patience } = held;
+        let side = if self.sends { " on the other side" } else { "" };
+        let seconds = patience.as_secs();
+        self.observer.notice(Notice::Warning(format!(
+            "another copy is writing {path}{side}; its end is waited for, up to {seconds} s"
+        )));
     }
 
     fn silence(&self, since: Option<Span>) {
@@ -244,7 +272,9 @@ impl Hooks for ClientHooks {
 
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
         if self.names == Names::All {
-            for path in named_paths(manifest, skipped) {
+            // That a folder is there says nothing of what is in it.
+            let told = entries_of(manifest, skipped).filter(|entry| entry.kind != Kind::Folder);
+            for path in told.map(|entry| shown(&entry.path)) {
                 self.observer.notice(Notice::Skipped { path });
             }
         }
@@ -264,13 +294,11 @@ impl Hooks for ClientHooks {
     }
 
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]) {
-        for path in named_paths(manifest, entries) {
-            self.observer.notice(Notice::File { path });
-        }
+        made(manifest, entries).for_each(|made| self.observer.notice(made));
     }
 
-    fn would_copy(&self, path: &[u8]) {
-        self.observer.notice(Notice::File { path: shown(path) });
+    fn would_copy(&self, manifest: &Manifest, entries: &[Range<u64>]) {
+        made(manifest, entries).for_each(|made| self.observer.notice(made));
     }
 
     fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool) {
@@ -302,8 +330,11 @@ fn joined(from: Status, to: &Status) -> Status {
         blocks_lost: to.blocks_lost,
         socket_lost: to.socket_lost,
         refused: to.refused,
+        unasked: to.unasked,
         memory_lost: to.memory_lost,
+        hold_lost: to.hold_lost,
         highest: to.highest,
+        streamed: to.streamed,
         ..from
     }
 }
@@ -318,12 +349,19 @@ fn entries_of<'a>(
     numbers.filter_map(|number| all.get(number as usize))
 }
 
-/// The paths of entries of a manifest; numbers beyond it name nothing.
-pub(super) fn named_paths<'a>(
+/// What is to be told of entries that were made, or would be.
+pub(super) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
-) -> impl Iterator<Item = PathBuf> + 'a {
-    entries_of(manifest, entries).map(|entry| shown(&entry.path))
+) -> impl Iterator<Item = Notice> + 'a {
+    entries_of(manifest, entries).map(|entry| {
+        let path = shown(&entry.path);
+        match &entry.kind {
+            Kind::File { .. } => Notice::File { path },
+            Kind::Folder => Notice::Folder { path },
+            Kind::Link { target } => Notice::Link { path, target: shown(target) },
+        }
+    })
 }
 
 pub(super) fn shown(path: &[u8]) -> PathBuf {
@@ -333,6 +371,19 @@ pub(super) fn shown(path: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hooks_of(sends: bool) -> ClientHooks {
+        ClientHooks {
+            observer: Arc::new(Deaf),
+            cancel: Cancel::default(),
+            board: Arc::default(),
+            cut: Rc::default(),
+            sends,
+            stall: Duration::from_secs(60),
+            names: Names::None,
+            state: RefCell::new(State::new()),
+        }
+    }
 
     #[test]
     fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
@@ -360,15 +411,7 @@ mod tests {
             ..Status::default()
         };
         for sends in [true, false] {
-            let mut hooks = ClientHooks {
-                observer: Arc::new(Deaf),
-                cancel: Cancel::default(),
-                board: Arc::default(),
-                sends,
-                stall: Duration::from_secs(60),
-                names: Names::None,
-                state: RefCell::new(State::new()),
-            };
+            let mut hooks = hooks_of(sends);
             for _ in 0..300 {
                 hooks.board.set_theirs(lies.clone());
                 assert!(hooks.tick().is_ok());
@@ -383,15 +426,7 @@ mod tests {
     #[test]
     fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
         let hooks = |planned| {
-            let hooks = ClientHooks {
-                observer: Arc::new(Deaf),
-                cancel: Cancel::default(),
-                board: Arc::default(),
-                sends: true,
-                stall: Duration::from_secs(60),
-                names: Names::None,
-                state: RefCell::new(State::new()),
-            };
+            let hooks = hooks_of(true);
             hooks.state.borrow_mut().planned = planned;
             hooks.board.set_totals(100, 1);
             hooks
@@ -408,11 +443,24 @@ mod tests {
             hooks.state.borrow_mut().last_progress = long_ago;
             let Err(End::Fatal(error)) = hooks.tick() else { panic!("it stalled: {planned}") };
             assert_eq!(error.class, Class::Stalled);
-            if !planned {
-                hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(6));
-                assert!(hooks.tick().is_ok(), "it lives");
-            }
         }
+    }
+
+    #[test]
+    fn work_at_either_ends_files_is_no_stall_but_a_sign_of_life_alone_is() {
+        let hooks = hooks_of(true);
+        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(61)) else { return };
+        let stalled = |looks: &dyn Fn()| {
+            hooks.state.borrow_mut().last_progress = long_ago;
+            hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(6));
+            looks();
+            hooks.tick().is_err()
+        };
+        assert!(!stalled(&|| hooks.board.watch().step()), "this end looks at its files");
+        let looked = |looked| hooks.board.set_theirs(Status { looked, ..Status::default() });
+        assert!(!stalled(&|| looked(1)), "the other one does");
+        assert!(!stalled(&|| looked(2)));
+        assert!(stalled(&|| looked(2)), "its disk hangs");
     }
 
     struct Deaf;

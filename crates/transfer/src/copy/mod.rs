@@ -2,17 +2,20 @@
 //! as it takes.
 //!
 //! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
-//! one session's try; `hooks` is what the user sees and wishes meanwhile, `recent` how fast it
-//! goes; `summing` makes the summary. `many` is a copy from several sources, each a copy like that
-//! by itself; `part` is what they share.
+//! one session's try, `cut` looks whether UDP still passes; `hooks` is what the user sees and
+//! wishes meanwhile, `recent` how fast it goes; `summing` makes the summary, `stream_bound` says
+//! what bounded streams. `many` is a copy from several sources, each a copy like that by itself;
+//! `part` is what they share.
 
 mod attempt;
+mod cut;
 mod hooks;
 mod many;
 mod part;
 pub(crate) mod reach;
 mod recent;
 pub(crate) mod route;
+mod stream_bound;
 mod summing;
 
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::units::Bytes;
 
 use crate::driver::budget::Budget;
+use crate::driver::shared_core::SharedCore;
 use crate::end::wire::End;
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, MOST_TRIED, Protocol, Receive, TCP_STREAMS};
@@ -30,6 +34,8 @@ use crate::summary::Summary;
 use attempt::{Attempt, Way};
 use part::Part;
 use route::Route;
+
+pub use many::{Answer as SurveyAnswer, Found as SurveyFound};
 
 /// The first pause before a lost connection is taken up again; doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -50,11 +56,14 @@ pub fn copy(
         match &routes[..] {
             [route] => {
                 // Who only sends needs no memory for what is received.
-                let least = match route {
-                    Route::Push { .. } => Budget::least_of(1),
-                    Route::Pull { .. } => Bytes::ZERO,
+                let (least, core) = match route {
+                    Route::Push { .. } => (Budget::least_of(1), None),
+                    Route::Pull { .. } => {
+                        let core = SharedCore::of_copy(&options.protocol);
+                        (Bytes::ZERO, core.map(|core| core.limited(options.rate_limit)))
+                    }
                 };
-                let part = Part::alone(Budget::new(options.memory.max(least))?);
+                let part = Part::alone(Budget::new(options.memory.max(least))?, core);
                 run(&options, route, observer, cancel, part).await
             }
             _ => many::run(&options, &routes, &observer, &cancel).await,
@@ -159,4 +168,20 @@ fn take_up(
         format!("the connection was lost and did not come back within {seconds} s: {reason}");
     Err(Error::new(Class::Unfinished, what)
         .advise("the same command goes on where this one stopped"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_for_the_end_ends_the_pause_between_two_tries() {
+        let cancel = Cancel::default();
+        let wishing = cancel.clone();
+        let ended = reactor::block_on("a test", async move {
+            tokio::task::spawn_local(async move { wishing.cancel() });
+            rest(&mut Duration::from_secs(3600), &cancel).await
+        });
+        assert_eq!(ended.unwrap_err().class, Class::Interrupted);
+    }
 }

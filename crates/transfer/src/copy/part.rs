@@ -4,6 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use longhaul_proto::registry::Row;
+use longhaul_proto::units::Rate;
+
 use super::reach::{DataPorts, Reached};
 use crate::driver::budget::Budget;
 use crate::driver::claims::Claims;
@@ -13,6 +16,8 @@ use crate::driver::shared_core::SharedCore;
 
 /// What all sources share.
 pub(super) struct Shared {
+    /// How many sources there are.
+    pub(super) sources: u64,
     pub(super) memory: Budget,
     /// Ports for data; nothing where each session opens its own.
     pub(super) ports: Option<DataPorts>,
@@ -42,10 +47,53 @@ pub(super) struct Part {
     pub(super) reached: RefCell<Option<Reached>>,
 }
 
+impl Shared {
+    /// What one source has of a `limit` for all: all of it where the receiving core divides what
+    /// comes by `protocol`, an equal part where each goes its own way.
+    pub(super) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
+        match (&self.core, protocol) {
+            (Some(core), Some(row)) if core.is_of(row) => limit,
+            _ => Rate::from_bps((limit.as_bps() / self.sources).max(1)),
+        }
+    }
+}
+
 impl Part {
-    /// That of a copy which is alone.
-    pub(super) fn alone(memory: Budget) -> Part {
-        let shared = Shared { memory, ports: None, core: None, writers: Vec::new(), claims: None };
+    /// That of a copy which is alone; `core` receives, where it comes to this host by a protocol
+    /// that shares out what the host takes.
+    pub(super) fn alone(memory: Budget, core: Option<SharedCore>) -> Part {
+        let (ports, writers, claims) = (None, Vec::new(), None);
+        let shared = Shared { sources: 1, memory, ports, core, writers, claims };
         Part { shared: Rc::new(shared), number: 0, joint: None, reached: RefCell::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::budget::Budget;
+    use longhaul_proto::registry;
+    use longhaul_proto::units::Bytes;
+
+    #[test]
+    fn a_limit_is_divided_by_the_receiver_where_it_can_and_else_evenly() {
+        let memory = Budget::new(Bytes::mebi(64)).unwrap();
+        let mut shared = Shared {
+            sources: 4,
+            memory,
+            ports: None,
+            core: Some(SharedCore::new(registry::of_many())),
+            writers: Vec::new(),
+            claims: None,
+        };
+        let limit = Rate::from_mbps(100);
+        let other = registry::all().iter().find(|row| !row.many);
+        let of = |shared: &Shared, row| shared.limit(limit, row);
+        assert_eq!(of(&shared, Some(registry::of_many())), limit);
+        // Also where the data had to go by streams in the end.
+        assert_eq!(of(&shared, other), Rate::from_mbps(25));
+        assert_eq!(of(&shared, None), Rate::from_mbps(25));
+        shared.core = None;
+        assert_eq!(of(&shared, other), Rate::from_mbps(25));
     }
 }

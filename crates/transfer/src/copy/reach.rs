@@ -122,7 +122,7 @@ impl Reach<'_> {
     /// Whether the user has said before this run who the server is.
     fn is_known(&self, host: &str, port: u16) -> bool {
         let known = || KnownServers::new(&self.trust.config_dir).find(&server_name(host, port));
-        self.trust.server_id.is_some() || matches!(known(), Ok(Some(_)))
+        self.trust.pin(host, port).is_some() || matches!(known(), Ok(Some(_)))
     }
 
     async fn open_directly(

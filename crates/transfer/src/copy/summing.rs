@@ -6,6 +6,7 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::attempt::{Attempt, Finished};
 use super::hooks::Failed;
+use super::stream_bound;
 use crate::control::Status;
 use crate::datapath::clock;
 use crate::error::{Class, Error};
@@ -52,21 +53,25 @@ pub(super) fn summary(
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
     let bound_by = told_bound(attempt, finished.fixed_rate, is_telling);
+    let last_block = last_block(attempt, &finished, &status);
     let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
         elapsed,
         setup,
+        last_block,
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
         rate: Rate::from_bps(status.rate_bps),
         rtt: Span::from_nanos(status.rtt_nanos),
-        payload_bytes: finished.block,
+        // One that the path did not take was given up for the last pass.
+        payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks: status.first,
         path_lost,
         socket_lost: status.socket_lost,
         memory_lost: status.memory_lost,
+        hold_lost: status.hold_lost,
         refused_datagrams: status.refused,
         sender: sender_columns(&status),
         receiver: receiver_columns(&status),
@@ -81,9 +86,19 @@ pub(super) fn summary(
         verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: cpu_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
+        receives: attempt.capacity(),
         sources: Vec::new(),
         failed_sources: 0,
     })
+}
+
+/// When the last block came, by this end's clock.
+fn last_block(attempt: &Attempt<'_>, finished: &Finished, status: &Status) -> Option<Span> {
+    let after = Span::from_nanos(finished.outcome.since_last_nanos?);
+    // The outcome's own way here.
+    let way = Span::from_nanos(if attempt.hooks.sends { status.rtt_nanos / 2 } else { 0 });
+    let told = finished.told.since(attempt.started);
+    Some(told.saturating_sub(after).saturating_sub(way))
 }
 
 fn sender_columns(status: &Status) -> SenderAccounting {
@@ -105,7 +120,7 @@ fn receiver_columns(status: &Status) -> ReceiverAccounting {
         blocks_lost: status.blocks_lost,
         reported_lost: status.reported_lost,
         highest: status.highest,
-        ..ReceiverAccounting::default()
+        refused: status.unasked,
     }
 }
 
@@ -134,7 +149,11 @@ fn told_bound(attempt: &Attempt<'_>, fixed_rate: bool, is_telling: bool) -> Boun
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
-    bound(&from, &to, fixed_rate, bytes / files.max(1) < SMALL)
+    let small = bytes / files.max(1) < SMALL;
+    match from.streams {
+        0 => bound(&from, &to, fixed_rate, small),
+        _ => stream_bound::bound(&from, &to, fixed_rate, small),
+    }
 }
 
 fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
@@ -143,11 +162,7 @@ fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
     if most == 0 || from.sent == 0 {
         return BoundBy::Nothing;
     }
-    let destination = || match 2 * to.disk_cpu_nanos > to.disk_nanos {
-        _ if small => BoundBy::SmallFiles,
-        true => BoundBy::ReceiverCpu,
-        false => BoundBy::DestinationDisk,
-    };
+    let destination = || stream_bound::destination(to, small);
     // It works beside all else, and goes on when the sender has nothing left to wait for.
     if to.disk_nanos > most {
         return destination();

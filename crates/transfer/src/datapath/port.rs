@@ -40,6 +40,10 @@ pub trait FlowSink: Send {
     /// left in the iterator is dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
+    /// So many datagrams with data came before the flow was registered and did not fit what is held
+    /// for such flows. Called once, before what was held comes.
+    fn on_fallen(&mut self, _count: u64) {}
+
     /// The time that [`FlowSink::next_wakeup`] named has come, or [`PortHandle::wake`] was called,
     /// or the sink has just been registered (before anything that was held for it comes).
     fn on_wake(&mut self, now: Time);
@@ -117,6 +121,8 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, whatever they were.
     pub received: u64,
+    /// Bytes of them.
+    pub bytes: u64,
     /// Datagrams that are none of ours, or of flows that nobody expects.
     pub foreign: u64,
     /// Datagrams held for flows that were not registered yet.
@@ -133,6 +139,7 @@ pub struct PortStatistics {
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) received: AtomicU64,
+    pub(super) bytes: AtomicU64,
     pub(super) foreign: AtomicU64,
     pub(super) held: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -317,6 +324,7 @@ impl PortHandle {
         let counters = &self.shared.counters;
         PortStatistics {
             received: counters.received.load(Ordering::Relaxed),
+            bytes: counters.bytes.load(Ordering::Relaxed),
             foreign: counters.foreign.load(Ordering::Relaxed),
             held: counters.held.load(Ordering::Relaxed),
             dropped: counters.dropped.load(Ordering::Relaxed),

@@ -136,6 +136,7 @@ impl ReceiveLoop {
         // A sink may have letters from before it was registered.
         self.call(flow, |sink| sink.on_wake(now));
         if let Some(held) = self.hold.take(flow) {
+            self.call(flow, |sink| sink.on_fallen(held.fallen));
             let messages: Vec<Message<'_>> = held
                 .datagrams
                 .iter()
@@ -226,6 +227,7 @@ impl ReceiveLoop {
         let mut call = ScatterCall::new(&shared.socket, spill);
         let received = self.call(flow, |sink| sink.receive(&mut call));
         shared.counters.received.fetch_add(call.taken(), Ordering::Relaxed);
+        shared.counters.bytes.fetch_add(call.taken_bytes(), Ordering::Relaxed);
         received.unwrap_or(Ok(false))
     }
 
@@ -235,6 +237,7 @@ impl ReceiveLoop {
         let mut last = None;
         self.slots.clear();
         for (n, message) in messages.iter().enumerate() {
+            tally.bytes += message.bytes.len() as u64;
             for (index, bytes) in message.bytes.chunks(message.stride).enumerate() {
                 tally.received += 1;
                 let Some(header) = Header::decode(bytes) else {
@@ -314,6 +317,7 @@ impl ReceiveLoop {
 #[derive(Default)]
 struct Tally {
     received: u64,
+    bytes: u64,
     foreign: u64,
     held: u64,
     dropped: u64,
@@ -328,6 +332,7 @@ impl Tally {
             }
         };
         add(&counters.received, self.received);
+        add(&counters.bytes, self.bytes);
         add(&counters.foreign, self.foreign);
         add(&counters.held, self.held);
         add(&counters.dropped, self.dropped);

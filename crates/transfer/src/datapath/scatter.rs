@@ -68,6 +68,11 @@ impl<'a> ScatterCall<'a> {
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
+
+    /// Bytes of them.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.taken * self.spill.stride as u64
+    }
 }
 
 /// Receives one flow's trains to their predicted places.

@@ -1,4 +1,5 @@
-//! A UDP socket for much data: large buffers, segmentation both ways, no fragmentation.
+//! A UDP socket for much data: large buffers, segmentation both ways, no fragmentation unless it
+//! is asked for.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::port::Message;
 use super::sys;
@@ -18,6 +19,9 @@ pub const RECEIVE_BUFFER: usize = 32 << 20;
 pub const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;
+/// The largest datagram that some link takes whole (jumbo frames). A larger one is one that the
+/// user asked for, and goes in IP fragments.
+pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long a full send buffer is waited for before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -129,6 +133,19 @@ impl Socket {
         sys::socket_drops(&self.io).ok()
     }
 
+    /// From now on datagrams that are larger than the first link takes go in IP fragments, and
+    /// routers may cut them. What is not too large goes as before.
+    ///
+    /// # Errors
+    /// What the kernel says; then such datagrams are refused as before.
+    pub fn allow_fragments(&self) -> io::Result<()> {
+        if self.local.is_ipv6() {
+            sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;
+        }
+        // An IPv6 socket sends to IPv4 addresses as well.
+        Ok(sockopt::set_ip_mtu_discover(&self.io, Ipv4PathMtuDiscovery::DONT)?)
+    }
+
     /// Sends one datagram.
     ///
     /// # Errors
@@ -146,7 +163,9 @@ impl Socket {
         let mut rest = train;
         let mut outcome = Outcome::Sent;
         while !rest.is_empty() {
-            let segments = self.segments();
+            // The kernel does not cut a train into datagrams that it would cut into fragments.
+            let is_whole = size <= usize::from(LARGEST_WHOLE);
+            let segments = if is_whole { self.segments() } else { 1 };
             let (now, later) = rest.split_at(rest.len().min(segments.saturating_mul(size)));
             match self.transmit(path, now, size) {
                 Ok(()) => rest = later,

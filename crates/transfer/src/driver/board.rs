@@ -2,11 +2,13 @@
 //! a second, never once a datagram.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use longhaul_proto::time::Time;
 
 use crate::control::Status;
+use crate::objects::Watch;
 
 /// One end's notice board.
 #[derive(Debug, Default)]
@@ -22,6 +24,12 @@ pub(crate) struct Board {
     total_files: AtomicU64,
     /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
     first_datagram: AtomicU64,
+    /// The block size of the pass that runs, or ran last; 0 before the first.
+    block: AtomicU32,
+    /// Time of the last block that this end was waiting for; 0 before it.
+    last_block: AtomicU64,
+    /// This end's long work at its files.
+    watch: Watch,
 }
 
 impl Board {
@@ -30,9 +38,22 @@ impl Board {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
     }
 
+    /// The calling thread carries the control stream; before the transfer it had taken `before` of
+    /// CPU time.
+    pub(crate) fn note_carrying(&self, before: Duration) {
+        let carried = super::thread_time().saturating_sub(before).as_nanos() as u64;
+        self.update(|status| status.carrier_nanos = carried);
+    }
+
     /// This end's columns.
     pub(crate) fn mine(&self) -> Status {
-        self.mine.lock().expect("no holder of a board panics").clone()
+        let mine = self.mine.lock().expect("no holder of a board panics").clone();
+        Status { looked: self.watch.looked(), ..mine }
+    }
+
+    /// Who does long work at the files tells it of that.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// The other end's columns, as it last told them.
@@ -93,6 +114,30 @@ impl Board {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
+    }
+
+    /// A pass begins whose blocks are of `block` bytes: a size that the path does not take is
+    /// given up for the next pass.
+    pub(crate) fn note_block(&self, block: u32) {
+        self.block.store(block, Ordering::Relaxed);
+    }
+
+    /// The block size of the last pass; nothing before the first.
+    pub(crate) fn block(&self) -> Option<u32> {
+        Some(self.block.load(Ordering::Relaxed)).filter(|block| *block > 0)
+    }
+
+    /// The last block that this end was waiting for, so far, came at `now`.
+    pub(crate) fn note_last_block(&self, now: Time) {
+        self.last_block.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// When the last block came that this end was waiting for, if it has.
+    pub(crate) fn last_block(&self) -> Option<Time> {
+        match self.last_block.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(Time::from_nanos(nanos)),
+        }
     }
 
     /// When the first data datagram went out or came in, in nanoseconds of the process's clock.

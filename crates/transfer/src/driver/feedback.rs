@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use longhaul_proto::time::Time;
 use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc;
 
 use super::board::Board;
 use super::send::Command;
@@ -23,7 +23,7 @@ use crate::datapath::socket::Path;
 pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<Command>,
-    inlet: UnboundedSender<Message>,
+    inlet: mpsc::Sender<Message>,
     /// Where the receiver is, and where it may be.
     address: AddressRule,
     board: Arc<Board>,
@@ -38,7 +38,7 @@ impl Feedback {
     pub(crate) fn new(
         reports: Opener,
         commands: Sender<Command>,
-        inlet: UnboundedSender<Message>,
+        inlet: mpsc::Sender<Message>,
         address: AddressRule,
         board: Arc<Board>,
     ) -> Feedback {
@@ -76,7 +76,8 @@ impl Feedback {
                     let _ = self.commands.send(Command::Relay(relay));
                 }
                 Some(message) => {
-                    let _ = self.inlet.send(message);
+                    // What finds no room comes by the stream.
+                    let _ = self.inlet.try_send(message);
                 }
                 None => {}
             },
@@ -155,7 +156,7 @@ mod tests {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
             let (commands, told) = channel();
-            let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
+            let (inlet, _) = tokio::sync::mpsc::channel(1);
             let schedule = keys(1).schedule(Direction::Backward, Class::Control);
             let reports = Opener::with_limit(schedule, limit);
             let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use super::joint::Join;
 use super::receive::Arrived;
@@ -61,8 +62,8 @@ pub(crate) enum Happened {
     Needless(Vec<Range<u64>>),
     /// These chunks are the same at the source, which knows it.
     Same(Vec<Range<u64>>),
-    /// These files would be copied if it were not for a dry run.
-    WouldCopy(Vec<Vec<u8>>),
+    /// These entries would be made if it were not for a dry run.
+    WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These entries of the manifest have got their names, where that is asked for.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// There is room again.
@@ -80,24 +81,45 @@ pub(crate) enum Happened {
 /// What a writing thread is told, and by which of the sources that bring chunks to it.
 pub(crate) type Told = (usize, Job);
 
+/// Bytes of digests, answers and failures that wait for the thread at most: ten times what a full
+/// memory of chunks needs. Chunks are bounded by what was granted.
+const MOST_WAITING: usize = 256 << 20;
+
 /// The way of one source to a writing thread. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     sender: Sender<Told>,
     source: usize,
     next: Arc<AtomicUsize>,
+    most: usize,
+    level: Arc<AtomicUsize>,
+    /// This source has told more than fits.
+    overflown: Arc<AtomicBool>,
+}
+
+/// Where a writing thread is told.
+pub(crate) struct JobInbox {
+    receiver: Receiver<Told>,
+    level: Arc<AtomicUsize>,
 }
 
 impl Jobs {
     /// A way for the first source, and where its jobs come out.
-    pub(crate) fn new() -> (Jobs, Receiver<Told>) {
-        let (sender, inbox) = channel();
-        (Jobs { sender, source: 0, next: Arc::new(AtomicUsize::new(1)) }, inbox)
+    pub(crate) fn new() -> (Jobs, JobInbox) {
+        Jobs::bounded(MOST_WAITING)
+    }
+
+    fn bounded(most: usize) -> (Jobs, JobInbox) {
+        let (sender, receiver) = channel();
+        let level = Arc::<AtomicUsize>::default();
+        let inbox = JobInbox { receiver, level: level.clone() };
+        let next = Arc::new(AtomicUsize::new(1));
+        (Jobs { sender, source: 0, next, most, level, overflown: Arc::default() }, inbox)
     }
 
     /// The way of another source to the same thread.
     pub(crate) fn of_source(&self, source: usize) -> Jobs {
-        Jobs { source, ..self.clone() }
+        Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
 
     /// The way of one more source: what an earlier one still says is not taken for its word.
@@ -105,8 +127,77 @@ impl Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Tells the thread; one that has ended has said why.
+    /// Tells the thread; one that has ended has said why. What no longer fits is not told: the
+    /// source is at its end.
     pub(crate) fn send(&self, job: Job) {
+        let weight = job.weight();
+        let before = self.level.fetch_add(weight, Ordering::Relaxed);
+        if weight > 0 && before + weight > self.most {
+            self.overflown.store(true, Ordering::Relaxed);
+            self.level.fetch_sub(weight, Ordering::Relaxed);
+            return;
+        }
         let _ = self.sender.send((self.source, job));
+    }
+
+    /// Whether this source has told more than the thread can have asked for.
+    pub(crate) fn is_overflown(&self) -> bool {
+        self.overflown.load(Ordering::Relaxed)
+    }
+}
+
+impl JobInbox {
+    /// What the thread is told next, within `time`.
+    pub(crate) fn recv_timeout(&self, time: Duration) -> Result<Told, RecvTimeoutError> {
+        let told = self.receiver.recv_timeout(time);
+        if let Ok((_, job)) = &told {
+            self.level.fetch_sub(job.weight(), Ordering::Relaxed);
+        }
+        told
+    }
+}
+
+impl Job {
+    /// Bytes that the other end can make it take, about.
+    fn weight(&self) -> usize {
+        let inner = match self {
+            Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),
+            Job::Compared(compared) => compared.same.len(),
+            Job::SourceFailed(failed) => failed.path.len() + failed.reason.len(),
+            _ => return 0,
+        };
+        size_of::<Told>() + inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 64_000;
+
+    #[test]
+    fn a_source_that_tells_more_than_a_busy_thread_takes_is_at_its_end_and_others_are_not() {
+        let (first, inbox) = Jobs::bounded(MOST);
+        let second = first.of_another();
+        let digests = || {
+            let (chunks, values) = (vec![1; 20], vec![7; 640]);
+            Job::Digests(Digests { chunks, values })
+        };
+        // What is taken makes room.
+        for _ in 0..MOST / 640 * 2 {
+            first.send(digests());
+            assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
+        }
+        assert!(!first.is_overflown());
+        for _ in 0..MOST / 640 {
+            first.send(digests());
+        }
+        assert!(first.is_overflown() && !second.is_overflown());
+        // What is bounded elsewhere still comes.
+        second.send(Job::AllArrived);
+        while !matches!(inbox.recv_timeout(Duration::ZERO), Ok((1, Job::AllArrived))) {}
+        second.send(digests());
+        assert!(!second.is_overflown());
     }
 }

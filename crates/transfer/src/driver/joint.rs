@@ -8,17 +8,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::Board;
-use super::jobs::{Happened, Job, Jobs, Told};
+use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::leases::{Given, Leases};
 use super::planned;
 use super::skip::{tidy, without};
+use super::spent::Spent;
 use super::writer::{Content, forged, port_closed};
 use crate::control::{Offer, Outcome, PassEnd, Ranges};
 use crate::datapath::clock;
@@ -48,7 +49,9 @@ pub(crate) struct Agreed {
     /// The files, without holes.
     pub(crate) manifest: Arc<Manifest>,
     /// What each chunk of them hashes to.
-    pub(crate) values: Vec<Digest>,
+    pub(crate) values: Arc<Vec<Digest>>,
+    /// How many sources that is.
+    pub(crate) sources: usize,
 }
 
 /// One source's way to take part.
@@ -111,12 +114,13 @@ pub(crate) fn spawn(
     board: Arc<Board>,
     news: UnboundedSender<News>,
 ) -> Result<Jobs, Error> {
-    let (sink, plan) = Sink::open(place, &agreed.manifest, 0, options)?;
+    let (sink, plan) = Sink::open(place, &agreed.manifest, 0, options, board.watch())?;
     board.set_totals(agreed.manifest.bytes(), agreed.manifest.files());
     let (jobs, inbox) = Jobs::new();
     let joint = Joint {
         object: VirtualObject::new(&agreed.manifest, 0),
         values: agreed.values,
+        expected: agreed.sources,
         sink: Some(sink),
         leases: Leases::default(),
         members: BTreeMap::new(),
@@ -124,8 +128,7 @@ pub(crate) fn spawn(
         board,
         news,
         failures_told: 0,
-        writing: Duration::ZERO,
-        writing_cpu: Duration::ZERO,
+        spent: Spent::default(),
         outcome: None,
     };
     std::thread::Builder::new()
@@ -139,7 +142,9 @@ pub(crate) fn spawn(
 
 struct Joint {
     object: VirtualObject,
-    values: Vec<Digest>,
+    values: Arc<Vec<Digest>>,
+    /// Sources that will take part.
+    expected: usize,
     /// Nothing once all stands, or nothing more can.
     sink: Option<Sink>,
     leases: Leases,
@@ -149,8 +154,7 @@ struct Joint {
     board: Arc<Board>,
     news: UnboundedSender<News>,
     failures_told: usize,
-    writing: Duration,
-    writing_cpu: Duration,
+    spent: Spent,
     outcome: Option<Outcome>,
 }
 
@@ -204,7 +208,7 @@ impl Member {
 }
 
 impl Joint {
-    fn run(mut self, plan: &Plan, inbox: &Receiver<Told>) {
+    fn run(mut self, plan: &Plan, inbox: &JobInbox) {
         self.attempt(|joint| joint.begin(plan));
         let mut looked = Instant::now();
         loop {
@@ -247,7 +251,7 @@ impl Joint {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        self.leases = Leases::new(sink.missing());
+        self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();
         let resumed = self.resumed;
         self.board.update(|status| (status.written, status.files) = (resumed, files));
@@ -343,8 +347,9 @@ impl Joint {
     fn write(&mut self, source: usize, chunk: u64, content: Content) -> Result<(), Error> {
         let len = self.object.chunk_content(chunk);
         let verdict = self.write_verified(source, chunk, &content, len);
-        content.release(len);
-        if let Some(member) = self.members.get(&source) {
+        if content.release(len)
+            && let Some(member) = self.members.get(&source)
+        {
             member.tell(Happened::Drained);
         }
         if verdict? == Some(Verdict::Mismatch) {
@@ -367,25 +372,18 @@ impl Joint {
         };
         let Some(member) = self.members.get_mut(&source) else { return Ok(None) };
         let Some(expected) = self.values.get(chunk as usize) else { return Ok(None) };
-        let (started, cpu) = (Instant::now(), super::thread_time());
         let verdict = match content.bytes().get(..len) {
-            Some(bytes) => sink.write_chunk(chunk, bytes, expected)?,
+            Some(bytes) => self.spent.on(|| sink.write_chunk(chunk, bytes, expected))?,
             None => Verdict::Mismatch,
         };
-        self.writing += started.elapsed();
-        self.writing_cpu += super::thread_time().saturating_sub(cpu);
         if verdict == Verdict::Mismatch {
             return Ok(Some(verdict));
         }
         member.brought += 1;
         member.board.update(|status| status.written += len as u64);
         let (written, files) = (self.resumed + sink.bytes_written(), sink.files_done());
-        let nanos = |span: Duration| span.as_nanos() as u64;
-        let (disk, cpu) = (nanos(self.writing), nanos(self.writing_cpu));
-        self.board.update(|status| {
-            (status.written, status.files) = (written, files);
-            (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
-        });
+        self.board.update(|status| (status.written, status.files) = (written, files));
+        self.spent.publish(&self.board);
         let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
         let once = || std::iter::once(chunk..chunk + 1).collect();
         self.tell_taken(had.map(|had| (had, once())).collect());

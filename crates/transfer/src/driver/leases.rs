@@ -1,6 +1,7 @@
 //! Who brings which chunk, where several sources have the same object.
 //!
-//! Every chunk that is missing is leased to one source, or open: nobody brings it yet. A source
+//! Every chunk that is missing is leased to one source, or open: nobody brings it yet. Sources that
+//! are known from the start begin with equal parts. A source
 //! that has brought its lease takes what is open, else the end of another's lease, so much of it
 //! that both would be done at the same time. So nobody has to know beforehand how fast each is,
 //! and each may become slower or faster. Near the end, where there is little left to divide, the
@@ -25,6 +26,8 @@ const LEAST: f64 = 0.01;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     open: RangeSet,
+    /// Sources that have not asked for anything yet, and will.
+    expected: u64,
     /// Chunks that are leased a second time.
     twice: RangeSet,
     sources: BTreeMap<usize, Lease>,
@@ -37,6 +40,8 @@ struct Lease {
     rate: Option<f64>,
     /// It gives no sign of life.
     silent: bool,
+    /// It has asked for chunks before.
+    known: bool,
 }
 
 /// What a source is to bring next.
@@ -56,6 +61,11 @@ impl Leases {
             leases.open.insert(chunks);
         }
         leases
+    }
+
+    /// So many sources will take part: each finds its part still open.
+    pub(crate) fn expect(self, sources: usize) -> Leases {
+        Leases { expected: sources as u64, ..self }
     }
 
     /// A source takes part; it has no lease yet.
@@ -111,6 +121,10 @@ impl Leases {
         if !self.is_idle(source) {
             return None;
         }
+        let lease = self.sources.get_mut(&source)?;
+        if !std::mem::replace(&mut lease.known, true) {
+            self.expected = self.expected.saturating_sub(1);
+        }
         let given = self.take_open().or_else(|| self.take_from_others(source))?;
         let lease = self.sources.get_mut(&source)?;
         for chunks in &given.chunks {
@@ -119,9 +133,14 @@ impl Leases {
         Some(given)
     }
 
+    /// What is open, but for the parts of those that are still to come.
     fn take_open(&mut self) -> Option<Given> {
-        let open = std::mem::take(&mut self.open);
-        (!open.is_empty()).then(|| Given { chunks: open.iter().collect(), taken: Vec::new() })
+        let part = self.open.count().div_ceil(self.expected + 1);
+        let chunks = first(&self.open, part);
+        for run in &chunks {
+            self.open.remove(run.clone());
+        }
+        (!chunks.is_empty()).then(|| Given { chunks, taken: Vec::new() })
     }
 
     /// From the lease that would take longest.
@@ -212,6 +231,20 @@ fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     set.gaps(range).collect()
 }
 
+/// The first `count` numbers of `set`.
+fn first(set: &RangeSet, mut count: u64) -> Vec<Range<u64>> {
+    let mut out = Vec::new();
+    for range in set.iter() {
+        let take = count.min(range.end - range.start);
+        if take == 0 {
+            break;
+        }
+        count -= take;
+        out.push(range.start..range.start + take);
+    }
+    out
+}
+
 /// The last `count` numbers of ranges that ascend.
 fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
     let mut out = Vec::new();
@@ -257,6 +290,20 @@ mod tests {
         assert_eq!(second.chunks, [50..100]);
         assert_eq!(second.taken, [(0, vec![50..100])]);
         assert_eq!(given(&mut leases, 2), [25..50]);
+    }
+
+    #[test]
+    fn sources_that_are_expected_begin_with_equal_parts_and_those_that_never_come_hold_up_nobody() {
+        let mut leases = leases(100, 3).expect(3);
+        let parts = [0, 1, 2].map(|source| given(&mut leases, source));
+        assert_eq!(parts, [[0..34], [34..67], [67..100]]);
+        let mut leases = self::leases(100, 2).expect(3);
+        assert_eq!(given(&mut leases, 0), [0..34]);
+        assert_eq!(given(&mut leases, 1), [34..67]);
+        bring(&mut leases, 0..34);
+        assert_eq!(given(&mut leases, 0), [67..84]);
+        bring(&mut leases, 34..84);
+        assert_eq!((given(&mut leases, 0), given(&mut leases, 1)), (vec![84..92], vec![92..96]));
     }
 
     #[test]
@@ -335,7 +382,7 @@ mod tests {
             chunks in 1usize..200,
             steps in prop::collection::vec((0usize..4, 0u8..7, 0u64..1_000), 0..300),
         ) {
-            let mut leases = Leases::new([0..chunks as u64]);
+            let mut leases = Leases::new([0..chunks as u64]).expect(3);
             let mut missing = vec![true; chunks];
             for (source, what, number) in steps {
                 match what {

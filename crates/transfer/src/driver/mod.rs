@@ -29,6 +29,7 @@ mod relay;
 pub(crate) mod send;
 pub(crate) mod shared_core;
 pub(crate) mod skip;
+mod spent;
 pub(crate) mod stream;
 mod trial;
 mod withheld;

@@ -61,7 +61,7 @@ pub(super) fn happened(
     }
 }
 
-/// Files that have got their names.
+/// Entries that have got their names.
 pub(super) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> Happened {
     entries.sort_unstable();
     let entries = runs(entries.into_iter().map(u64::from));
@@ -101,6 +101,7 @@ pub(super) fn outcome(
         status: None,
         failed_count: outcome.failures.len() as u64,
         resumed_bytes,
+        since_last_nanos: None,
     }
 }
 

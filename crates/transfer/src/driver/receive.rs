@@ -14,7 +14,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc;
 
 use super::board::Board;
 use super::budget::Part;
@@ -47,12 +47,34 @@ const GREETING: Span = Span::from_millis(25);
 pub(crate) struct Drained {
     bytes: AtomicU64,
     planned: AtomicBool,
+    /// Bytes of whole chunks that the writer was given, and half of what the flow may hold.
+    handed: AtomicU64,
+    half: AtomicU64,
 }
 
 impl Drained {
-    /// Bytes of blocks have left the memory for good.
-    pub(crate) fn add(&self, bytes: u64) {
+    /// Bytes of blocks have left the memory for good. Tells whether the flow should hear of it:
+    /// where less than half of its memory waits for the writer its sender has much left to send,
+    /// and with what that brings the flow looks by itself.
+    pub(crate) fn add(&self, bytes: u64) -> bool {
+        let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        waited.get() >= self.half.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of whole chunks that wait for the writer.
+    fn waiting(&self) -> Bytes {
+        Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
+    }
+
+    /// The writer was given a chunk of so many bytes.
+    fn note_handed(&self, bytes: u64) {
+        self.handed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The flow may hold so much.
+    fn set_room(&self, room: Bytes) {
+        self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
     /// The destination is open: what comes can be written.
@@ -121,7 +143,7 @@ pub(crate) struct ReceivePass {
     /// How many chunks at the start are the encoded manifest's.
     pub(crate) manifest_chunks: u64,
     pub(crate) outbox: Outbox,
-    pub(crate) inlet: UnboundedSender<Message>,
+    pub(crate) inlet: mpsc::Sender<Message>,
     pub(crate) writer: Jobs,
     pub(crate) drained: Arc<Drained>,
     pub(crate) board: Arc<Board>,
@@ -150,11 +172,9 @@ pub(crate) struct Receiving {
     /// What had been drained, and whether the destination was open, when it was last granted.
     drained_before: (Bytes, bool),
     drained: Arc<Drained>,
-    /// Bytes of whole chunks that the writer was given.
-    handed: u64,
     drain: Drain,
     outbox: Outbox,
-    inlet: UnboundedSender<Message>,
+    inlet: mpsc::Sender<Message>,
     writer: Jobs,
     board: Arc<Board>,
     earlier: Status,
@@ -162,6 +182,8 @@ pub(crate) struct Receiving {
     refusals: Refusals,
     /// Datagrams that the port has handed to this flow, or that it received by itself.
     came: u64,
+    /// Datagrams with data that fell before the port knew this flow.
+    fallen: u64,
     /// CPU time of the port's thread when the flow first ran on it.
     began: Option<Duration>,
     next_greeting: Option<Time>,
@@ -197,6 +219,7 @@ impl Receiving {
             address,
             refusals: Refusals::new(pass.port.statistics()),
             came: 0,
+            fallen: 0,
             began: None,
             port: pass.port,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
@@ -206,7 +229,6 @@ impl Receiving {
             granted: pass.setup.grant,
             drained_before: (Bytes::ZERO, false),
             drained: pass.drained,
-            handed: 0,
             drain: Drain::default(),
             outbox: pass.outbox,
             inlet: pass.inlet,
@@ -284,7 +306,8 @@ impl Receiving {
                     self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
-                    let _ = self.inlet.send(message);
+                    // What finds no room comes by the stream.
+                    let _ = self.inlet.try_send(message);
                 }
                 None => {}
             },
@@ -324,7 +347,7 @@ impl Receiving {
             self.publish(now);
         }
         while let Some(whole) = self.placer.assembly().pop_whole() {
-            self.handed += whole.len as u64;
+            self.drained.note_handed(whole.len as u64);
             self.writer.send(Job::Chunk(Arrived {
                 chunk: whole.chunk,
                 buffer: whole.buffer,
@@ -354,8 +377,8 @@ impl Receiving {
             true => self.memory.room(self.granted.saturating_sub(drained)),
             false => EARLY_GRANT,
         };
-        let waiting = Bytes::new(self.handed.saturating_sub(drained.get()));
-        let rate = self.drain.look(now, drained, waiting, room);
+        self.drained.set_room(room);
+        let rate = self.drain.look(now, drained, self.drained.waiting(), room);
         let grant = drained + room;
         if grant > self.granted {
             self.granted = grant;
@@ -371,6 +394,7 @@ impl Receiving {
             if event == Event::Finished && !self.finish_told {
                 self.finish_told = true;
                 self.publish(now);
+                self.board.note_last_block(now);
                 self.writer.send(Job::AllArrived);
             }
         }
@@ -385,7 +409,7 @@ impl Receiving {
         let no_room = self.placer.counts().no_room;
         let cpu = super::thread_time();
         let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
-        self.core.set_socket_lost(now, self.flow, drops);
+        self.core.set_socket_lost(now, self.flow, drops + self.fallen);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let sum = &self.earlier;
         let moved = counts.distinct * u64::from(self.layout.block_size());
@@ -399,7 +423,9 @@ impl Receiving {
             status.reported_lost = sum.reported_lost + counts.reported_lost;
             status.highest = sum.highest + counts.highest;
             status.socket_lost = sum.socket_lost + drops;
+            status.hold_lost = sum.hold_lost + self.fallen;
             status.refused = sum.refused + refused;
+            status.unasked = sum.unasked + counts.refused;
             status.memory_lost = sum.memory_lost + no_room;
             status.busy_nanos = sum.busy_nanos + busy;
         });
@@ -435,6 +461,10 @@ impl FlowSink for Receiving {
             self.on_datagram(now, &datagram);
         }
         self.take_arrivals(now);
+    }
+
+    fn on_fallen(&mut self, count: u64) {
+        self.fallen = count;
     }
 
     fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {

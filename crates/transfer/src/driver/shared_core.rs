@@ -5,20 +5,27 @@
 //! and what the core says comes out at the flow that it concerns, which is woken for it. The flows
 //! of a port run on its one thread, so the lock is waited for only where there are two ports; it
 //! is taken once a call, never once a datagram.
+//!
+//! The core is also told what else comes in on this host's access link, if that is of use to it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::endpoint::{
-    Arrival, BlockRange, BoxedReceiver, Event, FlowId, Outgoing, Receiver, Setup, Wake,
+    Arrival, BlockRange, BoxedReceiver, Event, FlowId, Outgoing, ReceiveCapacity, Receiver, Setup,
+    Wake,
 };
-use longhaul_proto::registry::Row;
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::Control;
 
+use crate::access::Watch;
 use crate::datapath::port::PortHandle;
+use crate::options::Protocol;
 
 /// The core of a protocol, for all flows of a copy. Clones are the same.
 #[derive(Clone)]
@@ -27,9 +34,52 @@ pub(crate) struct SharedCore {
     inner: Arc<Mutex<Inner>>,
 }
 
+/// The cores of a server: one for all transfers at a time that come by one protocol and ask for the
+/// same. Who sets it otherwise has a core of its own, so that no client sets what others get.
+#[derive(Default)]
+pub(crate) struct SharedCores(Vec<InUse>);
+
+/// A core that is there as long as a transfer has it.
+struct InUse {
+    row: &'static Row,
+    settings: Settings,
+    inner: Weak<Mutex<Inner>>,
+}
+
+impl SharedCores {
+    /// The core for a transfer by `row`'s protocol with these settings; nothing where the protocol
+    /// has none for many.
+    pub(crate) fn of(&mut self, row: &'static Row, settings: &Settings) -> Option<SharedCore> {
+        if !row.many {
+            return None;
+        }
+        self.0.retain(|used| used.inner.strong_count() > 0);
+        let same = |used: &&InUse| used.row.name == row.name && used.settings == *settings;
+        let found = self.0.iter().find(same).and_then(|used| used.inner.upgrade());
+        Some(match found {
+            Some(inner) => SharedCore { name: row.name, inner },
+            None => {
+                let core = SharedCore::new(row);
+                let inner = Arc::downgrade(&core.inner);
+                self.0.push(InUse { row, settings: settings.clone(), inner });
+                core
+            }
+        })
+    }
+}
+
 struct Inner {
     core: BoxedReceiver,
     members: BTreeMap<FlowId, Member>,
+    /// The links by which data come, and the ports to which ours do.
+    watch: Watch,
+    ports: Vec<Door>,
+}
+
+/// A port, and what of its bytes has been counted as ours.
+struct Door {
+    port: PortHandle,
+    counted: u64,
 }
 
 /// A flow, and what the core said of it while another one was driven.
@@ -42,8 +92,43 @@ struct Member {
 impl SharedCore {
     /// A core of `row`'s protocol.
     pub(crate) fn new(row: &'static Row) -> SharedCore {
-        let inner = Inner { core: (row.receiver)(), members: BTreeMap::new() };
+        let (members, watch, ports) = (BTreeMap::new(), Watch::default(), Vec::new());
+        let inner = Inner { core: (row.receiver)(), members, watch, ports };
         SharedCore { name: row.name, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// A core for a copy to this host by `protocol`, where that shares out what the host takes.
+    pub(crate) fn of_copy(protocol: &Protocol) -> Option<SharedCore> {
+        match protocol {
+            Protocol::Registry(name) => {
+                registry::find(name).filter(|row| row.many).map(SharedCore::new)
+            }
+            Protocol::Tcp { .. } | Protocol::TcpTried => None,
+        }
+    }
+
+    /// The same core, whose flows together take no more than `limit`.
+    pub(crate) fn limited(self, limit: Option<Rate>) -> SharedCore {
+        if let Some(limit) = limit {
+            self.inner().core.set_receive_limit(limit);
+        }
+        self
+    }
+
+    /// Whether it divides what comes by `row`'s protocol among its flows.
+    pub(crate) fn is_of(&self, row: &Row) -> bool {
+        row.name == self.name
+    }
+
+    /// Data come from `peer`, in datagrams of `datagram` bytes: the link by which they do is
+    /// watched from now on.
+    pub(crate) fn watch(&self, peer: IpAddr, datagram: u16) {
+        self.inner().watch.add(peer, datagram);
+    }
+
+    /// What the flows take together, by the core's last schedule.
+    pub(crate) fn capacity(&self) -> Option<ReceiveCapacity> {
+        self.inner().core.receive_capacity()
     }
 
     /// The receiver of `flow`, which `port` drives, if the flow is of this core's protocol.
@@ -53,7 +138,7 @@ impl SharedCore {
         flow: FlowId,
         port: &PortHandle,
     ) -> Option<BoxedReceiver> {
-        if row.name != self.name {
+        if !self.is_of(row) {
             return None;
         }
         let (mail, events) = (VecDeque::new(), VecDeque::new());
@@ -63,6 +148,7 @@ impl SharedCore {
             return None;
         }
         inner.members.insert(flow, member);
+        inner.open(port);
         drop(inner);
         Some(Box::new(Handle { shared: self.clone(), flow, accounting: None }))
     }
@@ -74,6 +160,30 @@ impl SharedCore {
 }
 
 impl Inner {
+    /// Counts what comes to a port as ours from now on.
+    fn open(&mut self, port: &PortHandle) {
+        let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
+        if !self.ports.iter().any(is_same) {
+            self.ports.push(Door { port: port.clone(), counted: came_to(port) });
+        }
+    }
+
+    /// Tells the core what else came in, if it is time to look.
+    fn look(&mut self, now: Time) {
+        if !self.watch.is_due(now) || !self.core.wants_others() {
+            return;
+        }
+        let ports = &mut self.ports;
+        let ours = || {
+            let ours = ports.iter_mut().map(Door::count).sum();
+            ports.retain(|door| !door.port.is_closed());
+            ours
+        };
+        if let Some(others) = self.watch.look(now, ours) {
+            self.core.set_others(now, others);
+        }
+    }
+
     /// The flow of a port that keeps the core's time: its first.
     fn leads(&self, flow: FlowId) -> bool {
         let Some(own) = self.members.get(&flow) else { return false };
@@ -120,6 +230,22 @@ impl Inner {
     }
 }
 
+impl Door {
+    /// Bytes that came since the last count.
+    fn count(&mut self) -> u64 {
+        let came = came_to(&self.port);
+        came.saturating_sub(std::mem::replace(&mut self.counted, came))
+    }
+}
+
+/// Bytes that came to a port, with those of datagrams that found no room in its socket: the link
+/// carried them all the same.
+fn came_to(port: &PortHandle) -> u64 {
+    let seen = port.statistics();
+    let each = seen.bytes / seen.received.max(1);
+    seen.bytes.saturating_add(seen.kernel_drops.saturating_mul(each))
+}
+
 /// One flow's side of the core.
 struct Handle {
     shared: SharedCore,
@@ -152,6 +278,7 @@ impl Receiver for Handle {
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64) {
         let mut inner = self.shared.inner();
         inner.core.set_socket_lost(now, flow, lost);
+        inner.look(now);
         self.accounting = inner.core.accounting(flow).copied();
     }
 
@@ -178,7 +305,9 @@ impl Receiver for Handle {
     }
 
     fn add_flow(&mut self, now: Time, setup: &Setup) {
-        self.shared.inner().core.add_flow(now, setup);
+        let mut inner = self.shared.inner();
+        inner.core.add_flow(now, setup);
+        inner.look(now);
     }
 
     fn remove_flow(&mut self, flow: FlowId) {
@@ -242,6 +371,24 @@ mod tests {
         assert!(shared.of_flow(other, FlowId(1), &port).is_none());
         let _first = shared.of_flow(row, FlowId(1), &port).unwrap();
         assert!(shared.of_flow(row, FlowId(1), &port).is_none());
+    }
+
+    #[test]
+    fn who_asks_for_the_same_shares_a_core_and_nothing_outlives_the_last_of_them() {
+        let row = registry::of_many();
+        let mut cores = SharedCores::default();
+        let same = |a: &SharedCore, b: &SharedCore| Arc::ptr_eq(&a.inner, &b.inner);
+        let plain = Settings::default();
+        let told = Settings::default().with(row, "receive-rate", 100.0).unwrap();
+        let first = cores.of(row, &plain).unwrap();
+        assert!(same(&first, &cores.of(row, &plain).unwrap()));
+        assert!(!same(&first, &cores.of(row, &told).unwrap()));
+        let before = Arc::downgrade(&first.inner);
+        drop(first);
+        assert!(before.upgrade().is_none());
+        assert!(cores.of(row, &plain).is_some() && cores.0.len() == 1);
+        let other = registry::all().iter().find(|row| !row.many).unwrap();
+        assert!(cores.of(other, &plain).is_none());
     }
 
     #[test]

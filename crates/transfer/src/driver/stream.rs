@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use longhaul_proto::pace::Pacer;
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::{mpsc, oneshot};
 
@@ -233,9 +233,25 @@ impl Streaming {
                 }
             }
         }
-        // The pass is over when the receiver says so.
-        while !matches!(self.inbox.recv(), Ok(Command::Stop) | Err(_)) {}
-        Ok(())
+        // The pass is over when the receiver says so; till then the streams carry what they took.
+        loop {
+            let since = clock::now();
+            match self.inbox.recv_timeout(LOOK) {
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
+            }
+        }
+    }
+
+    /// This thread has waited for a stream since `since`; for the rest it has read.
+    fn account_wait(&self, since: Time) {
+        let waited = clock::now().since(since).as_nanos();
+        let (reading, cpu) = self.payloads.reading();
+        let (reading, cpu) = (reading.as_nanos() as u64, cpu.as_nanos() as u64);
+        self.board.update(|status| {
+            status.granted_nanos += waited;
+            (status.busy_nanos, status.disk_nanos, status.disk_cpu_nanos) = (reading, reading, cpu);
+        });
     }
 
     /// A command that has come, those that were held first.
@@ -287,7 +303,9 @@ impl Streaming {
         super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
+        let since = clock::now();
         let way = self.free_way()?;
+        self.account_wait(since);
         let (all, size) = (self.payloads.content().len(), self.piece());
         let pieces = all.div_ceil(size).max(1);
         for nth in 0..pieces {
@@ -302,8 +320,11 @@ impl Streaming {
                 bytes: self.payloads.content()[start..end].to_vec(),
                 last: nth + 1 == pieces,
             };
+            let since = clock::now();
+            let taken = self.ways[way].blocking_send(piece);
+            self.account_wait(since);
             // What a stream took with it comes again when the copy is taken up again.
-            if self.ways[way].blocking_send(piece).is_err() || self.is_lost() {
+            if taken.is_err() || self.is_lost() {
                 return Err(lost());
             }
         }

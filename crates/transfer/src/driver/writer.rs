@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
@@ -15,10 +15,12 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use super::ahead;
 use super::board::Board;
 use super::claims::Claim;
-use super::jobs::{Happened, Job, Jobs, Told};
+use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::joint::JointLink;
 use super::planned;
 use super::receive::Arrived;
+use super::skip::without;
+use super::spent::Spent;
 use super::stream::Streamed;
 use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Ranges};
@@ -106,14 +108,13 @@ pub(crate) fn begin_patient(
         all_arrived: false,
         ended: false,
         pass: 0,
-        writing: Duration::ZERO,
-        writing_cpu: Duration::ZERO,
+        spent: Spent::default(),
     })));
     Ok((jobs, done))
 }
 
 /// Writes for all transfers of a thread.
-fn run(inbox: &Receiver<Told>) {
+fn run(inbox: &JobInbox) {
     let mut writers: BTreeMap<usize, Writer> = BTreeMap::new();
     let mut looked = Instant::now();
     loop {
@@ -162,14 +163,13 @@ impl Content {
         }
     }
 
-    /// Gives the room of `content` bytes back to what granted it.
-    pub(super) fn release(self, content: usize) {
-        if let Content::Datagrams(arrived) = self {
-            let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
-            // Its buffer first: what is granted for it must find that.
-            drop(arrived);
-            drained.add(granted);
-        }
+    /// Gives the room of `content` bytes back to what granted it; whether that is to be told.
+    pub(super) fn release(self, content: usize) -> bool {
+        let Content::Datagrams(arrived) = self else { return false };
+        let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+        // Its buffer first: what is granted for it must find that.
+        drop(arrived);
+        drained.add(granted)
     }
 }
 
@@ -193,9 +193,7 @@ pub(crate) struct Writer {
     all_arrived: bool,
     ended: bool,
     pass: u32,
-    /// Time spent hashing and writing, and the CPU time of it.
-    writing: Duration,
-    writing_cpu: Duration,
+    spent: Spent,
 }
 
 struct Opened {
@@ -333,8 +331,9 @@ impl Writer {
         let len = rest.min(CHUNK) as usize;
         let part = content.bytes().get(..len).unwrap_or_default().to_vec();
         self.manifest.insert(chunk, part);
-        content.release(len);
-        let _ = self.happened.send(Happened::Drained);
+        if content.release(len) {
+            let _ = self.happened.send(Happened::Drained);
+        }
         if (self.manifest.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
             return Ok(());
         }
@@ -375,7 +374,8 @@ impl Writer {
             Some(Target::Place { place, options, claim }) => {
                 claim.map_or(Ok(()), |claim| claim.take(&manifest))?;
                 let prefix = self.offer.manifest_len;
-                let (sink, plan) = Sink::open(&place, &manifest, prefix, &options)?;
+                let watch = self.board.watch();
+                let (sink, plan) = Sink::open(&place, &manifest, prefix, &options, watch)?;
                 (Some(sink), plan)
             }
             Some(Target::Joint(_) | Target::Nowhere) | None => {
@@ -412,21 +412,20 @@ impl Writer {
     }
 
     /// Nothing is to be moved: what would be is told instead.
-    fn end_dry_run(&mut self, manifest: &Manifest, skipped: &[u32]) {
+    fn end_dry_run(&mut self, manifest: &Arc<Manifest>, skipped: &[u32]) {
         self.ended = true;
-        let skipped: BTreeSet<u32> = skipped.iter().copied().collect();
-        let entries = manifest.entries().iter().enumerate();
-        let due = entries.filter(|(number, entry)| {
-            entry.size().is_some() && !skipped.contains(&(*number as u32))
-        });
-        let paths: Vec<Vec<u8>> = due.map(|(_, entry)| entry.path.to_vec()).collect();
-        let files = paths.len() as u64;
-        let _ = self.happened.send(Happened::WouldCopy(paths));
-        let outcome = Outcome {
-            files,
-            skipped: manifest.files().saturating_sub(files),
-            ..Outcome::default()
-        };
+        let all = 0..manifest.entries().len() as u64;
+        let there = planned::runs(skipped.iter().map(|entry| u64::from(*entry)));
+        let entries = without(std::slice::from_ref(&all), &there);
+        let due = entries
+            .iter()
+            .flat_map(|range| &manifest.entries()[range.start as usize..range.end as usize]);
+        let files = due.filter(|entry| entry.size().is_some()).count() as u64;
+        let manifest = manifest.clone();
+        let all_files = manifest.files();
+        let _ = self.happened.send(Happened::WouldCopy { manifest, entries });
+        let outcome =
+            Outcome { files, skipped: all_files.saturating_sub(files), ..Outcome::default() };
         let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
     }
 
@@ -463,32 +462,26 @@ impl Writer {
         let Some(opened) = &mut self.opened else { return Ok(()) };
         let len = opened.object.chunk_content(chunk);
         if let Some(sink) = &mut opened.sink {
-            let (started, cpu) = (Instant::now(), super::thread_time());
             let verdict = match content.bytes().get(..len) {
-                Some(bytes) => sink.write_chunk(chunk, bytes, digest)?,
+                Some(bytes) => self.spent.on(|| sink.write_chunk(chunk, bytes, digest))?,
                 None => Verdict::Mismatch,
             };
-            self.writing += started.elapsed();
-            self.writing_cpu += super::thread_time().saturating_sub(cpu);
             match verdict {
                 Verdict::Mismatch => opened.failed.insert(chunk),
                 _ => opened.failed.remove(&chunk),
             };
             let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
-            let nanos = |span: Duration| span.as_nanos() as u64;
-            let (disk, cpu) = (nanos(self.writing), nanos(self.writing_cpu));
-            self.board.update(|status| {
-                (status.written, status.files) = (written, files);
-                (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu);
-            });
+            self.board.update(|status| (status.written, status.files) = (written, files));
+            self.spent.publish(&self.board);
         } else {
             self.board.update(|status| status.written += len as u64);
             // Of datagrams, their flow says when all have come; of streams, nobody else does.
             opened.left = opened.left.saturating_sub(len as u64);
             self.all_arrived |= opened.left == 0;
         }
-        content.release(len);
-        let _ = self.happened.send(Happened::Drained);
+        if content.release(len) {
+            let _ = self.happened.send(Happened::Drained);
+        }
         Ok(())
     }
 
@@ -505,7 +498,7 @@ impl Writer {
             }
             return Ok(());
         };
-        sink.tick(Instant::now())?;
+        self.spent.on(|| sink.tick(Instant::now()))?;
         let named = sink.take_named();
         if !named.is_empty() {
             let manifest = opened.object.manifest();
@@ -539,9 +532,10 @@ impl Writer {
         }
         self.ended = true;
         let Some(sink) = opened.sink.take() else { return Ok(()) };
-        let mut outcome = sink.finish()?;
+        let mut outcome = self.spent.on(|| sink.finish())?;
         let files = outcome.files + outcome.skipped;
         self.board.update(|status| status.files = files);
+        self.spent.publish(&self.board);
         let named = std::mem::take(&mut outcome.named);
         if !named.is_empty() {
             let _ = self.happened.send(planned::named(opened.object.manifest(), named));

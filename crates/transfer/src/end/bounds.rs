@@ -2,8 +2,10 @@
 //! anything is allocated for it.
 
 use longhaul_proto::registry::Row;
+use longhaul_proto::units::Bytes;
 
-use crate::control::Pass;
+use super::EARLY_GRANT;
+use crate::control::{Pass, Status};
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 
@@ -56,6 +58,37 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
+/// So much may come in vain of an honest sender's: what it sends before it knows what is there
+/// already, or was under way when it was taken back.
+const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
+/// And so many times what was of use.
+const MOST_IN_VAIN: u64 = 4;
+
+/// Whether what comes by `row`'s protocol, in blocks of `block` bytes, is mostly what was asked
+/// for. A sender that floods its
+/// receiver takes the link from others, whatever is made of what it sends.
+///
+/// # Errors
+/// [`Class::Verification`] with how much was in vain.
+pub(super) fn wanted(status: &Status, row: Option<&'static Row>, block: u32) -> Result<(), Error> {
+    let Status { received, distinct, duplicates, unasked, .. } = status;
+    // Some protocols send again before it is known what is missing.
+    let is_frugal = row.is_some_and(|row| row.frugal);
+    let useless = unasked.saturating_add(if is_frugal { *duplicates } else { 0 });
+    let in_vain = IN_VAIN.get() / u64::from(block.max(1));
+    let is_mostly_unasked = *unasked > in_vain.max(*received);
+    if !is_mostly_unasked
+        && useless <= distinct.saturating_mul(MOST_IN_VAIN).saturating_add(in_vain)
+    {
+        return Ok(());
+    }
+    let what = format!(
+        "it floods this host with what is of no use: {unasked} blocks that nobody asked for and \
+         {duplicates} that had come, beside {distinct}"
+    );
+    Err(Error::new(Class::Verification, what))
+}
+
 fn refuse(what: String) -> Result<(), Error> {
     let error = Error::new(Class::Unreachable, format!("the other side announces {what}"));
     Err(error.advise("choose another --segment or --datagram, or copy in several parts"))
@@ -65,6 +98,27 @@ fn refuse(what: String) -> Result<(), Error> {
 mod tests {
     use super::*;
     use longhaul_proto::registry;
+
+    #[test]
+    fn a_sender_that_mostly_sends_what_is_of_no_use_is_told_from_one_that_was_overtaken() {
+        let frugal = registry::all().iter().find(|row| row.frugal);
+        let other = registry::all().iter().find(|row| !row.frugal);
+        let came = |distinct, duplicates, unasked| {
+            let received = distinct + duplicates;
+            Status { received, distinct, duplicates, unasked, ..Status::default() }
+        };
+        let wanted = |status, row| wanted(&status, row, 1440);
+        // All that may be sent early was there, or all that was under way was taken back.
+        let early = EARLY_GRANT.get() / 1440;
+        assert!(wanted(came(0, early, 0), frugal).is_ok());
+        assert!(wanted(came(0, 0, early), frugal).is_ok());
+        assert!(wanted(came(50_000, 0, 50_000), frugal).is_ok());
+        let error = wanted(came(20_000, 0, 180_000), other).unwrap_err();
+        assert!(error.class == Class::Verification && error.what.contains("180000 blocks that"));
+        let error = wanted(came(20_000, 180_000, 0), frugal).unwrap_err();
+        assert!(error.what.contains("180000 that had come, beside 20000"), "{error}");
+        assert!(wanted(came(20_000, 180_000, 0), other).is_ok());
+    }
 
     fn sizes(segment: u64, block: u32) -> Pass {
         Pass { segment, block, ..Pass::default() }

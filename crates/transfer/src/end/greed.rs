@@ -3,7 +3,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{FlowId, Setup};
@@ -24,7 +23,7 @@ use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
 use crate::datapath::socket::Socket;
 use crate::driver::board::Board;
 use crate::driver::budget::{Budget, Part};
-use crate::driver::jobs::{Job, Jobs, Told};
+use crate::driver::jobs::{Job, JobInbox, Jobs};
 use crate::driver::outbox::Outbox;
 use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
 use crate::objects::CHUNK;
@@ -55,7 +54,7 @@ struct Greedy {
     sealer: Sealer,
     layout: Layout,
     board: Arc<Board>,
-    jobs: Receiver<Told>,
+    jobs: JobInbox,
     drained: Arc<Drained>,
     mailbox: Mailbox<Letter>,
 }
@@ -67,7 +66,7 @@ impl Greedy {
         let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FLOW);
         let receiving = keys().receiving_end();
         let (writer, jobs) = Jobs::new();
-        let (inlet, _) = tokio::sync::mpsc::unbounded_channel();
+        let (inlet, _) = tokio::sync::mpsc::channel(1);
         let (mailbox, letters) = port.mailbox(FLOW);
         let (board, drained) = (Arc::new(Board::default()), Arc::new(Drained::default()));
         let setup = Setup {

@@ -76,7 +76,7 @@ pub(super) fn source(folder: &TempDir) -> Source {
     let file = folder.path().join("source");
     let content: Vec<u8> = (0..2 * CHUNK + 77).map(|n| (n * 31 % 251) as u8).collect();
     std::fs::write(&file, content).unwrap();
-    let options = SourceOptions { recursive: false, filters: Vec::new() };
+    let options = SourceOptions::default();
     Source::open(&[Place::Ambient(file)], &options).unwrap()
 }
 

@@ -9,6 +9,7 @@ use super::Hooks;
 use super::wire::{BULK, End, Wire};
 use crate::control::{ChunkPiece, MAX_MANIFEST, Message, Offer};
 use crate::error::{Class, Error};
+use crate::objects::Watch;
 
 /// Bytes of one piece.
 const PIECE: usize = 64 << 10;
@@ -16,7 +17,14 @@ const PIECE: usize = 64 << 10;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Sends `encoded`, the manifest that was offered; returns when nothing told later can overtake it.
-pub(super) async fn tell(wire: &mut Wire, hooks: &dyn Hooks, encoded: &[u8]) -> Result<(), End> {
+/// `watch` is told of each piece.
+pub(super) async fn tell(
+    wire: &mut Wire,
+    hooks: &dyn Hooks,
+    watch: &Watch,
+    encoded: &[u8],
+) -> Result<(), End> {
+    wire.expect_much();
     let bulk = wire.bulk();
     let mut pieces = encoded.chunks(PIECE).enumerate();
     let mut tick = tokio::time::interval(TICK);
@@ -31,28 +39,45 @@ pub(super) async fn tell(wire: &mut Wire, hooks: &dyn Hooks, encoded: &[u8]) -> 
                     let piece = ChunkPiece { offset, bytes, ..ChunkPiece::default() };
                     permits.next().expect("one was reserved").send(piece);
                     next = pieces.next();
+                    watch.step();
                 }
                 (Ok(_), None) => return Ok(()),
                 (Err(SendError(())), _) => return Err(End::Lost("nothing more can be told".into())),
             },
-            message = wire.next() => drop(message?),
+            message = wire.next() => hooks.heard(&message?),
             _ = tick.tick() => hooks.tick()?,
         }
     }
 }
 
-/// Takes what [`tell`] sends into the offer it belongs to.
-pub(super) async fn hear(wire: &mut Wire, hooks: &dyn Hooks, offer: &mut Offer) -> Result<(), End> {
+/// Takes what [`tell`] sends into the offer it belongs to. `watch` is told of each piece.
+pub(super) async fn hear(
+    wire: &mut Wire,
+    hooks: &dyn Hooks,
+    watch: &Watch,
+    offer: &mut Offer,
+) -> Result<(), End> {
     let len = std::mem::take(&mut offer.streamed_len);
     if len > MAX_MANIFEST {
         let what = format!("the other side offers a manifest of {len} bytes; {MAX_MANIFEST} is");
         return Err(Error::new(Class::Unreachable, format!("{what} the limit")).into());
     }
+    if len > 0 {
+        wire.expect_much();
+    }
     let mut tick = tokio::time::interval(TICK);
     while (offer.manifest.len() as u64) < len {
         tokio::select! {
-            message = wire.next() => if let Message::ChunkPiece(piece) = message? {
-                hooks.heard();
+            message = wire.next() => {
+                let message = message?;
+                hooks.heard(&message);
+                if goes_on(&message) {
+                    let have = offer.manifest.len();
+                    let what = "the other side announced a list of files of";
+                    let what = format!("{what} {len} bytes, and sent {have} of them");
+                    return Err(Error::new(Class::Unreachable, what).into());
+                }
+                let Message::ChunkPiece(piece) = message else { continue };
                 let have = offer.manifest.len() as u64;
                 let follows = u64::from(piece.offset) == have && !piece.bytes.is_empty();
                 if !follows || have + piece.bytes.len() as u64 > len {
@@ -60,9 +85,16 @@ pub(super) async fn hear(wire: &mut Wire, hooks: &dyn Hooks, offer: &mut Offer) 
                     return Err(Error::new(Class::Unreachable, what).into());
                 }
                 offer.manifest.extend(piece.bytes);
+                watch.step();
             },
             _ = tick.tick() => hooks.tick()?,
         }
     }
     Ok(())
+}
+
+/// Whether this is what follows the list: nothing overtakes that, so no more of it comes.
+fn goes_on(message: &Message) -> bool {
+    use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
+    matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))
 }

@@ -10,6 +10,7 @@ mod greed;
 #[cfg(test)]
 mod lies;
 mod listing;
+mod plan;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 mod silence;
@@ -19,13 +20,27 @@ mod turns;
 pub(crate) mod wire;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use longhaul_proto::time::Span;
 
 pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms};
 use wire::End;
 
+use crate::control::{Message, Outcome};
+use crate::error::Class;
 use crate::objects::Manifest;
+use crate::objects::watch::Held;
+
+/// How long the files may take to close, after `result`. A disk that has not answered before does
+/// not do so then; a later run hashes what was not journalled.
+fn closing(result: &Result<Outcome, End>) -> Duration {
+    match result {
+        Err(End::Fatal(error)) if error.class == Class::Stalled => Duration::from_secs(1),
+        Err(End::Fatal(error)) if error.class == Class::Interrupted => Duration::from_secs(10),
+        _ => Duration::from_secs(60),
+    }
+}
 
 /// What the process around an end wants to know, and decides.
 pub(crate) trait Hooks {
@@ -35,8 +50,14 @@ pub(crate) trait Hooks {
     /// Why it may not.
     fn tick(&self) -> Result<(), End>;
 
-    /// The other end has said something.
-    fn heard(&self) {}
+    /// The other end has said this.
+    fn heard(&self, _message: &Message) {}
+
+    /// This end takes nothing in at present: it hears nothing, whoever speaks.
+    fn deaf(&self) {}
+
+    /// Another copy has a file of the destination, and its end is waited for.
+    fn held(&self, _held: &Held) {}
 
     /// Nothing has come from the other end for so long, and nothing is sent until it does; or,
     /// with nothing, it is heard again.
@@ -48,8 +69,8 @@ pub(crate) trait Hooks {
     /// These entries have got their names, where that was asked for.
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]);
 
-    /// A dry run: this file would be copied.
-    fn would_copy(&self, _path: &[u8]) {}
+    /// A dry run: these entries would be made.
+    fn would_copy(&self, _manifest: &Manifest, _entries: &[Range<u64>]) {}
 
     /// An entry failed.
     fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
 use longhaul_proto::layout::Layout;
@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, bounds, listing};
+use super::{Hooks, bounds, closing, listing};
 use crate::control::{
     ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
 };
@@ -28,6 +28,7 @@ use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
 use crate::driver::shared_core::SharedCore;
 use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream::Streamed;
+use crate::driver::thread_time;
 use crate::driver::writer::{self, Target};
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
@@ -36,7 +37,8 @@ use crate::session::Session;
 
 /// How often the other end is told where this one stands.
 const TICK: Duration = Duration::from_millis(100);
-/// How long an offer may take after the request.
+/// How long a client may take to make its offer after the request. A server may take longer, and
+/// shows that it goes on.
 const OFFER: Duration = Duration::from_secs(600);
 
 /// What a receiving end works with.
@@ -97,14 +99,15 @@ struct Running<'a, 'b> {
     quiet: Quiet,
     /// Names of files have been told on the stream.
     names_told: bool,
+    /// CPU time of this thread when the transfer began.
+    cpu_before: Duration,
 }
 
 impl ReceivingEnd<'_> {
     /// Receives the object until all of it stands.
     pub(crate) async fn run(mut self) -> Result<Outcome, End> {
-        let offer = tokio::time::timeout(OFFER, first_offer(self.wire)).await;
-        let mut offer = offer.map_err(|_| End::Lost("no offer came".into()))??;
-        listing::hear(self.wire, self.hooks, &mut offer).await?;
+        let mut offer = self.first_offer().await?;
+        listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
         let target = std::mem::replace(&mut self.target, Target::Nowhere);
@@ -132,26 +135,45 @@ impl ReceivingEnd<'_> {
             silence: Silence::new(),
             quiet: Quiet::default(),
             names_told: false,
+            cpu_before: thread_time(),
         };
         let result = running.serve().await;
         running.close_flow();
+        running.end.board.watch().end();
         running.jobs.send(Job::Stop);
         // The destination is closed, and what it holds is resumable, before anything else.
-        let _ = done.await;
+        let _ = tokio::time::timeout(closing(&result), done).await;
         result
+    }
+
+    /// Waits for the offer; the source may have to be walked first.
+    async fn first_offer(&mut self) -> Result<Offer, End> {
+        let mut tick = tokio::time::interval(TICK);
+        let began = Instant::now();
+        loop {
+            let message = tokio::select! {
+                message = self.wire.next() => message?,
+                _ = tick.tick() => {
+                    self.hooks.tick()?;
+                    if !self.decides && began.elapsed() > OFFER {
+                        return Err(End::Lost("no offer came".into()));
+                    }
+                    continue;
+                }
+            };
+            self.hooks.heard(&message);
+            self.board.note_spoke(clock::now());
+            match message {
+                Message::Offer(offer) => return Ok(offer),
+                Message::Status(status) => self.board.set_theirs(status),
+                _ => {}
+            }
+        }
     }
 }
 
 /// Room that has been asked for, and comes in turn.
 type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
-
-async fn first_offer(wire: &mut Wire) -> Result<Offer, End> {
-    loop {
-        if let Message::Offer(offer) = wire.next().await? {
-            return Ok(offer);
-        }
-    }
-}
 
 /// Room that was asked for, when there is some; nothing where none was asked for.
 async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
@@ -159,6 +181,15 @@ async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
         Some(asked) => asked.await,
         None => std::future::pending().await,
     }
+}
+
+/// Room for a chunk, and an account of the wait for it.
+async fn room_for_chunk(room: Arc<Semaphore>, board: Arc<Board>) -> Option<OwnedSemaphorePermit> {
+    let asked = clock::now();
+    let permit = room.acquire_owned().await.ok();
+    let waited = clock::now().since(asked).as_nanos();
+    board.update(|status| status.granted_nanos += waited);
+    permit
 }
 
 /// A piece of a chunk has come.
@@ -196,7 +227,12 @@ impl Running<'_, '_> {
     }
 
     fn tick(&mut self) -> Result<(), End> {
-        self.end.wire.outbox().tell(Message::Status(self.end.board.mine()));
+        self.end.board.note_carrying(self.cpu_before);
+        let status = self.end.board.mine();
+        if let Some(flow) = &self.flow {
+            bounds::wanted(&status, self.end.terms.protocol, flow.layout.block_size())?;
+        }
+        self.end.wire.outbox().tell(Message::Status(status));
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
             let (now, lived) = (clock::now(), self.end.board.lived());
@@ -204,11 +240,20 @@ impl Running<'_, '_> {
                 self.end.hooks.silence(since);
             }
         }
+        if let Some(held) = self.end.board.watch().take_held() {
+            self.end.hooks.held(&held);
+        }
+        if self.jobs.is_overflown() {
+            return Err(End::Lost("the other side tells more than the disk can take in".into()));
+        }
+        if self.waiting.is_some() {
+            self.end.hooks.deaf();
+        }
         self.end.hooks.tick()
     }
 
     fn take(&mut self, message: Message) -> Result<(), End> {
-        self.end.hooks.heard();
+        self.end.hooks.heard(&message);
         self.end.board.note_spoke(clock::now());
         self.silence.control_spoke();
         match message {
@@ -230,8 +275,8 @@ impl Running<'_, '_> {
                 count_piece(&self.end.board, &piece);
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
-                    let room = self.room.clone();
-                    self.asked = Some(Box::pin(async move { room.acquire_owned().await.ok() }));
+                    let room = room_for_chunk(self.room.clone(), self.end.board.clone());
+                    self.asked = Some(Box::pin(room));
                 }
             }
             _ => {}
@@ -256,6 +301,7 @@ impl Running<'_, '_> {
     fn take_chunk(&self, streamed: Streamed) {
         let now = clock::now();
         self.end.board.note_first_datagram(now.as_nanos());
+        self.end.board.note_last_block(now);
         self.end.board.note_heard(now);
         self.job(Job::Streamed(streamed));
     }
@@ -269,6 +315,9 @@ impl Running<'_, '_> {
         self.number = pass.number;
         self.job(Job::BeginPass { number: pass.number, lease: pass.lease });
         if pass.protocol.is_empty() {
+            if self.end.terms.streams == 0 {
+                self.end.wire.expect_much();
+            }
             return Ok(());
         }
         let end = &self.end;
@@ -280,11 +329,15 @@ impl Running<'_, '_> {
         };
         bounds::pass(pass, end.terms.protocol, self.object_len)?;
         let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
+        end.board.note_block(layout.block_size());
         let id = FlowId(pass.flow);
         let keys = end.terms.keys(id).receiving_end();
         let drained = Arc::new(Drained::default());
         let (mailbox, letters) = end.port.mailbox(id);
-        let shared = end.core.as_ref().and_then(|core| core.of_flow(row, id, &end.port));
+        let shared = end.core.as_ref().and_then(|core| {
+            core.watch(end.terms.peer, end.terms.datagram);
+            core.of_flow(row, id, &end.port)
+        });
         let rtt = longhaul_proto::time::Span::from_nanos(pass.rtt_nanos);
         let setup = Setup { rtt: rtt.max(end.terms.rtt), ..end.terms.setup(id, layout) };
         let flow = ReceivePass {
@@ -349,8 +402,8 @@ impl Running<'_, '_> {
                 self.end.wire.outbox().tell(Message::Needless(Needless { chunks: ranges }));
                 self.skip(chunks);
             }
-            Happened::WouldCopy(paths) => {
-                paths.iter().for_each(|path| self.end.hooks.would_copy(path));
+            Happened::WouldCopy { manifest, entries } => {
+                self.end.hooks.would_copy(&manifest, &entries);
             }
             Happened::Named { manifest, entries } => {
                 self.names_told = true;
@@ -387,6 +440,8 @@ impl Running<'_, '_> {
             Happened::Outcome(outcome) => {
                 let mut outcome = *outcome;
                 outcome.status = Some(self.end.board.mine());
+                let last = self.end.board.last_block();
+                outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
                 let told = Message::Outcome(outcome.clone());
                 // Nothing told after it is heard: it must not overtake the last names.
                 match self.names_told {
@@ -430,7 +485,12 @@ impl Running<'_, '_> {
             // From a chunk's first piece on.
             let mut place = None;
             loop {
-                let piece = match reader.read::<Frame>().await {
+                let read = tokio::select! {
+                    read = reader.read::<Frame>() => read,
+                    // The transfer is over, whatever this stream still has to say.
+                    () = sink.closed() => return,
+                };
+                let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
                     // Its end is the other side's wish; a stream that breaks is missed by it.
@@ -439,9 +499,9 @@ impl Running<'_, '_> {
                 count_piece(&board, &piece);
                 let room = match place.take() {
                     Some(room) => room,
-                    None => match room.clone().acquire_owned().await {
-                        Ok(room) => room,
-                        Err(_) => return,
+                    None => match room_for_chunk(room.clone(), board.clone()).await {
+                        Some(room) => room,
+                        None => return,
                     },
                 };
                 let chunk = match pieces.take(piece) {

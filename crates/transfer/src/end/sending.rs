@@ -8,22 +8,24 @@ use std::time::Duration;
 use longhaul_proto::endpoint::{Event, FlowId};
 use tokio::sync::mpsc;
 
+use super::plan::PlanSoFar;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, listing};
+use super::{Hooks, closing, listing};
 use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
-use crate::datapath::socket::Path;
+use crate::datapath::socket::{LARGEST_WHOLE, Path};
 use crate::driver::board::Board;
 use crate::driver::feedback::Feedback;
 use crate::driver::payloads::Payloads;
-use crate::driver::random_flow;
 use crate::driver::send::{self, Command, Done, Noticed, SendPass};
 use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream;
+use crate::driver::{random_flow, thread_time};
 use crate::error::{Class, Error};
+use crate::objects::watch::Held;
 use crate::objects::{Manifest, Source, VirtualObject};
 use crate::session::Session;
 
@@ -87,37 +89,8 @@ struct Running<'a, 'b> {
     /// Chunks of the present pass; nothing for all.
     missing: Option<Vec<Range<u64>>>,
     silence: Silence,
-}
-
-#[derive(Default)]
-struct PlanSoFar {
-    have: Vec<Range<u64>>,
-    skipped: Vec<Range<u64>>,
-    complete: bool,
-}
-
-/// Ranges of a plan are put together when there are so many more than the last time.
-const UNTIDY: usize = 1 << 12;
-
-impl PlanSoFar {
-    /// Takes a slice. Slices that say the same again and again take no more memory.
-    fn add(&mut self, have: Vec<Range<u64>>, skipped: Vec<Range<u64>>) {
-        for (all, more) in [(&mut self.have, have), (&mut self.skipped, skipped)] {
-            let room = all.capacity();
-            all.extend(more);
-            if all.len() > room.max(UNTIDY) {
-                *all = tidy(std::mem::take(all));
-                all.reserve_exact(all.len().max(UNTIDY));
-            }
-        }
-    }
-
-    /// No more slices come.
-    fn complete(&mut self) {
-        self.complete = true;
-        self.have = tidy(std::mem::take(&mut self.have));
-        self.skipped = tidy(std::mem::take(&mut self.skipped));
-    }
+    /// CPU time of this thread when the transfer began.
+    cpu_before: Duration,
 }
 
 /// The offer of what `source` has to an end that has surveyed it.
@@ -155,7 +128,7 @@ impl SendingEnd<'_> {
         };
         self.wire.outbox().tell(Message::Offer(offer));
         if let Some(encoded) = manifest {
-            listing::tell(self.wire, self.hooks, &encoded).await?;
+            listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?;
         }
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, true);
@@ -164,6 +137,7 @@ impl SendingEnd<'_> {
         let payloads = Payloads::new(source)?;
         let (notices_end, notices) = mpsc::unbounded_channel();
         let datagram = self.terms.datagram;
+        let plan = PlanSoFar::new(virtual_object.chunks(), manifest.entries().len() as u64);
         let mut running = Running {
             end: &mut self,
             manifest,
@@ -171,17 +145,18 @@ impl SendingEnd<'_> {
             carried: None,
             notices,
             notices_end,
-            plan: PlanSoFar::default(),
+            plan,
             number: 0,
             lease: 0,
             repeats: 0,
             datagram,
             missing: None,
             silence: Silence::new(),
+            cpu_before: thread_time(),
         };
         running.begin_pass(payloads).await?;
         let result = running.serve().await;
-        running.stop().await;
+        let _ = tokio::time::timeout(closing(&result), running.stop()).await;
         result
     }
 }
@@ -207,7 +182,7 @@ impl Running<'_, '_> {
     }
 
     async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
-        self.end.hooks.heard();
+        self.end.hooks.heard(&message);
         self.end.board.note_spoke(crate::datapath::clock::now());
         self.silence.control_spoke();
         match message {
@@ -227,6 +202,10 @@ impl Running<'_, '_> {
                 self.plan.have = tidy(std::mem::take(&mut self.plan.have));
             }
             Message::Status(status) => self.end.board.set_theirs(status),
+            Message::Held(held) if self.end.decides => {
+                let patience = Duration::from_secs(held.seconds.into());
+                self.end.hooks.held(&Held { path: held.path, patience });
+            }
             Message::PassEnd(end) if end.lease > self.lease => {
                 let chunks = self.virtual_object.chunks();
                 let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
@@ -269,8 +248,9 @@ impl Running<'_, '_> {
         let have = decode(plan.have.as_ref(), self.virtual_object.chunks(), "planned chunks")?;
         let entries = self.manifest.entries().len() as u64;
         let skipped = decode(plan.skipped.as_ref(), entries, "skipped entries")?;
+        let asked = plan.compare.iter().map(|ask| ask.chunks.len().max(1) as u64).sum();
         self.skip(&have);
-        self.plan.add(have, skipped);
+        self.plan.add(have, skipped, asked)?;
         for ask in plan.compare {
             match &self.carried {
                 Some(Carried::Flow { commands, .. }) => {
@@ -284,7 +264,7 @@ impl Running<'_, '_> {
             self.plan.complete();
             self.end.hooks.planned(&self.manifest, &self.plan.skipped, plan.resumed_bytes);
             if self.end.dry_run {
-                self.tell_due_files();
+                self.tell_due();
             }
             if let Some(Carried::Stream(outgoing)) = &self.carried {
                 outgoing.planned();
@@ -293,17 +273,11 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Which files would be copied if it were not for a dry run.
-    fn tell_due_files(&self) {
-        let skipped = &self.plan.skipped;
-        for (number, entry) in self.manifest.entries().iter().enumerate() {
-            let number = number as u64;
-            let next = skipped.partition_point(|range| range.end <= number);
-            let is_skipped = skipped.get(next).is_some_and(|range| range.start <= number);
-            if entry.size().is_some() && !is_skipped {
-                self.end.hooks.would_copy(&entry.path);
-            }
-        }
+    /// What would be made if it were not for a dry run.
+    fn tell_due(&self) {
+        let all = 0..self.manifest.entries().len() as u64;
+        let due = without(std::slice::from_ref(&all), &self.plan.skipped);
+        self.end.hooks.would_copy(&self.manifest, &due);
     }
 
     fn skip(&self, chunks: &[Range<u64>]) {
@@ -384,6 +358,7 @@ impl Running<'_, '_> {
         let flow = if first { self.end.flow } else { random_flow() };
         let terms = &self.end.terms;
         let layout = self.layout()?;
+        self.end.board.note_block(layout.block_size());
         self.end.wire.outbox().tell(Message::Pass(Pass {
             number: self.number,
             flow: flow.0,
@@ -445,6 +420,10 @@ impl Running<'_, '_> {
         payloads: Payloads,
     ) -> Result<Carried, Error> {
         let end = &self.end;
+        if self.datagram > LARGEST_WHOLE {
+            // Where it cannot be had the first datagram is refused, and smaller ones go.
+            let _ = end.port.socket().allow_fragments();
+        }
         let keys = end.terms.keys(flow).sending_end();
         let pass = SendPass {
             flow,
@@ -492,9 +471,13 @@ impl Running<'_, '_> {
             }
         }
         let end = &self.end;
+        if sessions.is_empty() {
+            end.wire.expect_much();
+        }
         let (bulk, outbox) = (end.wire.bulk(), end.wire.outbox().clone());
         let planned = self.plan.complete;
         let board = end.board.clone();
+        board.update(|status| status.rtt_nanos = end.terms.rtt.as_nanos());
         let notices = self.notices_end.clone();
         stream::send(stream::Outgo {
             payloads,
@@ -524,6 +507,7 @@ impl Running<'_, '_> {
     }
 
     fn tick(&mut self) -> Result<(), End> {
+        self.end.board.note_carrying(self.cpu_before);
         let mine = self.end.board.mine();
         self.end.wire.outbox().tell(Message::Status(mine));
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {

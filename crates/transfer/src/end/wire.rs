@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{
-    Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
-};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -18,6 +16,12 @@ use crate::session::{FrameReader, FrameWriter, Session};
 
 /// Pieces of chunks that wait for the stream.
 pub(super) const BULK: usize = 4;
+/// Messages by datagram that wait to be read: a peer cannot fill the memory with them.
+const INLET: usize = 1024;
+/// An end that leaves does not wait longer for what it had still to tell: it matters to nobody.
+const LEAVING: Duration = Duration::from_secs(1);
+/// The last word is not waited for longer: the other side does not read it.
+const CLOSING: Duration = Duration::from_secs(30);
 /// Once nothing can be told any more, the other side's last word is waited for so long.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -51,8 +55,10 @@ pub(crate) struct Wire {
     broken: Receiver<String>,
     /// The same once it is known, and when the session is given up for it.
     giving_up: Option<(String, Instant)>,
-    inlet: UnboundedReceiver<Message>,
-    inlet_end: UnboundedSender<Message>,
+    inlet: Receiver<Message>,
+    inlet_end: Sender<Message>,
+    /// Read before it could be taken.
+    again: Option<Message>,
 }
 
 impl Wire {
@@ -82,8 +88,9 @@ impl Wire {
                 }
             }
         });
-        let (inlet_end, inlet) = unbounded_channel();
-        Wire { reader, outbox, answering, bulk, writer, broken, giving_up: None, inlet, inlet_end }
+        let (inlet_end, inlet) = channel(INLET);
+        let (giving_up, again) = (None, None);
+        Wire { reader, outbox, answering, bulk, writer, broken, giving_up, inlet, inlet_end, again }
     }
 
     /// The way out.
@@ -96,14 +103,23 @@ impl Wire {
         self.bulk.clone()
     }
 
-    /// Where messages that come by datagram are put in.
-    pub(crate) fn inlet(&self) -> UnboundedSender<Message> {
+    /// The stream itself is to carry much, one way or the other.
+    pub(super) fn expect_much(&self) {
+        self.reader.expect_much();
+    }
+
+    /// Where messages that come by datagram are put in, if there is room: all of them come by the
+    /// stream too.
+    pub(crate) fn inlet(&self) -> Sender<Message> {
         self.inlet_end.clone()
     }
 
     /// The next message, by stream or by datagram. Pings are answered.
     /// Safe to drop half-way: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<Message, End> {
+        if let Some(message) = self.again.take() {
+            return Ok(message);
+        }
         loop {
             if self.outbox.is_overflown() {
                 return Err(End::Lost("the other side reads nothing of what it is told".into()));
@@ -139,10 +155,15 @@ impl Wire {
         }
     }
 
+    /// Has the next read give `message`, for which it was too early.
+    pub(crate) fn put_back(&mut self, message: Message) {
+        self.again = Some(message);
+    }
+
     /// Ends the session without waiting: this end has heard all it wanted.
     pub(crate) async fn leave(self) {
         self.outbox.end();
-        if let Ok(Ok(writer)) = self.writer.await {
+        if let Some(writer) = ended(self.writer, LEAVING).await {
             // The other side may be gone already.
             let _ = writer.leave(self.reader).await;
         }
@@ -151,9 +172,23 @@ impl Wire {
     /// Delivers what was told, then ends the session and says why.
     pub(crate) async fn close(self, why: Option<&Error>) {
         self.outbox.end();
-        if let Ok(Ok(writer)) = self.writer.await {
+        if let Some(writer) = ended(self.writer, CLOSING).await {
             // The other side may be gone already.
             let _ = writer.close(self.reader, why).await;
+        }
+    }
+}
+
+/// The writer once it has said all; nothing where the stream is broken, or takes nothing more.
+async fn ended(
+    mut writer: JoinHandle<Result<FrameWriter, String>>,
+    patience: Duration,
+) -> Option<FrameWriter> {
+    match tokio::time::timeout(patience, &mut writer).await {
+        Ok(ended) => ended.ok()?.ok(),
+        Err(_) => {
+            writer.abort();
+            None
         }
     }
 }
@@ -212,8 +247,8 @@ mod tests {
                     for _ in 0..2 {
                         // The writer has no turn before the end waits.
                         let ping = || Message::Ping(Ping { answer: false });
-                        (0..50).for_each(|_| wire.inlet_end.send(ping()).unwrap());
-                        wire.inlet_end.send(status()).unwrap();
+                        (0..50).for_each(|_| wire.inlet_end.try_send(ping()).unwrap());
+                        wire.inlet_end.try_send(status()).unwrap();
                         assert!(matches!(wire.next().await, Ok(Message::Status(_))));
                         wire.outbox.tell(status());
                         let mut answers = 0;

@@ -4,7 +4,7 @@
 //! lie end to end in what a protocol moves), [`digest`] (values of chunks and how they merge into
 //! a file's BLAKE3 root), [`place`] (paths given by a user or, below a root, by a peer),
 //! [`filter`], [`source`] (reading), [`journal`] (what survives a kill), [`sink`] (verifying,
-//! writing, resuming, naming).
+//! writing, resuming, naming), [`watch`] (how far that is).
 //!
 //! Everything here blocks and is meant for plain threads. No name from the other side is trusted:
 //! below a base folder each component is opened by its parent's handle and never followed when it
@@ -23,6 +23,7 @@ pub mod source;
 mod tests;
 pub mod virtual_object;
 mod walk;
+pub mod watch;
 
 pub use digest::Digest;
 pub use manifest::{Entry, Kind, Manifest, Shape};
@@ -30,6 +31,7 @@ pub use place::Place;
 pub use sink::{Outcome, Plan, Sink, SinkOptions, Verdict};
 pub use source::{ChunkRead, Source, SourceOptions};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};
+pub use watch::Watch;
 
 /// The unit that is hashed, written and journalled, in bytes.
 pub const CHUNK: u64 = 1 << 20;

@@ -21,6 +21,7 @@ use super::manifest::{Entry, Manifest, Shape, walk_order};
 use super::place::{self, Found, Place, file_error, show};
 use super::virtual_object::{Extent, VirtualObject};
 use super::walk::Walk;
+use super::watch::Watch;
 use super::{CHUNK, ChunkKind, Failure, LARGE};
 use crate::error::{Class, Error};
 use crate::options::Filter;
@@ -32,6 +33,8 @@ pub struct SourceOptions {
     pub recursive: bool,
     /// Which files of a tree.
     pub filters: Vec<Filter>,
+    /// Is told of each name that is found, and of each chunk that is compared.
+    pub watch: Watch,
 }
 
 /// A chunk that was read.
@@ -68,6 +71,7 @@ pub struct Source {
     failed: BTreeSet<u32>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
+    watch: Watch,
 }
 
 impl Source {
@@ -82,7 +86,8 @@ impl Source {
         if places.is_empty() || places.len() > usize::from(u16::MAX) {
             return Err(Error::new(Class::Usage, "between 1 and 65535 sources can be copied"));
         }
-        let (mut walk, mut origins, mut shape) = (Walk::default(), Vec::new(), Shape::Several);
+        let mut walk = Walk { watch: options.watch.clone(), ..Walk::default() };
+        let (mut origins, mut shape) = (Vec::new(), Shape::Several);
         for (number, place) in places.iter().enumerate() {
             let only = places.len() == 1;
             let (found, origin) =
@@ -111,6 +116,7 @@ impl Source {
             failed: BTreeSet::new(),
             failures: walk.failures,
             warnings: walk.warnings,
+            watch: walk.watch,
         })
     }
 
@@ -233,6 +239,7 @@ impl Source {
         let size = size.unwrap_or(0);
         let mut buf = vec![0; CHUNK as usize];
         let mut same = |(chunk, value): &(u64, Digest)| {
+            self.watch.step();
             let start = chunk.checked_mul(CHUNK).filter(|start| *start < size);
             start.is_some_and(|start| {
                 let content = &mut buf[..(size - start).min(CHUNK) as usize];

@@ -10,7 +10,7 @@ use super::filter::Filters;
 use super::folders::{self, Attributes, FileKind, Folders};
 use super::manifest::{self, Entry, Kind, MAX_ENTRIES, MAX_PATH};
 use super::place::{reason, show};
-use super::{CHUNK, Failure, LARGE, names};
+use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Class, Error};
 
 /// What was found, in no order yet.
@@ -22,6 +22,8 @@ pub(crate) struct Walk {
     pub(crate) failures: Vec<Failure>,
     /// What was left out and why.
     pub(crate) warnings: Vec<String>,
+    /// Is told of each name.
+    pub(crate) watch: Watch,
 }
 
 impl Walk {
@@ -67,7 +69,8 @@ impl Walk {
     /// Takes what is in the folder `base` as what is in `top` (empty for the top of the copy).
     ///
     /// # Errors
-    /// Class `Usage`, for more entries than a manifest may have.
+    /// Class `Usage`, for more entries than a manifest may have; `Unfinished`, where nobody waits
+    /// for it any more.
     pub(crate) fn tree(
         &mut self,
         source: u16,
@@ -95,6 +98,9 @@ impl Walk {
                 }
             };
             for name in names {
+                let ended =
+                    |error: std::io::Error| Error::new(Class::Unfinished, error.to_string());
+                self.watch.go_on().map_err(ended)?;
                 let path = below(&name, &path);
                 if self.found(source, folder, &path, filters) {
                     left.push(below(&name, &inner));
@@ -166,11 +172,16 @@ fn file_kind(
         if sparse {
             holes = holes_of(&file, size);
         }
-    } else {
+    } else if !is_ours(attributes) {
         // A link put here meanwhile is only looked at; the read itself follows none.
         rustix::fs::accessat(parent, name, Access::READ_OK, AtFlags::EACCESS)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })
+}
+
+/// Whether a file's owner may read it and is who we are: nobody need be asked then.
+fn is_ours(attributes: &Attributes) -> bool {
+    attributes.mode & 0o400 != 0 && attributes.owner == rustix::process::geteuid().as_raw()
 }
 
 /// The chunks without any content. Where the file system cannot tell, there are none.

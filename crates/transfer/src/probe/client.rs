@@ -24,7 +24,7 @@ use crate::datapath::mtu::packet_overhead;
 use crate::datapath::socket::Path;
 use crate::driver::{random_flow, random_u64};
 use crate::error::{Class, Error};
-use crate::options::{Cipher, Trust};
+use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::reactor;
 use crate::session::{self, Carriers, Identity, Session, Settings};
@@ -304,7 +304,7 @@ impl Probing<'_> {
         tell: &mut dyn FnMut(Found),
     ) -> Result<(), Error> {
         let first = &self.reached.session;
-        let trust = Trust { server_id: Some(first.peer.to_string()), ..self.options.trust.clone() };
+        let trust = self.options.trust.only(first.peer.to_string());
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
         let (host, port) = (first.remote.ip().to_string(), first.remote.port());
         let mut session =
@@ -373,13 +373,14 @@ impl Trips {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Trust;
 
     #[test]
     fn more_than_a_probe_may_take_is_refused_with_the_sum() {
         let asked = |rates: usize, seconds, app| {
             check(&ProbeOptions {
                 location: "lh://h".parse().unwrap(),
-                trust: Trust { config_dir: "/".into(), server_id: None, accept_new: false },
+                trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
                 udp: true,
                 app,
                 tcp: true,

@@ -53,7 +53,9 @@ pub(crate) async fn answer(
     admitted: Result<(), Error>,
 ) {
     // Announced first: its datagrams are on their way already.
-    port.announce(FlowId(probe.flow), session.remote.ip());
+    if admitted.is_ok() {
+        port.announce(FlowId(probe.flow), session.remote.ip());
+    }
     let served = async {
         admitted?;
         let _seat = seats.take()?;

@@ -2,24 +2,29 @@
 //!
 //! `door` says what an id may reach; `register` knows the transfers under way, so that a copy
 //! that is taken up again finds its destination free, and further streams find their transfer;
-//! `transfer` answers one request, `survey` the question before it where there are several
-//! sources; `over_ssh` is the server of one copy that ssh started; `told` is what a server says of
-//! all that.
+//! `transfer` answers one request (`hooks` is what others ask it meanwhile), `survey` the question
+//! before it where there are several sources; `over_ssh` is the server of one copy that ssh
+//! started; `told` is what a server says of all that.
 
 mod door;
+mod hooks;
 mod over_ssh;
 mod register;
 mod survey;
 mod told;
 mod transfer;
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use longhaul_proto::registry::{self, Row};
+
 use crate::control::{Frame, Message, Request, Survey};
 use crate::datapath::port::{Port, PortHandle};
 use crate::driver::budget::Budget;
+use crate::driver::shared_core::SharedCores;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::probe;
@@ -34,6 +39,9 @@ pub use told::{Client, Told};
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
+/// How long a client may wait for other sources before it asks for what it has heard of here. One
+/// that takes longer asks anew.
+const OTHERS: Duration = Duration::from_secs(600);
 
 /// Where a server listens and who it is.
 #[derive(Clone, Debug)]
@@ -51,13 +59,22 @@ struct Server {
     door: Door,
     port: PortHandle,
     memory: Budget,
+    /// What schedules all that come by one protocol.
+    cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
+    /// The protocols that are known, by name.
+    protocols: Protocols,
+    /// For surveys.
+    surveys: survey::Seats,
     /// For probes.
     seats: probe::server::Seats,
     /// Who is told what happens.
     tell: Tell,
 }
+
+/// Finds a protocol by its name.
+type Protocols = fn(&str) -> Option<&'static Row>;
 
 /// Is told what happens at a server; called from its own threads.
 pub type Tell = std::sync::Arc<dyn Fn(Told) + Send + Sync>;
@@ -73,10 +90,22 @@ pub fn serve(
     tell: Tell,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    reactor::block_on("the server", run(options, ready, tell, cancel))
+    serve_by(registry::find, options, ready, tell, cancel)
+}
+
+/// The same by what `protocols` finds.
+pub(crate) fn serve_by(
+    protocols: Protocols,
+    options: ServeOptions,
+    ready: impl FnOnce(Ready),
+    tell: Tell,
+    cancel: Cancel,
+) -> Result<(), Error> {
+    reactor::block_on("the server", run(protocols, options, ready, tell, cancel))
 }
 
 async fn run(
+    protocols: Protocols,
     options: ServeOptions,
     ready: impl FnOnce(Ready),
     tell: Tell,
@@ -96,8 +125,11 @@ async fn run(
         door,
         port: data.handle(),
         memory: Budget::new(options.memory)?,
+        cores: RefCell::default(),
         allow_plain: options.allow_plain,
         register: Register::default(),
+        protocols,
+        surveys: survey::Seats::default(),
         seats: probe::server::Seats::default(),
         tell,
     });
@@ -201,11 +233,15 @@ async fn surveyed(
     mut session: Session,
     survey: &Survey,
 ) -> Option<Result<(), Error>> {
-    if let Err(error) = survey::answer(server, &mut session, survey).await {
-        turn_away(server, session, error.clone()).await;
+    let client = Client::of_survey(&session, survey);
+    (server.tell)(Told::Asked(client.clone()));
+    let result = survey::answer(server, &mut session, survey).await;
+    (server.tell)(client.ended(&result));
+    if let Err(error) = result {
+        let _ = session.close(Some(&error)).await;
         return Some(Err(error));
     }
-    let frame = session.read::<Frame>().await.ok()??;
+    let frame = tokio::time::timeout(OTHERS, session.read::<Frame>()).await.ok()?.ok()??;
     let Some(Message::Request(request)) = frame.message else { return None };
     // Its hold may be over: the others may have taken long.
     server.port.expect(session.remote.ip());

@@ -1,5 +1,6 @@
 //! The server of one copy, started by ssh.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::door::Door;
@@ -45,9 +46,12 @@ async fn run(
         door: Door::of_user(),
         port: data.handle(),
         memory: Budget::new(options.memory)?,
+        cores: RefCell::default(),
         // The client has been told through ssh whom to trust, and so have we.
         allow_plain: true,
         register: Register::default(),
+        protocols: longhaul_proto::registry::find,
+        surveys: super::survey::Seats::default(),
         seats: crate::probe::server::Seats::default(),
         // Its ways out are ssh's, and its client hears of all itself.
         tell: std::sync::Arc::new(|_| {}),

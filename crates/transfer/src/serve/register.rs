@@ -2,14 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::session::{PeerId, Session};
 
-/// How long a silent transfer into the same destination is given to show that it lives.
-const PROOF_OF_LIFE: Duration = Duration::from_millis(1500);
+/// How long a transfer into the same destination is asked, and how long its end may take, before
+/// the newcomer tries the files themselves.
+pub(super) const ASKED: Duration = Duration::from_secs(15);
 
 /// Further streams that a transfer may have at most.
 const MAX_STREAMS: u32 = 64;
@@ -24,19 +27,20 @@ pub(super) struct Register {
 struct Entry {
     peer: PeerId,
     transfer: u64,
+    /// The transfer that this one takes up again.
+    replaces: u64,
     /// Where it writes to, if it writes.
-    destination: Option<Vec<u8>>,
+    destination: Option<PathBuf>,
     streams: mpsc::UnboundedSender<Session>,
     /// How many more streams it may be given.
     places: Cell<u32>,
-    /// Asks whether the client lives; an answer means that it does.
     question: mpsc::UnboundedSender<Question>,
 }
 
 /// Asked of a transfer whose destination another one wants.
 pub(super) enum Question {
-    /// Does the client live? The answer is sent when it speaks.
-    Alive(oneshot::Sender<()>),
+    /// Does the client live? The answer is sent as soon as it is known.
+    Alive(oneshot::Sender<bool>),
     /// End: the client has come back. Dropped when the destination is free.
     Yield(oneshot::Sender<()>),
 }
@@ -55,7 +59,8 @@ impl Register {
         &self,
         peer: PeerId,
         transfer: u64,
-        destination: Option<Vec<u8>>,
+        replaces: u64,
+        destination: Option<PathBuf>,
         streams: u32,
     ) -> Registered<'_> {
         let places = Cell::new(streams.min(MAX_STREAMS));
@@ -63,7 +68,8 @@ impl Register {
         let (question, questions) = mpsc::unbounded_channel();
         let mut next = self.next.borrow_mut();
         *next += 1;
-        let entry = Entry { peer, transfer, destination, streams: stream_end, places, question };
+        let entry =
+            Entry { peer, transfer, replaces, destination, streams: stream_end, places, question };
         self.transfers.borrow_mut().insert(*next, entry);
         Registered {
             register: self,
@@ -87,6 +93,11 @@ impl Register {
 }
 
 impl Entry {
+    /// Whether it takes `earlier` up again, by its own word.
+    fn is_next_to(&self, earlier: &Entry) -> bool {
+        self.replaces != 0 && self.replaces == earlier.transfer
+    }
+
     fn take_place(&self) -> bool {
         let left = self.places.get().checked_sub(1);
         left.inspect(|left| self.places.set(*left)).is_some()
@@ -95,35 +106,68 @@ impl Entry {
 
 impl Registered<'_> {
     /// Before this transfer writes: another of the same client into the same place, whose client
-    /// no longer lives, gives way. One that lives keeps its lock, and this one will find it there.
-    pub(super) async fn make_way(&self) {
-        let questions: Vec<_> = {
-            let transfers = self.register.transfers.borrow();
-            let Some(own) = transfers.get(&self.number) else { return };
-            let before = transfers.range(..self.number).map(|(_, entry)| entry);
-            before
-                .filter(|entry| {
-                    own.destination.is_some()
-                        && entry.peer == own.peer
-                        && entry.destination == own.destination
-                })
-                .map(|entry| entry.question.clone())
-                .collect()
-        };
-        for question in questions {
-            let (alive, lives) = oneshot::channel();
-            if question.send(Question::Alive(alive)).is_err() {
-                continue;
-            }
-            if let Ok(Ok(())) = tokio::time::timeout(PROOF_OF_LIFE, lives).await {
-                continue;
-            }
-            let (yielded, gone) = oneshot::channel();
-            if question.send(Question::Yield(yielded)).is_ok() {
-                // Dropped unanswered once the transfer has let go of its files.
-                let _ = gone.await;
+    /// no longer lives, gives way, and its end is waited for. Whether one is there whose client,
+    /// the same or another, lives: that one keeps its lock.
+    pub(super) async fn make_way(&self) -> bool {
+        let mut held = false;
+        for (whose, question) in self.before() {
+            let lives = match whose {
+                Earlier::Replaced => Some(false),
+                Earlier::Own | Earlier::Others => ask(&question).await,
+            };
+            match lives {
+                Some(true) => held = true,
+                Some(false) if whose != Earlier::Others => give_way(&question).await,
+                // It has ended meanwhile; or nothing is known, and the files themselves will tell.
+                Some(false) | None => {}
             }
         }
+        held
+    }
+
+    /// Transfers that came before and are in the way, and where they are asked.
+    fn before(&self) -> Vec<(Earlier, mpsc::UnboundedSender<Question>)> {
+        let transfers = self.register.transfers.borrow();
+        let Some(own) = transfers.get(&self.number) else { return Vec::new() };
+        let before = transfers.range(..self.number).map(|(_, entry)| entry);
+        let whose = |entry: &Entry| {
+            let is_own = entry.peer == own.peer;
+            let same_place = own.destination.is_some() && entry.destination == own.destination;
+            match same_place {
+                _ if is_own && own.is_next_to(entry) => Some(Earlier::Replaced),
+                true if is_own => Some(Earlier::Own),
+                true => Some(Earlier::Others),
+                false => None,
+            }
+        };
+        before.filter_map(|entry| Some((whose(entry)?, entry.question.clone()))).collect()
+    }
+}
+
+/// A transfer that came before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Earlier {
+    /// The same client's, which takes it up again by this one.
+    Replaced,
+    /// The same client's, into the same place.
+    Own,
+    /// Another client's, into the same place.
+    Others,
+}
+
+/// Whether a transfer's client lives; nothing if that is not known.
+async fn ask(question: &mpsc::UnboundedSender<Question>) -> Option<bool> {
+    let (alive, lives) = oneshot::channel();
+    question.send(Question::Alive(alive)).ok()?;
+    timeout(ASKED, lives).await.ok()?.ok()
+}
+
+/// Ends a transfer, and waits until it has let go of its files.
+async fn give_way(question: &mpsc::UnboundedSender<Question>) {
+    let (yielded, gone) = oneshot::channel();
+    if question.send(Question::Yield(yielded)).is_ok() {
+        // Dropped unanswered then.
+        let _ = timeout(ASKED, gone).await;
     }
 }
 
@@ -146,7 +190,7 @@ mod tests {
             let (first, second) = pair(Carriers::Tcp, LOOPBACKS[0]).await;
             let (third, _) = pair(Carriers::Tcp, LOOPBACKS[0]).await;
             let peer = first.peer;
-            let mut registered = register.enter(peer, 7, None, 2);
+            let mut registered = register.enter(peer, 7, 0, None, 2);
             for session in [first, second, third] {
                 register.attach(peer, 7, session);
             }
@@ -160,10 +204,66 @@ mod tests {
     fn no_transfer_is_given_streams_without_bound() {
         let register = Register::default();
         let peer = crate::session::Identity::ephemeral().id();
-        let _registered = register.enter(peer, 7, None, u32::MAX);
+        let _registered = register.enter(peer, 7, 0, None, u32::MAX);
         let transfers = register.transfers.borrow();
         let entry = transfers.values().next().unwrap();
         let taken = (0..1_000).filter(|_| entry.take_place()).count();
         assert_eq!(taken, 64);
+    }
+
+    /// Answers as a transfer whose client lives or not; ends when it is told to give way.
+    async fn transfer_of(mut registered: Registered<'_>, lives: bool) {
+        let mut questions = registered.questions.take().unwrap();
+        while let Some(question) = questions.recv().await {
+            match question {
+                Question::Alive(answer) => drop(answer.send(lives)),
+                Question::Yield(_) => return,
+            }
+        }
+    }
+
+    #[test]
+    fn dead_transfers_of_the_same_client_give_way_and_no_others() {
+        run(async {
+            let [client, other] = [(); 2].map(|()| crate::session::Identity::ephemeral().id());
+            let place = || Some(PathBuf::from("to"));
+            for (peer, transfer, lives, held, left) in [
+                (client, 5, false, false, false),
+                (client, 5, true, true, true),
+                // Its own client takes it up again, whatever was heard of that.
+                (client, 7, true, false, false),
+                (other, 7, false, false, true),
+                (other, 5, true, true, true),
+            ] {
+                let register = Register::default();
+                let earlier = register.enter(peer, transfer, 0, place(), 0);
+                let newcomer = register.enter(client, 8, 7, place(), 0);
+                let earlier = transfer_of(earlier, lives);
+                tokio::pin!(earlier);
+                let mut gave_way = false;
+                let way = newcomer.make_way();
+                tokio::pin!(way);
+                let is_held = loop {
+                    tokio::select! {
+                        () = &mut earlier, if !gave_way => gave_way = true,
+                        is_held = &mut way => break is_held,
+                    }
+                };
+                assert_eq!((is_held, !gave_way), (held, left), "{transfer} {lives}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_transfer_into_another_place_is_not_asked() {
+        run(async {
+            let register = Register::default();
+            let client = crate::session::Identity::ephemeral().id();
+            // Nobody would answer.
+            let _earlier = register.enter(client, 1, 0, Some(PathBuf::from("a")), 0);
+            let newcomer = register.enter(client, 2, 0, Some(PathBuf::from("b")), 0);
+            assert!(!newcomer.make_way().await);
+            assert!(!register.enter(client, 3, 0, None, 0).make_way().await);
+        });
     }
 }

@@ -3,24 +3,55 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Server;
 use super::door::Access;
 use super::transfer::filter;
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, Place, Source, SourceOptions};
+use crate::objects::{CHUNK, Place, Source, SourceOptions, Watch};
 use crate::session::Session;
 
 /// Bytes of the manifest, or of values, in one message: a quarter of a frame's limit.
 const PIECE: usize = 256 << 10;
 /// Messages that wait for the stream.
 const WAITING: usize = 4;
-/// How often a client hears that the server still reads.
+/// How often a client hears how far the server is.
 const SIGN: Duration = Duration::from_secs(1);
+
+/// Surveys that read at the same time; each takes a disk's whole rate. Further ones wait.
+const READING: usize = 4;
+
+/// The places for surveys that read.
+pub(super) struct Seats(Arc<Semaphore>);
+
+impl Default for Seats {
+    fn default() -> Seats {
+        Seats(Arc::new(Semaphore::new(READING)))
+    }
+}
+
+impl Seats {
+    /// Waits for a place; meanwhile the client hears that it is not forgotten.
+    async fn take(&self, session: &mut Session) -> Result<OwnedSemaphorePermit, Error> {
+        let seat = self.0.clone().acquire_owned();
+        tokio::pin!(seat);
+        loop {
+            match tokio::time::timeout(SIGN, &mut seat).await {
+                Ok(seat) => return Ok(seat.expect("nobody closes it")),
+                Err(_) => tell(session, Surveyed::default()).await?,
+            }
+        }
+    }
+}
+
+async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
+    session.write(&Frame::from(Message::Surveyed(piece))).await
+}
 
 /// Answers a survey; the session is open for a request after it.
 pub(super) async fn answer(
@@ -33,17 +64,24 @@ pub(super) async fn answer(
     let places = places.map(|p| server.door.place(&session.peer, &path(p), Access::Read));
     let places: Vec<Place> = places.collect::<Result<_, _>>()?;
     let filters = survey.filters.iter().map(filter).collect();
-    let options = SourceOptions { recursive: survey.recursive, filters };
+    let watch = Watch::default();
+    let looked = watch.clone();
+    let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
-    let reading = tokio::task::spawn_blocking(move || read(&places, &options, &pieces_end));
+    let seat = server.surveys.take(session).await?;
+    let reading = tokio::task::spawn_blocking(move || {
+        // Kept until the reading ends, which it does some time after a client has gone.
+        let _seat = seat;
+        read(&places, &options, &pieces_end)
+    });
     loop {
         let piece = match tokio::time::timeout(SIGN, pieces.recv()).await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
-            Err(_) => Surveyed::default(),
+            Err(_) => Surveyed { looked: looked.looked(), ..Surveyed::default() },
         };
         // A client that has gone ends the reading: its pieces go nowhere.
-        session.write(&Frame::from(Message::Surveyed(piece))).await?;
+        tell(session, piece).await?;
     }
     reading.await.map_err(|_| Error::new(Class::Unfinished, "the survey ended before its time"))?
 }
@@ -66,6 +104,7 @@ fn read(
     let mut told = std::time::Instant::now();
     for chunk in 0..source.object().chunks() {
         check(&source)?;
+        options.watch.step();
         values.extend(source.read_chunk(chunk, &mut buffer)?.value);
         if values.len() + 32 > PIECE || told.elapsed() >= SIGN {
             told = std::time::Instant::now();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::control::{Direction, Request};
+use crate::control::{Direction, Request, Survey};
 use crate::error::Error;
 use crate::objects::place::show;
 use crate::session::Session;
@@ -18,9 +18,9 @@ pub enum Told {
         /// Why.
         error: Error,
     },
-    /// A client asks for a transfer.
+    /// A client asks for a transfer, or for what comes before one.
     Asked(Client),
-    /// Its transfer is over, or was refused.
+    /// That is over, or was refused.
     Ended {
         /// The client.
         client: Client,
@@ -47,6 +47,17 @@ pub struct Client {
 const NAMED: usize = 3;
 const LONGEST: usize = 200;
 
+/// Paths for people, in short.
+fn named(paths: &[Vec<u8>]) -> String {
+    let name = |path: &Vec<u8>| format!("/{}", show(&path[..path.len().min(LONGEST)]));
+    let names: Vec<String> = paths.iter().take(NAMED).map(name).collect();
+    let more = match paths.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
+}
+
 impl Client {
     /// The client of `session`, and what it wants.
     pub(super) fn new(session: &Session, wish: String) -> Client {
@@ -54,20 +65,19 @@ impl Client {
         Client { address, id, wish, since: Instant::now() }
     }
 
+    /// One that asks what chunks hash to.
+    pub(super) fn of_survey(session: &Session, survey: &Survey) -> Client {
+        Client::new(session, format!("compares {}", named(&survey.paths)))
+    }
+
     /// One that asks for a transfer.
     pub(super) fn of_request(session: &Session, request: &Request) -> Client {
-        let name = |path: &Vec<u8>| format!("/{}", show(&path[..path.len().min(LONGEST)]));
-        let names: Vec<String> = request.paths.iter().take(NAMED).map(name).collect();
-        let more = match request.paths.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let verb = match request.direction() {
             Direction::Push => "writes to",
             Direction::Pull => "reads",
         };
         let dry = if request.dry_run { ", a dry run" } else { "" };
-        Client::new(session, format!("{verb} {}{more}{dry}", names.join(", ")))
+        Client::new(session, format!("{verb} {}{dry}", named(&request.paths)))
     }
 
     pub(super) fn ended(self, result: &Result<(), Error>) -> Told {

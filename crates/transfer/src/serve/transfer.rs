@@ -1,40 +1,44 @@
 //! One request, judged and answered.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::FlowId;
-use longhaul_proto::registry::{self, Row};
+use longhaul_proto::registry::Row;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::Server;
 use super::door::Access;
-use super::register::{Question, Registered};
-use crate::control::{Direction, Message, Ping, Request, Setting};
+use super::hooks::ServerHooks;
+use super::register::{ASKED, Registered};
+use crate::control::{Direction, Held, Message, Request, Setting};
 use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
-use crate::driver::planned::named_messages;
 use crate::driver::writer::Target;
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::{Manifest, Place, SinkOptions, Source, SourceOptions};
+use crate::objects::place::show;
+use crate::objects::{Place, SinkOptions, Source, SourceOptions, Watch};
 use crate::options::{Filter, Receive};
-use crate::session::Session;
+use crate::session::{self, Session};
 
 /// The last word is waited for so long after the outcome was told.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// A client whose destination is not free hears of that after this long.
+const TELL_AFTER: Duration = Duration::from_secs(3);
+/// How often a client hears how far the walk over the source is.
+const TICK: Duration = Duration::from_millis(100);
 /// Datagrams outside these sizes are nobody's.
 const DATAGRAMS: std::ops::RangeInclusive<u32> = 256..=65_000;
 
@@ -46,20 +50,30 @@ pub(super) async fn answer(
 ) -> Result<(), Error> {
     let peer = session.peer;
     // Announced first: its data are on their way already.
-    server.port.announce(FlowId(request.flow), session.remote.ip());
+    if server.door.admit(&peer).is_ok() {
+        server.port.announce(FlowId(request.flow), session.remote.ip());
+    }
     let judged = judge(server, &session, &request);
-    let (terms, work) = match judged {
+    let (terms, mut work) = match judged {
         Ok(judged) => judged,
         Err(error) => {
             let _ = session.close(Some(&error)).await;
             return Err(error);
         }
     };
-    let destination = matches!(work, Work::Receive { .. }).then(|| request.paths.concat());
     // Entered first: further streams of this transfer may come before the way is free.
-    let registered = server.register.enter(peer, request.transfer, destination, request.streams);
-    registered.make_way().await;
+    let Request { transfer, replaces, streams, .. } = request;
+    let destination = work.destination(&request);
+    let registered = server.register.enter(peer, transfer, replaces, destination, streams);
     let mut wire = Wire::new(session);
+    let is_held = make_way(&registered, &wire, &request).await;
+    if let Work::Receive { target: Target::Place { options, .. }, .. } = &mut work {
+        // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
+        // too, their sessions decide.
+        options.patience = if is_held { Duration::ZERO } else { session::Settings::default().idle };
+    }
+    // That may have taken long.
+    server.port.announce(FlowId(request.flow), terms.peer);
     let result = run(server, &mut wire, terms, &request, work, registered).await;
     match result {
         Ok(()) => {
@@ -83,6 +97,20 @@ pub(super) async fn answer(
     }
 }
 
+/// Waits until no dead transfer has the destination, and tells the client if that takes long.
+/// Whether one that lives has it.
+async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
+    let way = registered.make_way();
+    tokio::pin!(way);
+    tokio::select! {
+        is_held = &mut way => return is_held,
+        () = tokio::time::sleep(TELL_AFTER) => {}
+    }
+    let path = request.paths.first().map(|path| show(path)).unwrap_or_default();
+    wire.outbox().tell(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
+    way.await
+}
+
 async fn hung_up(wire: &mut Wire) {
     while wire.next().await.is_ok() {}
 }
@@ -91,6 +119,17 @@ async fn hung_up(wire: &mut Wire) {
 enum Work {
     Receive { target: Target, receive: Receive },
     Send { places: Vec<Place>, options: SourceOptions },
+}
+
+impl Work {
+    /// What is written to, if anything is, however its path is spelled.
+    fn destination(&self, request: &Request) -> Option<PathBuf> {
+        let Work::Receive { target: Target::Place { options, .. }, .. } = self else { return None };
+        let path = Path::new(OsStr::from_bytes(request.paths.first()?));
+        let parts = path.components().filter(|part| *part != Component::CurDir);
+        let below_root = parts.skip_while(|part| *part == Component::RootDir);
+        (!options.dry_run).then(|| below_root.collect())
+    }
 }
 
 /// Looks at a request before anything is done by its word.
@@ -112,6 +151,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 distrust: false,
                 dry_run: request.dry_run,
                 names: request.names,
+                patience: Duration::ZERO,
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,
@@ -123,7 +163,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             let places = request.paths.iter();
             let places = places.map(|p| server.door.place(&peer, &path(p), Access::Read));
             let filters = request.filters.iter().map(filter).collect();
-            let options = SourceOptions { recursive: request.recursive, filters };
+            let watch = Watch::default();
+            let options = SourceOptions { recursive: request.recursive, filters, watch };
             Work::Send { places: places.collect::<Result<_, _>>()?, options }
         }
     };
@@ -146,7 +187,7 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
     };
     let protocol = match request.protocol.as_str() {
         "" => None,
-        name => Some(registry::find(name).ok_or_else(|| {
+        name => Some((server.protocols)(name).ok_or_else(|| {
             let error = Error::new(Class::Unreachable, format!("no protocol {name} is known here"));
             error.advise("use the same release of longhaul on both sides")
         })?),
@@ -216,18 +257,16 @@ async fn run(
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
-    let questions = registered.questions.take().map(RefCell::new);
-    let hooks = ServerHooks {
-        questions,
-        waiting: RefCell::default(),
-        yielded: RefCell::default(),
-        outbox: wire.outbox().clone(),
-    };
+    let hooks = ServerHooks::new(registered.questions.take(), wire.outbox().clone());
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
         Work::Receive { target, receive } => {
             let memory = Arc::new(server.memory.enter().await?);
+            // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
+            // come.
+            let core =
+                terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
             let end = ReceivingEnd {
                 wire,
                 terms,
@@ -238,7 +277,7 @@ async fn run(
                 hooks,
                 memory,
                 receive,
-                core: None,
+                core,
                 writer: None,
                 target,
                 decides: false,
@@ -247,7 +286,8 @@ async fn run(
         }
         Work::Send { places, options } => {
             let surveyed = request.surveyed;
-            let source = open(places, options, surveyed).await?;
+            let options = SourceOptions { watch: board.watch().clone(), ..options };
+            let source = open(places, options, surveyed, wire, hooks, &board).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingEnd {
                 wire,
@@ -267,60 +307,60 @@ async fn run(
     }
 }
 
-/// Walks the source, without holes where the client has surveyed it.
-async fn open(places: Vec<Place>, options: SourceOptions, surveyed: bool) -> Result<Source, Error> {
-    let opened = tokio::task::spawn_blocking(move || {
+/// Walks the source, without holes where the client has surveyed it; the client hears meanwhile how
+/// far that is.
+async fn open(
+    places: Vec<Place>,
+    options: SourceOptions,
+    surveyed: bool,
+    wire: &mut Wire,
+    hooks: &dyn Hooks,
+    board: &Board,
+) -> Result<Source, End> {
+    let walk = tokio::task::spawn_blocking(move || {
         let mut source = Source::open(&places, &options)?;
         if surveyed {
             source.fill_holes()?;
         }
         Ok(source)
     });
-    let ended = |_| Error::new(Class::Unfinished, "the walk over the source ended early");
-    opened.await.map_err(ended)?
+    let opened = told_meanwhile(walk, wire, hooks, board).await;
+    if opened.is_err() {
+        board.watch().end();
+    }
+    opened
 }
 
-/// The server's side of [`Hooks`].
-struct ServerHooks {
-    questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
-    /// Who waits for a sign of life.
-    waiting: RefCell<Vec<tokio::sync::oneshot::Sender<()>>>,
-    /// Who waits for the destination; told by being dropped, with all else of the transfer.
-    yielded: RefCell<Vec<tokio::sync::oneshot::Sender<()>>>,
-    outbox: crate::driver::outbox::Outbox,
-}
-
-impl Hooks for ServerHooks {
-    fn tick(&self) -> Result<(), End> {
-        let Some(questions) = &self.questions else { return Ok(()) };
-        while let Ok(question) = questions.borrow_mut().try_recv() {
-            match question {
-                Question::Alive(answer) => {
-                    self.waiting.borrow_mut().push(answer);
-                    self.outbox.tell(Message::Ping(Ping { answer: false }));
+async fn told_meanwhile(
+    mut walk: JoinHandle<Result<Source, Error>>,
+    wire: &mut Wire,
+    hooks: &dyn Hooks,
+    board: &Board,
+) -> Result<Source, End> {
+    let mut tick = tokio::time::interval(TICK);
+    // A client has nothing to say before the offer but that it is there; what it says all the same
+    // has its turn afterwards, and the rest waits in the stream.
+    let mut early = None;
+    loop {
+        tokio::select! {
+            opened = &mut walk => {
+                if let Some(message) = early {
+                    wire.put_back(message);
                 }
-                Question::Yield(answer) => {
-                    self.yielded.borrow_mut().push(answer);
-                    return Err(End::Lost("it has come back on a new connection".into()));
-                }
+                let what = "the walk over the source ended early";
+                let ended = |_| Error::new(Class::Unfinished, what);
+                return Ok(opened.map_err(ended)??);
+            }
+            message = wire.next(), if early.is_none() => {
+                let message = message?;
+                hooks.heard(&message);
+                let is_sign = matches!(message, Message::Status(_) | Message::Ping(_));
+                early = (!is_sign).then_some(message);
+            }
+            _ = tick.tick() => {
+                hooks.tick()?;
+                wire.outbox().tell(Message::Status(board.mine()));
             }
         }
-        Ok(())
     }
-
-    fn heard(&self) {
-        for waiting in self.waiting.borrow_mut().drain(..) {
-            let _ = waiting.send(());
-        }
-    }
-
-    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _resumed_bytes: u64) {}
-
-    fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
-        for named in named_messages(entries) {
-            self.outbox.tell(Message::Named(named));
-        }
-    }
-
-    fn entry_failed(&self, _path: &[u8], _reason: &str, _at_source: bool) {}
 }

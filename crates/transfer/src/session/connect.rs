@@ -15,7 +15,7 @@ use crate::options::Trust;
 use crate::progress::Observer;
 
 /// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
-/// `trust.server_id`, by `known_servers`, or on first use by the user's word, given to
+/// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
 /// `observer` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
 ///
 /// # Errors
@@ -36,10 +36,10 @@ pub async fn connect(
         session.inspect(|session| session.call(&name))
     };
     let unreachable = |tried| unreachable(&name, port, tried);
-    if let Some(pin) = &trust.server_id {
-        let pin = parse_pin(pin)?;
-        return reach(Expect::Only(pin)).await.map_err(|lost| match lost {
-            Lost::Stranger(shown) => wrong_pin(&name, pin, shown),
+    if let Some(pin) = trust.pin(host, port) {
+        let id = parse_pin(&pin.id)?;
+        return reach(Expect::Only(id)).await.map_err(|lost| match lost {
+            Lost::Stranger(shown) => wrong_pin(&name, id, shown, pin.server.is_none()),
             Lost::Tried(tried) => unreachable(tried),
         });
     }
@@ -67,7 +67,7 @@ pub async fn connect(
         return Err(refused(&name, shown));
     }
     let session = reach(Expect::Only(shown)).await.map_err(|lost| match lost {
-        Lost::Stranger(other) => wrong_pin(&name, shown, other),
+        Lost::Stranger(other) => wrong_pin(&name, shown, other, false),
         Lost::Tried(tried) => unreachable(tried),
     })?;
     // Only now has it proven that the key is its own.
@@ -118,9 +118,13 @@ fn parse_pin(pin: &str) -> Result<PeerId, Error> {
     })
 }
 
-fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId) -> Error {
+fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId, of_all: bool) -> Error {
     let what = format!("{name} shows the id {shown}, not {pinned} as asked for; nothing was sent");
-    Error::new(Class::Unreachable, what).advise("somebody may be in between; ask its owner")
+    let mut advice = "somebody may be in between; ask its owner".to_owned();
+    if of_all {
+        advice += "; where servers have ids of their own, --server-id HOST=ID pins each";
+    }
+    Error::new(Class::Unreachable, what).advise(advice)
 }
 
 fn refused(name: &str, shown: PeerId) -> Error {
@@ -130,7 +134,8 @@ fn refused(name: &str, shown: PeerId) -> Error {
 }
 
 fn unreachable(name: &str, port: u16, tried: String) -> Error {
-    Error::new(Class::Unreachable, format!("cannot reach {name}: {tried}")).advise(format!(
+    let error = Error::new(Class::Unreachable, format!("cannot reach {name}: {tried}"));
+    error.silence().advise(format!(
         "see that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} in, or \
          at least TCP {port}",
         u32::from(port) + 1

@@ -211,6 +211,13 @@ impl FrameReader {
         FrameReader { input, line, ours, version: None, came: Vec::new(), start: 0 }
     }
 
+    /// Much is to come, or to go: the session makes room for as much as the path holds.
+    pub(crate) fn expect_much(&self) {
+        if let Some(keeper) = &self.line.quic {
+            keeper.expect_much();
+        }
+    }
+
     /// The agreed protocol version; known once the other side's first message was read.
     pub fn version(&self) -> Option<u32> {
         self.version

@@ -104,7 +104,8 @@ impl Default for Settings {
     }
 }
 
-/// The round-trip time of a session. Clones look at the same session and do not keep it open.
+/// The round-trip time of a session, and whether anything comes. Clones look at the same session
+/// and do not keep it open.
 #[derive(Clone)]
 pub struct RttWatch(Watched);
 
@@ -134,6 +135,22 @@ impl RttWatch {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
             Watched::Once(measured) => *measured,
+        }
+    }
+
+    /// Has the other side of a QUIC session answer at once, if it hears this.
+    pub(crate) fn nudge(&self) {
+        if let Watched::Quic(connection) = &self.0 {
+            // What cannot be sent is as lost: nothing answers.
+            let _ = connection.send_datagram(vec![0].into());
+        }
+    }
+
+    /// UDP datagrams of the session that have come so far; nothing where none carry it.
+    pub fn received(&self) -> Option<u64> {
+        match &self.0 {
+            Watched::Quic(connection) => Some(connection.stats().udp_rx.datagrams),
+            Watched::Once(_) => None,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Sessions over QUIC: one connection, one bidirectional stream, made to keep its latency under
 //! loss.
 //!
-//! What a lost packet costs is bounded in four ways: the window is fixed ([`FixedWindow`]),
-//! packets go twice as long as they are few ([`Twice`]), the first flight is repeated early by a
-//! second attempt, and small pulses follow whatever is written, so that the loss of the last
-//! packet is noticed one round trip later and not after a time-out of three.
+//! What a lost packet costs is bounded in four ways: it takes nothing from the window's floor
+//! ([`Window`]), packets go twice as long as they are few ([`Twice`]), the first flight is
+//! repeated early by a second attempt, and small pulses follow whatever is written, so that the
+//! loss of the last packet is noticed one round trip later and not after a time-out of three.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use super::line::{Delivered, In, Line, Out};
 use super::race::Failure;
 use super::tls::{self, Expect};
 use super::twice::{Copies, Twice};
-use super::window::FixedWindow;
+use super::window::{self, Window};
 use super::{Parts, RttWatch, Session, Settings};
 use crate::error::{Class, Error};
 
@@ -40,11 +40,14 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// A second attempt starts when the first has no answer after this long.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
-/// What one side may have sent unread.
-const STREAM_WINDOW: u32 = 256 << 10;
+/// What one side may have sent unread, as long as nobody has said that much will come.
+const UNREAD: u32 = 256 << 10;
 
-/// Bytes written and not yet acknowledged that the connection keeps.
+/// Bytes written and not yet acknowledged that the connection keeps, as long as the same is so.
 const SEND_WINDOW: u64 = 1 << 20;
+
+/// Both where much comes or goes.
+const MUCH: u32 = window::MOST as u32;
 
 /// Silent connections are pulsed this often: an idle path stays open in NATs, and an outage ends
 /// as soon as the path is back instead of at the next doubled time-out.
@@ -80,8 +83,8 @@ fn transport(settings: &Settings) -> TransportConfig {
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .max_idle_timeout(Some(idle))
-        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .stream_receive_window(VarInt::from_u32(MUCH))
+        .receive_window(VarInt::from_u32(UNREAD))
         .send_window(SEND_WINDOW)
         .initial_rtt(INITIAL_RTT)
         .mtu_discovery_config(None)
@@ -89,7 +92,7 @@ fn transport(settings: &Settings) -> TransportConfig {
         .allow_spin(false)
         .datagram_receive_buffer_size(Some(PULSE_BUFFER))
         .datagram_send_buffer_size(PULSE_BUFFER * 64)
-        .congestion_controller_factory(Arc::new(FixedWindow));
+        .congestion_controller_factory(Arc::new(Window::new()));
     transport
 }
 
@@ -277,6 +280,13 @@ impl Keeper {
     /// Something was written to the stream.
     pub(super) fn wrote(&self) {
         self.wrote.notify_one();
+    }
+
+    /// The stream is to carry much, one way or the other: as much may be on its way as the path
+    /// holds.
+    pub(super) fn expect_much(&self) {
+        self.connection.set_receive_window(VarInt::from_u32(MUCH));
+        self.connection.set_send_window(MUCH.into());
     }
 
     /// Why the connection ended, if it has.

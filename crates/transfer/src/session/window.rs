@@ -1,29 +1,117 @@
-//! A congestion window that never moves, for the control stream.
+//! A congestion window for the control stream, which loss by itself does not shrink.
 //!
 //! Control is a few kilobytes a round trip, beside data that are paced by themselves. A controller
-//! that backs off at each loss would starve it at 12 % random loss; a fixed small window cannot
-//! congest anything that the data beside it would not.
+//! that backs off at each loss would starve it at 12 % random loss; so there is a floor, small
+//! enough to congest nothing that the data beside it would not.
+//!
+//! Where the stream itself carries much (a long list of files that must not go in the clear, an
+//! object that finds no other way) the floor would be all there is in a round trip. So a round that
+//! was full, lost little and waited in no queue is followed by a larger one, and one that lost much
+//! or found a queue by a smaller one: what grows with the rate is congestion, what does not is the
+//! path (as the delay-based controllers judge: RFC 6817, section 2.4.2).
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory};
 
-/// Bytes in flight.
-const WINDOW: u64 = 64 << 10;
+/// Bytes in flight, whatever happens.
+const FLOOR: u64 = 64 << 10;
+/// And at most: what both ends keep for one stream that carries much.
+pub(super) const MOST: u64 = 4 << 20;
+/// A round that lost one byte in so many was too much for the path.
+const TOO_MUCH: u64 = 16;
+/// A round that took longer than the shortest by a part of it, and by more than a host's own
+/// unrest, has waited in a queue.
+const QUEUE_SHARE: u32 = 4;
+const UNREST: Duration = Duration::from_millis(10);
+/// Once the path's end was found, a round is larger than the last by one part in so many.
+const GENTLY: u64 = 8;
 
-/// 64 KiB in flight, whatever happens.
+/// The window: never less than 64 KiB.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FixedWindow;
+pub(super) struct Window {
+    bytes: u64,
+    /// What is in flight now, up to a packet whose acknowledgement ends the round.
+    round: Option<Round>,
+    /// What the quickest round took.
+    shortest: Option<Duration>,
+    /// A round was too large: from there on it grows gently.
+    met_the_end: bool,
+}
 
-impl Controller for FixedWindow {
-    fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: u64) {}
+/// A round trip's packets.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The number of the packet that began it.
+    first: u64,
+    begun: Instant,
+    sent: u64,
+    lost: u64,
+    /// There was not always something to send.
+    idle: bool,
+}
+
+impl Window {
+    pub(super) fn new() -> Window {
+        Window { bytes: FLOOR, round: None, shortest: None, met_the_end: false }
+    }
+
+    fn end_round(&mut self, round: Round, took: Duration) {
+        let shortest = *self.shortest.insert(self.shortest.map_or(took, |least| least.min(took)));
+        let bytes = if round.lost * TOO_MUCH > round.sent {
+            self.met_the_end = true;
+            self.bytes / 2
+        } else if took > shortest + (shortest / QUEUE_SHARE).max(UNREST) {
+            self.met_the_end = true;
+            self.bytes / 4 * 3
+        } else if round.idle {
+            self.bytes
+        } else if self.met_the_end {
+            self.bytes + self.bytes / GENTLY
+        } else {
+            self.bytes * 2
+        };
+        self.bytes = bytes.clamp(FLOOR, MOST);
+    }
+}
+
+impl Controller for Window {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        let new = Round { first: last_packet_number, begun: now, sent: 0, lost: 0, idle: false };
+        self.round.get_or_insert(new).sent += bytes;
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        _in_flight: u64,
+        app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        let Some(round) = &mut self.round else { return };
+        round.idle |= app_limited;
+        let round = *round;
+        if largest_packet_num_acked.is_some_and(|largest| largest >= round.first) {
+            self.round = None;
+            self.end_round(round, now.saturating_duration_since(round.begun));
+        }
+    }
+
+    fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
+        if let Some(round) = &mut self.round {
+            round.lost += lost_bytes;
+        }
+        if persistent {
+            self.bytes = FLOOR;
+        }
+    }
 
     fn on_mtu_update(&mut self, _: u16) {}
 
     fn window(&self) -> u64 {
-        WINDOW
+        self.bytes
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -31,7 +119,7 @@ impl Controller for FixedWindow {
     }
 
     fn initial_window(&self) -> u64 {
-        WINDOW
+        FLOOR
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -39,8 +127,99 @@ impl Controller for FixedWindow {
     }
 }
 
-impl ControllerFactory for FixedWindow {
+impl ControllerFactory for Window {
     fn build(self: Arc<Self>, _: Instant, _: u16) -> Box<dyn Controller> {
-        Box::new(*self)
+        Box::new(Window::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1_400;
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// A path of [`RTT`] that carries `rate` bytes a second and loses one packet in `one_in`.
+    struct Path {
+        window: Window,
+        rate: u64,
+        one_in: u64,
+        now: Instant,
+        number: u64,
+    }
+
+    impl Path {
+        fn new(rate: u64, one_in: u64) -> Path {
+            Path { window: Window::new(), rate, one_in, now: Instant::now(), number: 0 }
+        }
+
+        /// A round trip in which all is sent that may be, up to `bytes`; how much that was.
+        fn round(&mut self, bytes: u64) -> u64 {
+            let (begun, first) = (self.now, self.number);
+            let packets = self.window.window().min(bytes).div_ceil(PACKET);
+            for _ in 0..packets {
+                self.window.on_sent(begun, PACKET, self.number);
+                self.number += 1;
+            }
+            let queued = Duration::from_secs_f64((packets * PACKET) as f64 / self.rate as f64);
+            self.now += RTT.max(queued);
+            let lost = (first..self.number).filter(|n| n % self.one_in == self.one_in - 1).count();
+            if lost > 0 {
+                self.window.on_congestion_event(self.now, begun, false, lost as u64 * PACKET);
+            }
+            let idle = bytes <= self.window.window();
+            self.window.on_end_acks(self.now, 0, idle, Some(self.number - 1));
+            packets * PACKET
+        }
+
+        /// How many round trips `bytes` take.
+        fn rounds(&mut self, mut bytes: u64) -> u32 {
+            let mut rounds = 0;
+            while bytes > 0 {
+                bytes -= self.round(bytes).min(bytes);
+                rounds += 1;
+            }
+            rounds
+        }
+    }
+
+    /// What no path's rate and no loss bounds.
+    const WIDE: u64 = u64::MAX;
+    const NEVER: u64 = u64::MAX;
+
+    #[test]
+    fn a_list_of_a_million_names_takes_few_round_trips_whatever_the_random_loss() {
+        const LIST: u64 = 50_000_000;
+        for one_in in [NEVER, 1_000, 100, 30] {
+            let rounds = Path::new(WIDE, one_in).rounds(LIST);
+            // At the floor alone it would be 763.
+            assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
+        }
+    }
+
+    #[test]
+    fn what_overloads_the_path_never_takes_the_floor_away() {
+        let mut path = Path::new(WIDE, 8);
+        (0..50).for_each(|_| _ = path.round(WIDE));
+        assert_eq!(path.window.window(), FLOOR);
+        path.window.on_congestion_event(path.now, path.now, true, 1 << 30);
+        assert_eq!(path.window.window(), FLOOR);
+    }
+
+    #[test]
+    fn a_queue_ends_the_growth_near_what_the_path_holds() {
+        // 10 Mbit/s hold 125 kB in a round trip.
+        let mut path = Path::new(1_250_000, NEVER);
+        let sent: Vec<u64> = (0..200).map(|_| path.round(WIDE)).collect();
+        let later = &sent[20..];
+        assert!(later.iter().all(|sent| (64_000..260_000).contains(sent)), "{later:?}");
+    }
+
+    #[test]
+    fn a_stream_that_says_little_keeps_its_little_window() {
+        let mut path = Path::new(WIDE, NEVER);
+        (0..100).for_each(|_| _ = path.round(5_000));
+        assert_eq!(path.window.window(), FLOOR);
     }
 }

@@ -163,9 +163,14 @@ fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
 #[test]
 fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
     let mut blocks = Vec::new();
-    let mut sender = GtpSender::new(&setup(100, 0, Settings::default()));
-    sender.poll_transmit(Time::ZERO, PacketNumber(0), 44, &mut blocks);
-    assert_eq!(blocks.len(), 32);
+    // All of them where C_r has to be found.
+    for (receive_rate, at_once) in [(0.0, 64), (900.0, 32)] {
+        blocks.clear();
+        let settings = settings(&[("receive-rate", receive_rate)]);
+        let mut sender = GtpSender::new(&setup(100, 0, settings));
+        sender.poll_transmit(Time::ZERO, PacketNumber(0), 100, &mut blocks);
+        assert_eq!(blocks.len(), at_once);
+    }
     let granted = Setup { grant: Bytes::new(5_000), ..setup(100, 0, Settings::default()) };
     let mut out = Out::new(&granted);
     assert_eq!(out.run(), [0, 1, 2, 3, 4]);

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::star::{Star, jain, ms, settings};
-use crate::endpoint::{FlowId, Others, Receiver, Sender, Setup};
+use crate::endpoint::{FlowId, Origin, Others, ReceiveCapacity, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
-use crate::gtp::{EARLY, GtpReceiver, RECEIVE_SHARE};
+use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE};
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
@@ -79,27 +79,65 @@ fn a_share_of_the_link_is_left_alone() {
     assert!((80.0..85.5).contains(&sum), "{sum}");
 }
 
-#[test]
-fn others_that_are_told_of_have_what_they_would_have_among_equals() {
-    let mut star = given(100);
+/// One TCP beside two flows for ten seconds, which wants no more than 5 Mbit/s in the last third;
+/// tells what came of each of the flows, and what the receiver says at the end.
+fn beside_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
     star.join(1, 20, 200);
     star.join(2, 40, 200);
     let (mut others, mut bytes) = (0.0f64, 0.0);
     for step in 1..=100 {
+        star.receiver
+            .set_others(star.now, Others { link, bytes: Bytes::new(bytes as u64), flows: 1 });
+        star.taken = Rate::from_bps_f64(others * 1e6);
         star.run(ms(step * 100));
         let ours: f64 = star.rates(step * 100 - 100, step * 100).iter().sum();
-        // TCP is slow to take what is free, and quick to give way; for the last third it wants 5.
+        bytes += others * 1e6 / 8.0 * 0.1;
+        // TCP is slow to take what is free, and quick to give way.
         let could = if step > 66 { 5.0 } else { 100.0 };
         others = (others + 0.3 * (100.0 - ours - others)).min(100.0 - ours).clamp(0.0, could);
-        bytes += others * 1e6 / 8.0 * 0.1;
-        let (link, bytes) = (Rate::from_mbps(100), Bytes::new(bytes as u64));
-        star.receiver.set_others(star.now, Others { link, bytes, flows: 1 });
     }
-    let beside = star.rates(5_000, 6_600);
-    assert!((beside.iter().sum::<f64>() - 66.7).abs() < 8.0, "{beside:?}");
-    assert!(jain(&beside) > 0.99, "{beside:?}");
-    // What TCP gives back is ours again, but for what shows that it wants more.
-    assert!(star.rates(9_000, 10_000).iter().sum::<f64>() > 88.0);
+    let capacity = star.receiver.receive_capacity().unwrap();
+    (star, capacity)
+}
+
+#[test]
+fn others_that_are_told_of_have_what_they_would_have_among_equals() {
+    let card = Some(Rate::from_mbps(100));
+    for (given, link, origin) in [
+        (&[("receive-rate", 98.0), (OTHERS.name, 1.0)][..], None, Origin::Given),
+        (&[], card, Origin::Card),
+        (&[], None, Origin::Found),
+        (&[(RECEIVE_SHARE.name, 95.0)], card, Origin::Card),
+    ] {
+        let (star, capacity) = beside_tcp(Star::new(100, settings(given)), link);
+        let beside = star.rates(5_000, 6_600);
+        // Two thirds of what the link carries; where that is found, losses cost ours some of it.
+        let sum = beside.iter().sum::<f64>();
+        assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
+        assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
+        // What TCP gives back is ours again, but for what shows that it wants more.
+        let after = star.rates(9_000, 10_000).iter().sum::<f64>();
+        assert!(after > 84.0, "{origin:?}: {after}");
+        assert_eq!(capacity.origin, origin, "{capacity:?}");
+        assert!(capacity.others < Some(Rate::from_mbps(12)), "{capacity:?}");
+    }
+}
+
+#[test]
+fn others_are_not_looked_at_beside_a_rate_that_was_given_or_where_nobody_wants_it() {
+    for given in [("receive-rate", 98.0), (OTHERS.name, 0.0)] {
+        let (star, capacity) = beside_tcp(Star::new(100, settings(&[given])), None);
+        assert_eq!(capacity.others, None);
+        let sum: f64 = star.rates(5_000, 6_600).iter().sum();
+        assert!(sum > 78.0, "{given:?}: {sum}");
+    }
+    let mut receiver = GtpReceiver::default();
+    assert!(!receiver.wants_others());
+    receiver.add_flow(ms(0), &given(100).setup(1, 20, 1));
+    assert!(!receiver.wants_others());
+    let mut receiver = GtpReceiver::default();
+    receiver.add_flow(ms(0), &Star::new(100, settings(&[])).setup(1, 20, 1));
+    assert!(receiver.wants_others());
 }
 
 #[test]
@@ -127,6 +165,27 @@ fn a_capacity_that_nobody_gave_is_found_by_the_first_datagrams() {
         assert!(sum(&early) > 75.0, "{early:?}");
         assert!(sum(&late) > 94.0 && jain(&late) > 0.99, "{late:?}");
         assert!(star.loss() < 0.005, "{rtts:?}: {}", star.loss());
+    }
+}
+
+#[test]
+fn a_host_that_looks_at_its_card_now_and_then_and_sleeps_finds_its_capacity_too() {
+    // As many packets a look as at 1 Gbit/s and 75 µs, and a queue as long as the star's there.
+    for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
+        let mut star = Star::new(100, settings(&[]));
+        star.looks = Span::from_micros(750);
+        star.sleeps = sleeps;
+        star.queue = star.link.over(Span::from_millis(16));
+        for (flow, rtt, at) in [(1, 25, 0), (2, 50, 170), (3, 100, 430)] {
+            star.run(ms(at));
+            star.join(flow, rtt, 200);
+        }
+        star.run(ms(15_000));
+        let (early, late) = (star.rates(1_000, 3_000), star.rates(3_000, 15_000));
+        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
+        assert!(sum(&early) > 80.0, "{early:?}");
+        assert!(sum(&late) > 95.0 && jain(&late) > 0.99, "{late:?}");
+        assert!(star.loss() < 0.0006, "{sleeps:?}: {}", star.loss());
     }
 }
 

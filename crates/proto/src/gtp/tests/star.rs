@@ -69,7 +69,13 @@ pub(super) struct Star {
     pub(super) receiver: GtpReceiver,
     pub(super) paths: BTreeMap<u32, Path>,
     pub(super) link: Rate,
-    queue: Bytes,
+    pub(super) queue: Bytes,
+    /// What others take of it.
+    pub(super) taken: Rate,
+    /// The receiving host looks at its card so often; zero: at every packet.
+    pub(super) looks: Span,
+    /// It sleeps so long out of so long.
+    pub(super) sleeps: Option<(Span, Span)>,
     settings: Settings,
     free: Time,
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
@@ -101,7 +107,10 @@ impl Star {
             receiver: GtpReceiver::default(),
             paths: BTreeMap::new(),
             link,
+            taken: Rate::ZERO,
             queue: link.over(Span::from_millis(20)),
+            looks: Span::ZERO,
+            sleeps: None,
             settings,
             free: Time::ZERO,
             heap: BinaryHeap::new(),
@@ -142,6 +151,21 @@ impl Star {
             dropped: 0,
         };
         self.paths.entry(setup.flow.0).or_insert(path)
+    }
+
+    /// When the receiving host sees what has come at `at`.
+    fn seen(&self, at: Time) -> Time {
+        let after = |at: Time, step: Span| {
+            let past = at.as_nanos() % step.as_nanos().max(1);
+            if past == 0 { at } else { at + (step - Span::from_nanos(past)) }
+        };
+        let at = after(at, self.looks);
+        match self.sleeps {
+            Some((long, every)) if at.as_nanos() % every.as_nanos() < long.as_nanos() => {
+                at + (long - Span::from_nanos(at.as_nanos() % every.as_nanos()))
+            }
+            _ => at,
+        }
     }
 
     fn push(&mut self, at: Time, flow: u32, item: Item) {
@@ -262,13 +286,15 @@ impl Star {
             let (now, id) = (self.now, FlowId(flow));
             match item {
                 Item::AtLink(number, block) => {
-                    if self.link.over(self.free.since(now)) > self.queue {
+                    let left = self.link.as_bps().saturating_sub(self.taken.as_bps());
+                    let left = Rate::from_bps(left);
+                    if left.over(self.free.since(now)) > self.queue {
                         path.dropped += 1;
                         continue;
                     }
                     let bytes = Bytes::new(u64::from(BLOCK)) + OVERHEAD;
-                    self.free = self.free.max(now) + bytes / self.link;
-                    self.push(self.free, flow, Item::AtReceiver(number, block));
+                    self.free = self.free.max(now) + bytes / left;
+                    self.push(self.seen(self.free), flow, Item::AtReceiver(number, block));
                 }
                 Item::AtReceiver(number, block) => {
                     path.note(now);

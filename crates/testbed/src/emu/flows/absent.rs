@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use longhaul_proto::time::Span;
+
 use super::streams::{kernels_name, knows};
 use crate::scenario::{Amount, Flow, Host, Scenario, Tcp, Traffic, Transfer};
 
@@ -27,6 +29,7 @@ fn of_host(host: &Host) -> Vec<&'static str> {
         ("sends-rate", host.sends.rate.is_some()),
         ("receives-packets", host.receives.packets.is_some()),
         ("receives-rate", host.receives.rate.is_some()),
+        ("report-cost", host.report_cost != Span::ZERO),
         ("socket-buffer", host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER),
         ("disk-rate", host.disk.is_some()),
         ("disk-stall", host.disk.is_some_and(|disk| disk.stalls.is_some())),
@@ -93,6 +96,7 @@ mod tests {
             [[host]]
             name = "b"
             receives-rate = "1M"
+            report-cost = "1ms"
             socket-buffer = "20KB"
             disk-rate = "8M"
             disk-stall = "100ms"
@@ -122,7 +126,7 @@ mod tests {
         "#;
         let absent = of(&Scenario::parse("absent", text, &Reading::PLAIN).unwrap());
         let begins = [
-            "host b: receives-rate, socket-buffer, disk-rate, disk-stall (",
+            "host b: receives-rate, report-cost, socket-buffer, disk-rate, disk-stall (",
             "flow endless: a real copy has an end; it is NOT run",
             "flow endless: writes-disk",
             "flow cut: segment 1.50 MB: real segments are whole MiB, so 2 MiB",

@@ -18,7 +18,7 @@ use super::tells::Told;
 use super::{Run, Stop};
 use crate::emu::{Emulation, EmulationError};
 use crate::random::Random;
-use crate::scenario::{Amount, Flow, Scenario, Traffic, Transfer};
+use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
 /// Where the program finds its identity.
@@ -82,13 +82,7 @@ impl Copies {
         if sizes.is_empty() {
             return Ok(None);
         }
-        // Each object is there twice at the end.
-        let all = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
-        let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
-        for (place, size) in &sizes {
-            make_object(&scratch.path().join(object(*place)), *size, stop)
-                .map_err(|error| failed("make an object", &error))?;
-        }
+        let scratch = objects(scenario, &sizes, stop)?;
         let mut copies = Copies { servers: BTreeMap::new(), binary: binary.into(), scratch };
         let client = copies.identity()?;
         for (place, _) in sizes {
@@ -208,6 +202,35 @@ impl Copies {
     }
 }
 
+/// A folder with the objects of all copies, and room for what comes of them. What is cut off is
+/// nobody's to keep: all that lasts for a time is one object under many names, and none is stored.
+fn objects(
+    scenario: &Scenario,
+    sizes: &[(usize, Bytes)],
+    stop: &Stop,
+) -> Result<Scratch, EmulationError> {
+    let lasts = |place: usize| matches!(scenario.flows[place].amount, Amount::Lasts(_));
+    let largest = sizes.iter().filter(|(place, _)| lasts(*place)).max_by_key(|(_, size)| *size);
+    let whole = sizes.iter().filter(|(place, _)| !lasts(*place));
+    // Each whole object is there twice at the end.
+    let all = whole.fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
+    let all = all.saturating_add(largest.map_or(0, |(_, size)| size.get()));
+    let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
+    let path = |place: usize| scratch.path().join(object(place));
+    let trouble = |error: io::Error| failed("make an object", &error);
+    for (place, size) in sizes {
+        match largest {
+            Some((first, _)) if lasts(*place) && first != place => continue,
+            _ => make_object(&path(*place), *size, stop).map_err(trouble)?,
+        }
+    }
+    let Some((first, _)) = largest else { return Ok(scratch) };
+    for (place, _) in sizes.iter().filter(|(place, _)| lasts(*place) && place != first) {
+        fs::hard_link(path(*first), path(*place)).map_err(trouble)?;
+    }
+    Ok(scratch)
+}
+
 /// A child's lines on stdout, as they come.
 fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
     let stdout = child.stdout.take().ok_or_else(|| io::Error::other("its output is not piped"))?;
@@ -291,6 +314,10 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
+    // What is cut off is not stored.
+    let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
+    let receive = transfer.receive.or(counted);
+    arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
     arguments.extend(transfer.tail_copies.map(|count| format!("--tail-copies={count}")));
     arguments.extend(transfer.settings.iter().map(|(name, value)| format!("--{name}={value}")));
     arguments
@@ -319,6 +346,8 @@ mod tests {
         };
         let whole = r#"size = 1000, rate = "1M", segment = "1MB", tail-copies = 1"#;
         assert_eq!(words(whole), "--rate 1000000 --segment 0 --tail-copies=1");
+        assert_eq!(words(r#"size = 1000, receive = "scatter""#), "--receive=scatter");
+        assert_eq!(words(r#"lasts = "1s""#), "--receive=fake");
         let cut =
             r#"size = "9MB", block = 1400, segment = "1500KB", settings = { tail-copies = 2 }"#;
         assert_eq!(words(cut), "--segment 2Mi --datagram 1432 --tail-copies=2");

@@ -49,7 +49,8 @@ pub struct FlowCounts {
     pub received: Option<u64>,
     /// Of these, those that were there already.
     pub duplicates: Option<u64>,
-    /// Sent, and never came: lost on a link, in a queue, in the receiver's socket.
+    /// Sent, and never came: lost on a link, in a queue, in the receiver's socket. Of a copy that
+    /// was cut off: blocks found missing, each once.
     pub lost: Option<u64>,
     /// Losses as reported to the sender, the same one perhaps several times.
     pub reported_lost: Option<u64>,

@@ -129,8 +129,11 @@ impl<'e> Flows<'e> {
     }
 
     /// Runs all flows, each at its time after `began`, until every flow that can end has, or until
-    /// `stop`; what they came to, in the scenario's order, commands left out.
+    /// `stop`; what they came to, in the scenario's order, commands left out. The links' schedules
+    /// begin with them.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
+        // Servers and objects took their time. An emulation that has ended shows at the flows.
+        let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
         let flows: Vec<_> =
             flows.filter(|(_, flow)| !matches!(flow.traffic, Traffic::Command(_))).collect();

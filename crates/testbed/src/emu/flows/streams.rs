@@ -104,6 +104,7 @@ pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
     match congestion {
         Congestion::NewReno => "reno",
         Congestion::Cubic => "cubic",
+        Congestion::Bbr => "bbr",
     }
 }
 

@@ -12,6 +12,8 @@ pub(super) struct Told {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
+    /// What was counted up to the last report.
+    so_far: FlowCounts,
 }
 
 impl Told {
@@ -24,6 +26,12 @@ impl Told {
             Some("progress") => {
                 let bytes = event["bytes"].as_u64().unwrap_or_default();
                 self.series.push((at, Bytes::new(bytes)));
+                self.so_far = FlowCounts {
+                    sent: event["sent"].as_u64(),
+                    retransmitted: event["retransmitted"].as_u64(),
+                    lost: event["blocks_lost"].as_u64(),
+                    ..FlowCounts::default()
+                };
             }
             _ => {}
         }
@@ -34,6 +42,7 @@ impl Told {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
         end.series = self.series;
+        end.counts = self.so_far;
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -90,9 +99,11 @@ mod tests {
     #[test]
     fn a_copy_that_was_cut_off_has_what_it_told_last_and_an_error_says_why() {
         let (mut told, mut cut) = (Told::default(), end());
-        told.take(r#"{"event":"progress","bytes":7}"#, Span::from_secs(1));
+        let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3}"#;
+        told.take(report, Span::from_secs(1));
         assert_eq!(told.tell(&mut cut), Ok(false));
         assert_eq!((cut.delivered, cut.took), (Bytes::new(7), Span::from_secs(1)));
+        assert_eq!((cut.counts.sent, cut.counts.lost), (Some(9), Some(3)));
         let mut told = Told::default();
         told.take(r#"{"event":"error","what":"no way"}"#, Span::from_secs(1));
         assert_eq!(told.tell(&mut end()), Err("no way".into()));

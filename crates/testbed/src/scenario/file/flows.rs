@@ -9,7 +9,7 @@ use longhaul_proto::units::{LossRatio, Rate};
 use super::keys;
 use super::section::{FileError, Section, list};
 use crate::scenario::{
-    Amount, Arrivals, Congestion, Flow, MAX_FLOWS, Mice, Tcp, Traffic, Transfer, Udp,
+    Amount, Arrivals, Congestion, Flow, MAX_FLOWS, Mice, Strategy, Tcp, Traffic, Transfer, Udp,
 };
 
 /// The most settings of a flow.
@@ -17,8 +17,11 @@ const MAX_SETTINGS: usize = 64;
 /// The most bytes of a name or a command.
 const MAX_TEXT: usize = 4_096;
 
-const CONGESTION: [(&str, Congestion); 2] =
-    [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic)];
+const CONGESTION: [(&str, Congestion); 3] =
+    [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic), ("bbr", Congestion::Bbr)];
+/// How a receiving program moves payloads.
+const STRATEGY: [(&str, Strategy); 3] =
+    [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
 /// The flows that an entry stands for: one for each copy and each pair of hosts that its names
 /// match. `hosts` are all hosts' names; `nth` is the entry's own place.
@@ -208,6 +211,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,
         tail_copies: entry.count("tail-copies")?,
+        receive: entry.word("receive", &STRATEGY)?,
         reads_disk: entry.flag("reads-disk")?.unwrap_or(false),
         writes_disk: entry.flag("writes-disk")?.unwrap_or(false),
         settings,

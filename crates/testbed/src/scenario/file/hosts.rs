@@ -23,6 +23,7 @@ pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileE
     };
     pace(&mut host.sends, "sends-packets", "sends-rate")?;
     pace(&mut host.receives, "receives-packets", "receives-rate")?;
+    host.report_cost = table.span("report-cost")?.unwrap_or(host.report_cost);
     if let Some(bytes) = table.bytes("socket-buffer")? {
         host.socket_buffer = bytes;
     }

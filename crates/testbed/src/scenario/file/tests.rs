@@ -6,8 +6,8 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use super::*;
 use crate::link::{Change, CoDel, GilbertElliott, LinkSpec, Loss, QueueControl, Step};
 use crate::scenario::{
-    Amount, Arrivals, Congestion, Disk, Flow, MAX_NODES, Mice, Pace, Route, Stalls, Tcp, Traffic,
-    Transfer, Udp,
+    Amount, Arrivals, Congestion, Disk, Flow, MAX_NODES, Mice, Pace, Route, Stalls, Strategy, Tcp,
+    Traffic, Transfer, Udp,
 };
 
 fn parse(text: &str) -> Result<Scenario, FileError> {
@@ -90,6 +90,7 @@ fn every_key_of_a_flow_finds_its_place() {
         rate: Some(Rate::from_mbps(90)),
         segment: Some(Bytes::new(450_000_000)),
         block: Some(1_440),
+        receive: Some(Strategy::Scatter),
         reads_disk: true,
         writes_disk: false,
         tail_copies: Some(1),
@@ -272,7 +273,7 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
         (&flow("udp = \"1M\"\nsise = 1"), 8, "did you mean 'size'?"),
         (&flow("udp = \"1M\"\nstreams = 1"), 8, "it belongs to one by tcp"),
         (&flow("udp = \"1M\"\ntcp = \"cubic\""), 4, "this one has tcp, udp"),
-        (&flow("tcp = \"vegas\""), 7, "one of: newreno, cubic"),
+        (&flow("tcp = \"vegas\""), 7, "one of: newreno, cubic, bbr"),
         (&flow("tcp = \"cubic\"\nsize = \"0\""), 4, "sends nothing"),
         (&flow("protocol = \"rbudp\"\nblock = 1500"), 4, "takes 1 to 1440"),
         (&flow("protocol = \"rbudp\"").replace("\"b\"\nproto", "\"c\"\nproto"), 6, "named 'c'"),

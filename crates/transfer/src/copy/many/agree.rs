@@ -1,5 +1,8 @@
 //! Whether sources hold one object: which of them are the majority, and how the others differ.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
 use crate::objects::place::show;
@@ -16,38 +19,59 @@ pub(super) struct Agreement {
     pub(super) others: Vec<(usize, String)>,
 }
 
+/// How many of these sources have the same as each other, at the most.
+pub(super) fn votes(found: &[(usize, String, Found)]) -> usize {
+    most(found).map_or(0, |(votes, _)| votes)
+}
+
+/// The most votes for one object, and the first source that has it.
+fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
+    let mut count: BTreeMap<&Digest, (usize, &Found)> = BTreeMap::new();
+    for (_, _, found) in found {
+        count.entry(&found.identity).or_insert((0, found)).0 += 1;
+    }
+    count.into_values().max_by_key(|(votes, _)| *votes)
+}
+
 /// Judges what each of the sources has, named as people know them.
 ///
 /// # Errors
 /// [`Class::RemoteFile`] where no more than half of them have the same.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
-    let ids: Vec<Digest> = found.iter().map(|(_, _, found)| identity(found)).collect();
-    let votes = |id: &Digest| ids.iter().filter(|other| *other == id).count();
-    let Some(most) = ids.iter().max_by_key(|id| votes(id)) else {
+    let Some((votes, first)) = most(found) else {
         return Err(Error::new(Class::Unreachable, "no source could be looked at"));
     };
-    let Some((_, _, first)) = found.iter().zip(&ids).find(|(_, id)| *id == most).map(|(f, _)| f)
-    else {
-        return Err(Error::new(Class::Unreachable, "no source could be looked at"));
-    };
-    if 2 * votes(most) <= found.len() {
-        return Err(no_majority(found, &ids));
+    if 2 * votes <= found.len() {
+        return Err(no_majority(found));
     }
     let (mut same, mut others) = (Vec::new(), Vec::new());
-    for ((number, _, found), id) in found.iter().zip(&ids) {
-        match id == most {
-            true => same.push(*number),
-            false => others.push((*number, difference(first, found))),
+    for (number, _, found) in found {
+        match first.differs(found) {
+            None => same.push(*number),
+            Some(how) => others.push((*number, how)),
         }
     }
     Ok(Agreement { same, others })
 }
 
-fn no_majority(found: &[(usize, String, Found)], ids: &[Digest]) -> Error {
+impl Found {
+    /// What a source has shown.
+    pub(super) fn new(manifest: Arc<Manifest>, digest: Digest, values: Vec<Digest>) -> Found {
+        let identity = identity(&manifest, &values);
+        Found { manifest, digest, values: Arc::new(values), identity }
+    }
+
+    /// How another source's differs from this, as what it does, if it does.
+    pub(super) fn differs(&self, other: &Found) -> Option<String> {
+        (self.identity != other.identity).then(|| difference(self, other))
+    }
+}
+
+fn no_majority(found: &[(usize, String, Found)]) -> Error {
     let (_, first_name, first) = &found[0];
-    let other = found.iter().zip(ids).find(|(_, id)| **id != ids[0]);
-    let how = other.map(|((_, name, found), _)| {
-        format!("; {first_name} and {name}: the second {}", difference(first, found))
+    let how = found.iter().find_map(|(_, name, found)| {
+        let how = first.differs(found)?;
+        Some(format!("; {first_name} and {name}: the second {how}"))
     });
     let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
     let advice = "see which is right, and name only sources that hold the same";
@@ -56,10 +80,10 @@ fn no_majority(found: &[(usize, String, Found)], ids: &[Digest]) -> Error {
 
 /// What two sources of one object share: names, sizes and content. Times and permissions are each
 /// one's own, and so is the name of what was named.
-fn identity(found: &Found) -> Digest {
+fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new();
-    for entry in found.manifest.entries() {
-        let path = inner(&found.manifest, entry);
+    for entry in manifest.entries() {
+        let path = inner(manifest, entry);
         hasher.update(&(path.len() as u64).to_le_bytes()).update(path);
         match &entry.kind {
             Kind::File { size, .. } => hasher.update(b"f").update(&size.to_le_bytes()),
@@ -70,7 +94,7 @@ fn identity(found: &Found) -> Digest {
         };
     }
     hasher.update(b"v");
-    for value in &found.values {
+    for value in values {
         hasher.update(value);
     }
     *hasher.finalize().as_bytes()
@@ -108,7 +132,7 @@ fn difference(first: &Found, other: &Found) -> String {
     if a.len() != b.len() {
         return format!("has {} entries and not {}", b.len(), a.len());
     }
-    let chunks = first.values.iter().zip(&other.values);
+    let chunks = first.values.iter().zip(&*other.values);
     let wrong: Vec<usize> =
         chunks.enumerate().filter(|(_, (a, b))| a != b).map(|(chunk, _)| chunk).collect();
     match wrong.first() {
@@ -126,7 +150,6 @@ fn difference(first: &Found, other: &Found) -> String {
 mod tests {
     use super::*;
     use crate::objects::manifest::FileTime;
-    use std::sync::Arc;
 
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
         let kind = Kind::File { size, sparse: false, holes: Box::default() };
@@ -134,12 +157,23 @@ mod tests {
         let entry = Entry { path: name.as_bytes().into(), kind, mode: 0o644, modified };
         let manifest = Arc::new(Manifest::new(Shape::File, vec![entry]).unwrap());
         let chunks = size.div_ceil(CHUNK) as usize;
-        Found { manifest, digest: [seconds as u8; 32], values: vec![[value; 32]; chunks] }
+        Found::new(manifest, [seconds as u8; 32], vec![[value; 32]; chunks])
+    }
+
+    fn named(all: Vec<Found>) -> Vec<(usize, String, Found)> {
+        let named = all.into_iter().enumerate().map(|(n, found)| (n, format!("h{n}:/x"), found));
+        named.collect()
     }
 
     fn judge(all: Vec<Found>) -> Result<Agreement, Error> {
-        let named = all.into_iter().enumerate().map(|(n, found)| (n, format!("h{n}:/x"), found));
-        agree(&named.collect::<Vec<_>>())
+        agree(&named(all))
+    }
+
+    #[test]
+    fn votes_are_those_of_the_largest_group() {
+        assert_eq!(votes(&[]), 0);
+        let all = vec![found("x", 9, 1, 5), found("x", 9, 2, 5), found("y", 9, 2, 6)];
+        assert_eq!(votes(&named(all)), 2);
     }
 
     #[test]

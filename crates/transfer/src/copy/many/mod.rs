@@ -3,12 +3,19 @@
 //! Each source is a copy of its own, with its own session and its own tries; what they share is
 //! in [`Shared`]: one port for data, one memory, one receiving core. `parts` are sources that each
 //! have something else; `replicas` are sources that all have the same, which `survey` finds out
-//! and `agree` judges. `rows` is what the user sees of each, `summing` makes one summary.
+//! of one and `looks` of all, and `agree` judges. `standstill` says when they bring nothing any
+//! more, `slow` when one brings much less than before. `rows` is what the user sees of each,
+//! `summing` makes one summary.
 
 mod agree;
+#[cfg(test)]
+mod lies;
+mod looks;
 mod parts;
 mod replicas;
 mod rows;
+mod slow;
+mod standstill;
 mod summing;
 mod survey;
 #[cfg(test)]
@@ -17,7 +24,7 @@ mod tests;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use longhaul_proto::registry;
+use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::settings::Settings;
 use tokio::task::JoinSet;
 
@@ -29,10 +36,12 @@ use crate::driver::claims::Claims;
 use crate::driver::shared_core::SharedCore;
 use crate::driver::writer;
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Protocol};
-use crate::progress::{Cancel, Observer};
+use crate::options::CopyOptions;
+use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
 use rows::Rows;
+
+pub use survey::{Answer, Found};
 
 /// Threads that write what many sources bring: so many objects can wait for a disk, or be hashed,
 /// at the same time.
@@ -78,14 +87,20 @@ impl<'a> Sources<'a> {
         let of_each = of_each.map(|(number, route)| options_of(options, route, number)).collect();
         // Each holds what may be sent before anything is granted.
         let least = Budget::least_of(routes.len() as u64);
-        let row = match &options.protocol {
-            Protocol::Registry(name) => registry::find(name).filter(|row| row.many),
-            Protocol::Tcp { .. } | Protocol::TcpTried => None,
-        };
+        if options.memory < least {
+            observer.notice(Notice::Warning(format!(
+                "{} sources take {least} of memory, and --memory allows {}: name fewer at a time \
+                 for less",
+                routes.len(),
+                options.memory
+            )));
+        }
+        let core = SharedCore::of_copy(&options.protocol);
         let shared = Shared {
+            sources: routes.len() as u64,
             memory: Budget::new(options.memory.max(least))?,
             ports: Some(DataPorts::default()),
-            core: row.map(SharedCore::new),
+            core: core.map(|core| core.limited(options.rate_limit)),
             writers: match options.replicas {
                 true => Vec::new(),
                 false => {
@@ -113,6 +128,11 @@ impl<'a> Sources<'a> {
     fn part(&self, number: usize) -> Part {
         let (joint, reached) = (None, None.into());
         Part { shared: self.shared.clone(), number, joint, reached }
+    }
+
+    /// What this host takes of all of them together.
+    fn capacity(&self) -> Option<ReceiveCapacity> {
+        self.shared.core.as_ref()?.capacity()
     }
 
     /// Starts the copy of a source.
@@ -166,10 +186,10 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
 }
 
 /// The error of a copy of which nothing came: its first source's.
-fn all_failed(errors: Vec<(String, Error)>) -> Error {
+fn all_failed(errors: &[(String, Error)]) -> Error {
     let lost = || Error::new(Class::Unfinished, "the sources ended before their time");
-    errors.into_iter().next().map_or_else(lost, |(source, error)| Error {
+    errors.first().map_or_else(lost, |(source, error)| Error {
         what: format!("{source}: {}", error.what),
-        ..error
+        ..error.clone()
     })
 }

@@ -63,10 +63,11 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         return Err(interrupted());
     }
     if summaries.is_empty() {
-        return Err(all_failed(errors));
+        return Err(all_failed(&errors));
     }
     let failed = (sources.routes.len() - summaries.len()) as u64;
-    Ok(summing::of_parts(&summaries, failed, &sources.rows))
+    let receives = sources.capacity();
+    Ok(Summary { receives, ..summing::of_parts(&summaries, failed, &sources.rows) })
 }
 
 /// Sees that no two sources would have one name in the destination.

@@ -1,6 +1,5 @@
 //! Sources that all have the same object, which is taken from all of them together.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,17 +7,19 @@ use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::super::attempt::{reach, sink_options};
-use super::super::first_way;
-use super::super::hooks::{interrupted, named_paths, shown};
-use super::super::reach::{Look, Reached};
+use super::super::attempt::sink_options;
+use super::super::hooks::{interrupted, made, shown, stalled};
+use super::super::reach::Reached;
 use super::super::recent::{Recent, over};
 use super::super::route::Route;
 use super::super::summing::hex;
 use super::agree::agree;
-use super::survey::{Found, survey};
+use super::looks::{self, First, Look, Looked, Looks};
+use super::slow::Slow;
+use super::standstill::Standstill;
+use super::survey::Found;
 use super::{Ended, Sources, all_failed, summing};
-use crate::control::Outcome;
+use crate::control::{Outcome, Status};
 use crate::driver::board::Board;
 use crate::driver::jobs::{Job, Jobs};
 use crate::driver::joint::{self, Agreed, JointLink, News, WHOLE};
@@ -26,21 +27,13 @@ use crate::error::{Class, Error};
 use crate::objects::Place;
 use crate::objects::digest::Digest;
 use crate::options::{CopyOptions, Receive};
-use crate::progress::{Notice, Progress, SourceState};
-use crate::session::{Identity, Settings};
+use crate::progress::{Notice, Progress, SourceRow, SourceState};
 use crate::summary::Summary;
 
 /// How often the user is told how far the copy is.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 /// How long sources have to end once all stands.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// A source that was looked at, with the session over which it was.
-struct Looked {
-    number: usize,
-    found: Found,
-    reached: Reached,
-}
 
 /// Copies the object.
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
@@ -52,40 +45,75 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         return Err(Error::new(Class::Usage, what)
             .advise("leave --dry-run and --receive fake out, or name one source"));
     }
-    let (looked, mut errors) = look_at_all(options, sources).await?;
-    if looked.is_empty() {
-        return Err(all_failed(errors));
+    let mut looks = Looks::start(options, sources)?;
+    let First { found, reached, mut errors } = looks::first(sources, &mut looks).await?;
+    if found.is_empty() {
+        for (number, error) in looks.in_trouble() {
+            fail(sources, number, error, &mut errors);
+        }
+        return Err(all_failed(&errors));
     }
-    let named = looked.into_iter().map(|looked| {
-        let Looked { number, found, reached } = looked;
-        ((number, sources.rows.name(number), found), reached)
-    });
-    let (found, reached): (Vec<_>, Vec<Reached>) = named.unzip();
     let agreement = agree(&found)?;
     for (number, how) in &agreement.others {
-        let error = Error::new(Class::Verification, format!("it {how}"));
-        fail(sources, *number, error, &mut errors);
+        fail(sources, *number, differs(how), &mut errors);
     }
     let board = Arc::new(Board::default());
     let (news_end, news) = unbounded_channel();
     let digests: Vec<(usize, Digest)> =
         found.iter().map(|(number, _, found)| (*number, found.digest)).collect();
     let of_majority = found.into_iter().find(|(number, ..)| agreement.same.contains(number));
-    let Some((_, _, reference)) = of_majority else { return Err(all_failed(errors)) };
-    let agreed = Agreed { manifest: reference.manifest, values: reference.values };
+    let Some((_, _, reference)) = of_majority else { return Err(all_failed(&errors)) };
+    let agreed = Agreed {
+        manifest: reference.manifest.clone(),
+        values: reference.values.clone(),
+        sources: agreement.same.len(),
+    };
     let (place, sink) = (Place::Ambient(destination.clone()), sink_options(options));
     let whole = board.clone();
     let opened =
         tokio::task::spawn_blocking(move || joint::spawn(agreed, &place, &sink, whole, news_end));
     let lost = |_| Error::new(Class::Unfinished, "the destination was not opened");
-    let jobs = opened.await.map_err(lost)??;
+    let jobs = tokio::select! {
+        opened = opened => opened.map_err(lost)??,
+        error = given_up(options, sources, &board) => {
+            board.watch().end();
+            return Err(error);
+        }
+    };
     let mut tasks = JoinSet::new();
-    for ((number, digest), reached) in digests.into_iter().zip(reached) {
-        if agreement.same.contains(&number) {
-            start(sources, &mut tasks, &jobs, number, digest, reached);
+    for (number, reached) in reached {
+        let digest = digests.iter().find(|(found, _)| *found == number);
+        if let Some((_, digest)) = digest.filter(|_| agreement.same.contains(&number)) {
+            start(sources, &mut tasks, &jobs, number, *digest, reached);
         }
     }
-    Copying::new(options, sources, board, news, tasks, errors).run(jobs).await
+    let mut copying = Copying::new(options, sources, board, news);
+    (copying.tasks, copying.errors) = (tasks, errors);
+    copying.run(jobs, looks, &reference).await
+}
+
+/// The error of a source that has something else.
+fn differs(how: &str) -> Error {
+    Error::new(Class::Verification, format!("it {how}"))
+}
+
+/// Why the opening of the destination is not waited for any longer: the user wants no more, or its
+/// disk does not answer.
+async fn given_up(options: &CopyOptions, sources: &Sources<'_>, board: &Board) -> Error {
+    let mut tick = tokio::time::interval(TICK);
+    let mut progressed = (Instant::now(), 0);
+    loop {
+        tokio::select! {
+            () = sources.cancel.wished() => return interrupted(),
+            _ = tick.tick() => {}
+        }
+        let looked = board.watch().looked();
+        if looked != progressed.1 {
+            progressed = (Instant::now(), looked);
+        } else if progressed.0.elapsed() >= options.stall {
+            return stalled(options.stall, false);
+        }
+    }
 }
 
 fn start(
@@ -103,80 +131,18 @@ fn start(
 }
 
 /// A source takes no more part.
-fn fail(sources: &Sources<'_>, number: usize, error: Error, errors: &mut Vec<(String, Error)>) {
+pub(super) fn fail(
+    sources: &Sources<'_>,
+    number: usize,
+    error: Error,
+    errors: &mut Vec<(String, Error)>,
+) {
     sources.rows.set_state(number, SourceState::Failed);
     let source = sources.rows.name(number);
     errors.push((source.clone(), error.clone()));
     if error.class != Class::Interrupted {
         sources.observer.notice(Notice::SourceFailed { source, error });
     }
-}
-
-/// Looks at all sources at once; those that cannot be looked at take no part.
-async fn look_at_all(
-    options: &CopyOptions,
-    sources: &Sources<'_>,
-) -> Result<(Vec<Looked>, Vec<(String, Error)>), Error> {
-    let identity = Identity::load_or_create(&options.trust.config_dir)?;
-    let looks = (0..sources.routes.len()).map(|number| look_at(sources, &identity, number));
-    let all = join_all(looks.collect());
-    tokio::pin!(all);
-    let mut tick = tokio::time::interval(TICK);
-    let ended = loop {
-        tokio::select! {
-            ended = &mut all => break ended,
-            () = sources.cancel.wished() => return Err(interrupted()),
-            _ = tick.tick() => {
-                let sources_now = sources.rows.table();
-                let progress = Progress { sources: sources_now, ..Progress::default() };
-                sources.observer.progress(&progress);
-            }
-        }
-    };
-    let (mut looked, mut errors) = (Vec::new(), Vec::new());
-    for (number, result) in ended.into_iter().enumerate() {
-        match result {
-            Ok(found) => looked.push(found),
-            Err(error) => fail(sources, number, error, &mut errors),
-        }
-    }
-    Ok((looked, errors))
-}
-
-async fn look_at(
-    sources: &Sources<'_>,
-    identity: &Identity,
-    number: usize,
-) -> Result<Looked, Error> {
-    let (options, route) = (&sources.options[number], &sources.routes[number]);
-    let observer = sources.observer_of(number);
-    let reach = reach(options, route, identity, &*observer);
-    let look = if options.datagram.is_some() { Look::No } else { Look::Beside };
-    let ports = sources.shared.ports.as_ref();
-    let settings = Settings { carriers: first_way(options).carriers(), ..Settings::default() };
-    let mut reached = reach.open_on(ports, &settings, look).await?;
-    sources.rows.set_state(number, SourceState::Surveying);
-    let found = survey(&mut reached.session, options, route).await?;
-    Ok(Looked { number, found, reached })
-}
-
-/// Awaits all of them, side by side.
-async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut waiting: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut left = false;
-        for (future, output) in &mut waiting {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(done) => *output = Some(done),
-                    std::task::Poll::Pending => left = true,
-                }
-            }
-        }
-        if left { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    waiting.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 /// The copy under way.
@@ -190,8 +156,9 @@ struct Copying<'a> {
     errors: Vec<(String, Error)>,
     resumed: u64,
     recent: Recent,
-    /// When bytes last came, and how many stood then.
-    progressed: (Instant, u64),
+    standstill: Standstill,
+    /// How fast each source has been.
+    slow: Vec<Slow>,
     failed_files: u64,
 }
 
@@ -201,29 +168,37 @@ impl<'a> Copying<'a> {
         sources: &'a Sources<'a>,
         board: Arc<Board>,
         news: UnboundedReceiver<News>,
-        tasks: JoinSet<Ended>,
-        errors: Vec<(String, Error)>,
     ) -> Copying<'a> {
         Copying {
             options,
             sources,
             board,
             news,
-            tasks,
+            tasks: JoinSet::new(),
             summaries: Vec::new(),
-            errors,
+            errors: Vec::new(),
             resumed: 0,
             recent: Recent::default(),
-            progressed: (Instant::now(), 0),
+            standstill: Standstill::new(Instant::now()),
+            slow: sources.routes.iter().map(|_| Slow::default()).collect(),
             failed_files: 0,
         }
     }
 
     /// Until all stands, or cannot; the destination is closed then.
-    async fn run(mut self, jobs: Jobs) -> Result<Summary, Error> {
-        let outcome = self.await_outcome().await;
+    async fn run(
+        mut self,
+        jobs: Jobs,
+        mut looks: Looks,
+        reference: &Found,
+    ) -> Result<Summary, Error> {
+        let outcome = self.await_outcome(&jobs, &mut looks, reference).await;
         if outcome.is_ok() {
             self.say_farewell().await;
+            // They were tried to the end.
+            for (number, error) in looks.in_trouble() {
+                fail(self.sources, number, error, &mut self.errors);
+            }
         }
         self.tasks.shutdown().await;
         jobs.of_source(WHOLE).send(Job::Stop);
@@ -233,7 +208,12 @@ impl<'a> Copying<'a> {
         Ok(self.summary(&outcome))
     }
 
-    async fn await_outcome(&mut self) -> Result<Outcome, Error> {
+    async fn await_outcome(
+        &mut self,
+        jobs: &Jobs,
+        looks: &mut Looks,
+        reference: &Found,
+    ) -> Result<Outcome, Error> {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
@@ -246,14 +226,38 @@ impl<'a> Copying<'a> {
                         return Err(Error::new(Class::Unfinished, what));
                     }
                 },
-                ended = self.tasks.join_next() => match ended {
-                    Some(Ok(ended)) => self.end(ended),
-                    // What it was at, it does not say.
-                    Some(Err(_)) => {}
-                    None => self.none_left()?,
-                },
-                _ = tick.tick() => self.look()?,
+                (number, look) = looks.next() => self.on_look(jobs, reference, number, look),
+                Some(ended) = self.tasks.join_next() => {
+                    // What a task that panicked was at, it does not say.
+                    if let Ok(ended) = ended {
+                        self.end(ended);
+                    }
+                }
+                _ = tick.tick() => {
+                    if self.tasks.is_empty() && looks.are_over() {
+                        self.none_left()?;
+                    }
+                    self.look()?;
+                }
                 () = self.sources.cancel.wished() => return Err(interrupted()),
+            }
+        }
+    }
+
+    /// A source was looked at while others bring the object already.
+    fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
+        match look {
+            Look::Trouble(error) => looks::tell_trouble(self.sources, number, &error),
+            Look::Ended(Err(error)) => fail(self.sources, number, error, &mut self.errors),
+            Look::Ended(Ok(looked)) => {
+                let Looked { found, reached } = *looked;
+                match reference.differs(&found) {
+                    None => {
+                        let (sources, digest) = (self.sources, found.digest);
+                        start(sources, &mut self.tasks, jobs, number, digest, reached);
+                    }
+                    Some(how) => fail(self.sources, number, differs(&how), &mut self.errors),
+                }
             }
         }
     }
@@ -284,7 +288,7 @@ impl<'a> Copying<'a> {
     /// No source is left. What was written last may still be on its way to the disk.
     fn none_left(&mut self) -> Result<(), Error> {
         if self.summaries.is_empty() {
-            return Err(all_failed(std::mem::take(&mut self.errors)));
+            return Err(all_failed(&self.errors));
         }
         Ok(())
     }
@@ -295,7 +299,6 @@ impl<'a> Copying<'a> {
         match news {
             News::Resumed(bytes) => {
                 self.resumed = bytes;
-                self.progressed.1 = bytes;
                 observer.notice(Notice::Resumed { bytes });
             }
             News::Waits { source, waits } => {
@@ -303,8 +306,7 @@ impl<'a> Copying<'a> {
                 rows.set_state(source, state);
             }
             News::Silent { source, silent } => {
-                let state = if silent { SourceState::Silent } else { SourceState::Receiving };
-                rows.set_state(source, state);
+                rows.set_silent(source, silent);
                 let what = match silent {
                     true => "gives no sign of life; the others bring what it was to bring",
                     false => "is back and takes part again",
@@ -312,9 +314,7 @@ impl<'a> Copying<'a> {
                 observer.notice(Notice::Warning(format!("{} {what}", rows.name(source))));
             }
             News::Named { manifest, entries } => {
-                for path in named_paths(&manifest, &entries) {
-                    observer.notice(Notice::File { path });
-                }
+                made(&manifest, &entries).for_each(|made| observer.notice(made));
             }
             News::EntryFailed { path, reason } => {
                 self.failed_files += 1;
@@ -337,20 +337,34 @@ impl<'a> Copying<'a> {
 
     /// Ten times a second: how far it is, and whether it goes on.
     fn look(&mut self) -> Result<(), Error> {
-        let written = self.board.mine().written;
+        let Status { written, looked, .. } = self.board.mine();
         let (total, _) = self.board.totals();
-        if written != self.progressed.1 || written >= total {
-            self.progressed = (Instant::now(), written);
+        let (now, is_there) = (Instant::now(), self.sources.rows.any_connected());
+        let moved = written.saturating_add(looked);
+        let may_rest = written >= total || !is_there;
+        if self.standstill.lasts(now, moved, may_rest) >= self.options.stall {
+            return Err(stalled(self.options.stall, true));
         }
-        if self.progressed.0.elapsed() >= self.options.stall {
-            let seconds = self.options.stall.as_secs();
-            let what = format!("nothing has come across for {seconds} s");
-            return Err(Error::new(Class::Stalled, what)
-                .advise("the same command goes on where this one stopped"));
-        }
-        self.recent.note(Instant::now(), written);
-        self.sources.observer.progress(&self.progress());
+        self.recent.note(now, written);
+        let progress = self.progress();
+        self.tell_slow(now, &progress.sources);
+        self.sources.observer.progress(&progress);
         Ok(())
+    }
+
+    /// Names sources that have become slow; what they were to bring goes to the others bit by bit.
+    fn tell_slow(&mut self, now: Instant, rows: &[SourceRow]) {
+        let all = Rate::from_bps(rows.iter().map(|row| row.rate.as_bps()).sum());
+        for (row, slow) in rows.iter().zip(&mut self.slow) {
+            let rate = (row.state == SourceState::Receiving).then_some(row.rate);
+            if let Some(usual) = slow.look(now, rate, all) {
+                let text = format!(
+                    "{} has become slow: {}, and it was {usual}; the others take its part",
+                    row.source, row.rate
+                );
+                self.sources.observer.notice(Notice::Warning(text));
+            }
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -384,9 +398,11 @@ impl<'a> Copying<'a> {
         whole.resumed_bytes = outcome.resumed_bytes;
         whole.skipped_files = outcome.skipped;
         whole.failed_files = failed_files;
+        whole.failed_sources = self.errors.len() as u64;
         whole.unread_files = if self.options.checksum { 0 } else { outcome.skipped };
         whole.verified = failed_files == 0 && whole.unread_files == 0;
         whole.blake3 = hex(&outcome.digest);
+        whole.receives = self.sources.capacity();
         whole
     }
 }

@@ -17,14 +17,31 @@ pub(super) struct Rows {
 struct Row {
     name: String,
     state: SourceState,
+    /// It is connected, and gives no sign of life.
+    silent: bool,
     progress: Progress,
+}
+
+impl Row {
+    fn is_connected(&self) -> bool {
+        matches!(self.state, SourceState::Receiving | SourceState::Waiting)
+    }
+
+    fn state(&self) -> SourceState {
+        if self.silent && self.is_connected() { SourceState::Silent } else { self.state }
+    }
+
+    /// What it brings; one that is not connected brings nothing, whatever it last did.
+    fn rate(&self) -> Rate {
+        if self.is_connected() { self.progress.rate_now } else { Rate::ZERO }
+    }
 }
 
 impl Rows {
     /// Nothing is known of these yet.
     pub(super) fn new(names: Vec<String>) -> Rows {
-        let row =
-            |name| Row { name, state: SourceState::Connecting, progress: Progress::default() };
+        let (state, silent) = (SourceState::Connecting, false);
+        let row = |name| Row { name, state, silent, progress: Progress::default() };
         Rows { started: Instant::now(), rows: Mutex::new(names.into_iter().map(row).collect()) }
     }
 
@@ -46,10 +63,19 @@ impl Rows {
         }
     }
 
+    /// A source that is connected gives no sign of life, or does again.
+    pub(super) fn set_silent(&self, number: usize, silent: bool) {
+        self.rows()[number].silent = silent;
+    }
+
     /// Whether a source is there that has not ended.
     pub(super) fn are_there(&self) -> bool {
-        let there = [SourceState::Receiving, SourceState::Waiting];
-        self.rows().iter().any(|row| there.contains(&row.state))
+        self.rows().iter().any(|row| row.is_connected() && !row.silent)
+    }
+
+    /// Whether a source has a session, silent or not.
+    pub(super) fn any_connected(&self) -> bool {
+        self.rows().iter().any(Row::is_connected)
     }
 
     fn set_progress(&self, number: usize, progress: &Progress) {
@@ -59,20 +85,20 @@ impl Rows {
     /// Each source.
     pub(super) fn table(&self) -> Vec<SourceRow> {
         let rows = self.rows();
-        let ended = |row: &Row| matches!(row.state, SourceState::Done | SourceState::Failed);
-        let rate = |row: &Row| if ended(row) { Rate::ZERO } else { row.progress.rate_now };
-        let sum: u64 = rows.iter().map(|row| rate(row).as_bps()).sum();
+        let sum: u64 = rows.iter().map(|row| row.rate().as_bps()).sum();
         let one = |row: &Row| {
-            let Progress { bytes, resumed_bytes, sent, retransmitted, blocks_lost, rtt, .. } =
+            let Progress { bytes, resumed_bytes, sent, retransmitted, blocks_lost, .. } =
                 row.progress;
+            let Progress { refused, rtt, .. } = row.progress;
             SourceRow {
                 source: row.name.clone(),
-                state: row.state,
+                state: row.state(),
                 received_bytes: bytes.saturating_sub(resumed_bytes),
-                rate: rate(row),
-                share: rate(row).as_bps() as f64 / sum.max(1) as f64,
+                rate: row.rate(),
+                share: row.rate().as_bps() as f64 / sum.max(1) as f64,
                 loss: LossRatio::of(blocks_lost, sent.saturating_sub(retransmitted)),
                 resent: retransmitted,
+                refused,
                 rtt,
             }
         };
@@ -100,6 +126,7 @@ impl Rows {
             sent: sum(|p| p.sent),
             retransmitted: sum(|p| p.retransmitted),
             blocks_lost: sum(|p| p.blocks_lost),
+            refused: sum(|p| p.refused),
             rtt: rows.iter().map(|row| row.progress.rtt).max().unwrap_or(Span::ZERO),
             resumed_bytes,
             sources,
@@ -134,8 +161,13 @@ impl Observer for OfSource {
 
     fn notice(&self, notice: Notice) {
         match &notice {
-            Notice::Connected { .. } => self.rows.set_state(self.number, SourceState::Receiving),
+            Notice::Connected { .. } => {
+                self.rows.set_silent(self.number, false);
+                self.rows.set_state(self.number, SourceState::Receiving);
+            }
             Notice::Reconnecting { .. } => self.rows.set_state(self.number, SourceState::Retrying),
+            Notice::Silent { .. } => self.rows.set_silent(self.number, true),
+            Notice::HeardAgain => self.rows.set_silent(self.number, false),
             _ => {}
         }
         let source = self.rows.name(self.number);
@@ -160,6 +192,7 @@ mod tests {
             rate_now: Rate::from_mbps(rate),
             ..Progress::default()
         };
+        (0..3).for_each(|number| rows.set_state(number, SourceState::Receiving));
         rows.set_progress(0, &progress(10, 30));
         rows.set_progress(1, &progress(20, 10));
         rows.set_progress(2, &progress(100, 40));
@@ -169,6 +202,42 @@ mod tests {
         assert_eq!(total.rate_now, Rate::from_mbps(40));
         let shares: Vec<f64> = total.sources.iter().map(|row| row.share).collect();
         assert_eq!(shares, [0.75, 0.25, 0.0]);
+    }
+
+    #[test]
+    fn a_source_is_silent_while_it_is_connected_and_brings_nothing_while_it_is_not() {
+        let rows = Arc::new(Rows::new(vec!["a".into()]));
+        let user: Arc<dyn Observer> = Arc::new(Nobody);
+        let told = observer(&rows, 0, &user);
+        let state = || rows.table()[0].state;
+        let connected =
+            || Notice::Connected { peer: "p".into(), address: "a".into(), carrier: "quic" };
+        let silent = || Notice::Silent { since: Span::from_secs(3), sends: false };
+        told.notice(connected());
+        told.progress(&Progress { rate_now: Rate::from_mbps(9), ..Progress::default() });
+        assert_eq!(rows.table()[0].rate, Rate::from_mbps(9));
+        rows.set_state(0, SourceState::Waiting);
+        told.notice(silent());
+        assert_eq!(state(), SourceState::Silent);
+        assert!(rows.any_connected() && !rows.are_there());
+        told.notice(Notice::HeardAgain);
+        assert_eq!(state(), SourceState::Waiting);
+        told.notice(silent());
+        told.notice(Notice::Reconnecting { reason: "lost".into() });
+        assert_eq!((state(), rows.table()[0].rate), (SourceState::Retrying, Rate::ZERO));
+        assert!(!rows.any_connected());
+        told.notice(connected());
+        assert_eq!(state(), SourceState::Receiving);
+    }
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn progress(&self, _: &Progress) {}
+        fn notice(&self, _: Notice) {}
+        fn trust_new_server(&self, _: &str, _: &str) -> bool {
+            false
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         files: 0,
         elapsed: Span::from_nanos(rows.started().elapsed().as_nanos() as u64),
         setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),
+        last_block: summaries.iter().filter_map(|s| s.last_block).max(),
         goodput: Rate::ZERO,
         protocol: word(|s| &s.protocol),
         rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
@@ -49,6 +50,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         path_lost: sum(|s| s.path_lost),
         socket_lost: sum(|s| s.socket_lost),
         memory_lost: sum(|s| s.memory_lost),
+        hold_lost: sum(|s| s.hold_lost),
         // Each is told of all that no flow of the port knows.
         refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
         sender: SenderAccounting {
@@ -66,7 +68,8 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             blocks_lost: sum(|s| s.receiver.blocks_lost),
             reported_lost: sum(|s| s.receiver.reported_lost),
             highest: sum(|s| s.receiver.highest),
-            ..ReceiverAccounting::default()
+            // With those of sources that were left out for it, and have no summary.
+            refused: rows.table().iter().map(|row| row.refused).sum(),
         },
         waste: sent.saturating_sub(blocks) as f64 / blocks.max(1) as f64,
         bound_by: main.map_or(BoundBy::Nothing, |summary| summary.bound_by),
@@ -80,6 +83,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         cpu: cpu_time(),
         far_cpu: None,
         sources: rows.table(),
+        receives: None,
         failed_sources: 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -25,22 +25,27 @@ const MOST_CHUNKS: u64 = 64 << 20;
 
 /// What a source says of what it has.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) manifest: Arc<Manifest>,
+pub struct Found {
+    /// The list of its files.
+    pub manifest: Arc<Manifest>,
     /// BLAKE3 of the manifest as it came.
-    pub(super) digest: Digest,
+    pub digest: Digest,
     /// What each chunk hashes to.
-    pub(super) values: Vec<Digest>,
+    pub values: Arc<Vec<Digest>>,
+    /// What sources of the same object share, and no others.
+    pub identity: Digest,
 }
 
-/// Surveys the sources of `route` over `session`, which can be asked for them after it.
+/// Surveys the sources of `route` over `session`, which can be asked for them after it. One that
+/// goes on saying that it reads, and looks at nothing more for `stall`, is not waited for.
 ///
 /// # Errors
-/// What the other side says; an answer that makes no sense; silence.
+/// What the other side says; an answer that makes no sense; silence; a disk that does not answer.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,
     route: &Route,
+    stall: Duration,
 ) -> Result<Found, Error> {
     let bytes = |path: &std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
     let survey = Survey {
@@ -50,6 +55,7 @@ pub(super) async fn survey(
     };
     session.write(&Frame::from(Message::Survey(survey))).await?;
     let mut answer = Answer::default();
+    let (mut progressed, mut looked) = (Instant::now(), 0);
     loop {
         let frame = timeout(SILENCE, session.read::<Frame>()).await.map_err(|_| {
             let seconds = SILENCE.as_secs();
@@ -57,6 +63,12 @@ pub(super) async fn survey(
         })?;
         match frame? {
             Some(Frame { message: Some(Message::Surveyed(piece)) }) => {
+                let brings = !piece.manifest.is_empty() || !piece.values.is_empty();
+                if brings || piece.looked > looked {
+                    (progressed, looked) = (Instant::now(), piece.looked.max(looked));
+                } else if progressed.elapsed() >= stall {
+                    return Err(hangs(stall));
+                }
                 if answer.take(piece)? {
                     return answer.end();
                 }
@@ -67,9 +79,16 @@ pub(super) async fn survey(
     }
 }
 
+/// The source speaks, but reads nothing.
+fn hangs(stall: Duration) -> Error {
+    let seconds = stall.as_secs();
+    let what = format!("it has looked at nothing for {seconds} s: its disk does not answer");
+    Error::new(Class::Stalled, what).advise("look at that host's disk")
+}
+
 /// The answer so far.
 #[derive(Debug, Default)]
-struct Answer {
+pub struct Answer {
     encoded: Vec<u8>,
     manifest: Option<(Arc<Manifest>, u64)>,
     values: Vec<Digest>,
@@ -81,7 +100,10 @@ fn nonsense(what: impl Into<String>) -> Error {
 
 impl Answer {
     /// Takes a piece; whether it was the last.
-    fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// It does not follow what came before, or there is more than can be.
+    pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {
                 return Err(nonsense("a list of files came after what it hashes to"));
@@ -125,10 +147,14 @@ impl Answer {
         Ok(object.chunks())
     }
 
-    fn end(self) -> Result<Found, Error> {
+    /// What it says, once the last piece was taken.
+    ///
+    /// # Errors
+    /// No list of files came.
+    pub fn end(self) -> Result<Found, Error> {
         let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files came"))?;
         let digest = *blake3::hash(&self.encoded).as_bytes();
-        Ok(Found { manifest, digest, values: self.values })
+        Ok(Found::new(manifest, digest, self.values))
     }
 }
 

@@ -8,15 +8,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_proto::registry;
-use longhaul_proto::settings::Settings;
+use longhaul_proto::registry::{self, Row};
 use longhaul_proto::units::Bytes;
 
 use crate::copy::copy;
 use crate::location::Location;
-use crate::options::{Allow, Cipher, CopyOptions, Names, Protocol, Receive, ServeOptions, Trust};
+use crate::options::{Allow, CopyOptions, Protocol, ServeOptions, Trust};
 use crate::progress::{Cancel, Notice, Observer, Progress};
-use crate::serve::serve;
+use crate::serve::serve_by;
 use crate::session::Identity;
 
 /// Senders, each with an address of its own on loopback.
@@ -37,8 +36,14 @@ fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// A server of `root` on all addresses of this host; its control port.
-fn server(root: &Path, config: &Path, client: String, cancel: Cancel) -> u16 {
+/// A server of `root` on all addresses of this host, by these protocols; its control port.
+pub(super) fn server(
+    protocols: fn(&str) -> Option<&'static Row>,
+    root: &Path,
+    config: &Path,
+    client: String,
+    cancel: Cancel,
+) -> u16 {
     let allow = Allow { id: client, read: true, write: false, subfolder: None };
     let options = ServeOptions {
         listen: "0.0.0.0:0".parse().unwrap(),
@@ -54,39 +59,18 @@ fn server(root: &Path, config: &Path, client: String, cancel: Cancel) -> u16 {
     let (told, ready) = mpsc::channel();
     thread::spawn(move || {
         let ready = move |ready: crate::serve::Ready| told.send(ready.address.port()).unwrap();
-        let _ = serve(options, ready, Arc::new(|_| {}), cancel);
+        let _ = serve_by(protocols, options, ready, Arc::new(|_| {}), cancel);
     });
     ready.recv().unwrap()
 }
 
-fn options(config: &Path, sources: Vec<Location>, destination: &Path) -> CopyOptions {
+pub(super) fn options(config: &Path, sources: Vec<Location>, destination: &Path) -> CopyOptions {
+    let trust = Trust { config_dir: config.to_owned(), pins: Vec::new(), accept_new: true };
     CopyOptions {
-        sources,
-        destination: Location::Local(destination.to_owned()),
-        replicas: false,
-        trust: Trust { config_dir: config.to_owned(), server_id: None, accept_new: true },
-        recursive: false,
-        preserve: false,
-        checksum: false,
-        dry_run: false,
-        filters: Vec::new(),
-        names: Names::None,
         protocol: Protocol::Registry(registry::of_many().name),
-        settings: Settings::default(),
-        source_settings: Vec::new(),
-        rate: None,
-        rate_limit: None,
-        cipher: Cipher::Auto,
-        receive: Receive::Naive,
-        segment: None,
         memory: Bytes::mebi(64),
         datagram: Some(1400),
-        retry_for: Duration::from_secs(60),
-        stall: Duration::from_secs(60),
-        ssh_command: Vec::new(),
-        remote_path: String::new(),
-        data_port: None,
-        ports: None,
+        ..CopyOptions::new(sources, Location::Local(destination.to_owned()), trust)
     }
 }
 
@@ -116,7 +100,7 @@ fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
         fs::write(root.join(format!("part{number}")), content(number)).unwrap();
     }
     let cancel = Cancel::default();
-    let port = server(&root, &folder("server"), id, cancel.clone());
+    let port = server(registry::find, &root, &folder("server"), id, cancel.clone());
     // Tests beside this one have such threads too: only those that this one adds are counted.
     let sources = (1..=SENDERS).map(|number| Location::Daemon {
         host: format!("127.0.0.{number}"),

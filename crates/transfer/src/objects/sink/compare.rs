@@ -56,6 +56,7 @@ impl Sink {
         let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
         let right: Vec<_> = right.map(|(value, _)| *value).collect();
         for (chunk, value) in &right {
+            self.watch.step();
             large.take(*chunk, *value);
         }
         let is_whole = large.is_whole();
@@ -99,6 +100,7 @@ impl Sink {
         }
         let mut content = vec![0; CHUNK as usize];
         for ((chunk, value), _) in asked.values.iter().zip(matches).filter(|(_, right)| **right) {
+            self.watch.step();
             let start = chunk * CHUNK;
             let content = &mut content[..(size - start).min(CHUNK) as usize];
             // It may have changed since it was hashed, or end earlier.

@@ -101,6 +101,18 @@ impl Ground {
         Ok(Ground { manifest: manifest.clone(), folders, top, mark, is_missing, shown })
     }
 
+    /// The same with handles of its own.
+    pub(super) fn another(&self) -> io::Result<Ground> {
+        Ok(Ground {
+            manifest: self.manifest.clone(),
+            folders: Folders::new(self.base().try_clone_to_owned()?),
+            top: self.top.clone(),
+            mark: None,
+            is_missing: self.is_missing,
+            shown: self.shown.clone(),
+        })
+    }
+
     /// A path of the manifest as it is below the base.
     pub(super) fn path<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
         match (&self.top, path.iter().position(|b| *b == b'/')) {

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub bytes: u64,
     /// What did not make it, at the source or here.
     pub failures: Vec<Failure>,
-    /// Files that got their names and were not taken by [`Sink::take_named`].
+    /// Entries that got their names and were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
     /// the other: of the encoded manifest, of the roots of its large files in the manifest's
@@ -66,6 +66,7 @@ impl Sink {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
+            self.watch.step();
             if wanted(&entry.kind)
                 && self.states[number as usize] == State::Due
                 && let Err(error) = act(self, number)
@@ -122,6 +123,7 @@ impl Sink {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {
             let number = number as u32;
+            self.watch.step();
             if entry.kind != Kind::Folder || self.states[number as usize] != State::Due {
                 continue;
             }

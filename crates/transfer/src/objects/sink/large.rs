@@ -16,7 +16,7 @@ use super::partial::{self, Writing};
 use crate::objects::digest::{self, Digest, RootBuilder};
 use crate::objects::journal::{Header, Journal};
 use crate::objects::manifest::FileTime;
-use crate::objects::{CHUNK, Entry, folders, names};
+use crate::objects::{CHUNK, Entry, Watch, folders, names};
 
 /// A large file that has begun.
 #[derive(Debug)]
@@ -95,11 +95,12 @@ impl Large {
 
     /// Takes up what an earlier run left, if it left something: chunks that the journal vouches
     /// for count once they were read and are what it says. With `distrust` nothing of it counts
-    /// before it is compared.
+    /// before it is compared. `watch` is told of each chunk that is read, and may end it.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
         distrust: bool,
+        watch: &Watch,
     ) -> io::Result<Option<Remains>> {
         let manifest = ground.manifest.clone();
         let mut large = Large::new(number, &manifest.entries()[number as usize]);
@@ -123,6 +124,7 @@ impl Large {
         let mut known = Bits::new(large.chunks());
         let mut compare = Vec::new();
         for (chunk, value) in journal.iter().flat_map(|journal| &journal.values) {
+            watch.go_on()?;
             if large.is_hole(*chunk) {
             } else if valid {
                 // Disk or another program may have changed it since; what differs comes again.
@@ -139,6 +141,7 @@ impl Large {
         }
         for chunk in partial::chunks_with_content(&file, size).into_iter().flatten() {
             if !large.have.has(chunk) && !known.has(chunk) && !large.is_hole(chunk) {
+                watch.go_on()?;
                 compare.push((chunk, read_value(&file, size, chunk)?));
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
 //! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
-//! sync), `compare` (what the sender says of what is there), `finish` (links, folders, the
-//! account), `attributes`, `order`, `space`, `bits`.
+//! sync) and `hands` (many at once), `compare` (what the sender says of what is there), `finish`
+//! (links, folders, the account), `attributes`, `order`, `space`, `bits`.
 //!
 //! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
 //! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
@@ -15,6 +15,7 @@ mod bits;
 mod compare;
 mod destination;
 mod finish;
+mod hands;
 mod large;
 mod left;
 mod order;
@@ -34,11 +35,11 @@ use self::bits::Bits;
 use self::destination::Ground;
 use self::large::Large;
 use self::order::Order;
-use self::small::Small;
+use self::small::{Complete, Small};
 use super::digest::{self, Digest, SequenceHasher};
 use super::place::{self, Place};
 use super::virtual_object::{ChunkKind, Extent};
-use super::{Failure, Manifest, VirtualObject};
+use super::{Failure, Kind, Manifest, VirtualObject, Watch};
 use crate::error::{Class, Error};
 
 pub use self::finish::Outcome;
@@ -57,8 +58,10 @@ pub struct SinkOptions {
     pub distrust: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
-    /// Keep account of which files have got their names, for [`Sink::take_named`].
+    /// Keep account of which entries have got their names, for [`Sink::take_named`].
     pub names: bool,
+    /// How long the end of another copy is waited for that has one of the files; zero: not at all.
+    pub patience: Duration,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -77,7 +80,7 @@ pub struct Plan {
     pub have: Vec<Range<u64>>,
     /// What the sender is to compare; the answers go to [`Sink::compare_result`].
     pub compare: Vec<Compare>,
-    /// Files and links that are there and equal.
+    /// Files and links that are there and equal, and folders that are there.
     pub skipped: Vec<u32>,
     /// Bytes of files that need not be sent.
     pub resumed_bytes: u64,
@@ -124,6 +127,9 @@ const KEPT: usize = 64;
 pub struct Sink {
     object: VirtualObject,
     options: SinkOptions,
+    watch: Watch,
+    /// When it was first waited for another copy to let go of a file.
+    held_since: Option<Instant>,
     keep: Keep,
     ground: Ground,
     states: Vec<State>,
@@ -143,7 +149,7 @@ pub struct Sink {
     single_root: Option<Digest>,
     order: Order,
     files_done: u64,
-    /// Files that got their names and were not told yet.
+    /// Entries that got their names in this run and were not told yet.
     named: Vec<u32>,
     written: u64,
     /// A folder was made.
@@ -160,16 +166,19 @@ impl Sink {
     ///
     /// `manifest_prefix_len` is the length of the encoded manifest if that is the first part of
     /// the virtual object, else zero. Values to compare are found by reading and hashing what is
-    /// there without a journal, which takes as long as reading it does.
+    /// there, which takes as long as reading it does: `watch` is told how far that is, and may end
+    /// it.
     ///
     /// # Errors
     /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
-    /// without enough room (`LocalFile`); a reserved name (`Usage`).
+    /// without enough room (`LocalFile`); a reserved name (`Usage`); `watch` has ended it
+    /// (`Unfinished`).
     pub fn open(
         place: &Place,
         manifest: &Arc<Manifest>,
         manifest_prefix_len: u64,
         options: &SinkOptions,
+        watch: &Watch,
     ) -> Result<(Sink, Plan), Error> {
         let ground = Ground::open(place, manifest, options.dry_run)?;
         let object = VirtualObject::new(manifest, manifest_prefix_len);
@@ -177,11 +186,13 @@ impl Sink {
             needed: Bits::default(),
             object,
             options: *options,
+            watch: watch.clone(),
+            held_since: None,
             keep: Keep { permissions: options.preserve, set_id: options.set_id },
             ground,
             states: vec![State::Due; manifest.entries().len()],
             larges: BTreeMap::new(),
-            small: Small::default(),
+            small: Small::new(manifest.entries().len()),
             comparing: BTreeMap::new(),
             needless: Vec::new(),
             changed: Vec::new(),
@@ -245,7 +256,8 @@ impl Sink {
         self.needed.is_empty()
     }
 
-    /// Files that have got their names since the last call, if that is kept account of.
+    /// Entries that have got their names since the last call, folders made among them, if that is
+    /// kept account of.
     pub fn take_named(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.named)
     }
@@ -430,13 +442,25 @@ impl Sink {
     }
 
     fn write_packed(&mut self, chunk: u64, content: &[u8], value: Digest) -> Result<(), Error> {
-        let extents: Vec<Extent> = self.object.extents(chunk).collect();
-        for extent in extents {
-            if self.states[extent.entry as usize] != State::Due {
-                continue;
-            }
-            let piece = &content[extent.chunk_offset..][..extent.len];
-            if let Err(error) = self.small.write(&mut self.ground, self.keep, &extent, piece) {
+        let manifest = self.ground.manifest.clone();
+        let size = |extent: &Extent| manifest.entries()[extent.entry as usize].size();
+        let piece = |extent: &Extent| &content[extent.chunk_offset..][..extent.len];
+        let due = |extent: &Extent| self.states[extent.entry as usize] == State::Due;
+        let (complete, pieces): (Vec<Extent>, Vec<Extent>) = self
+            .object
+            .extents(chunk)
+            .filter(due)
+            .partition(|extent| size(extent) == Some(extent.len as u64));
+        let complete: Vec<Complete<'_>> = complete
+            .iter()
+            .map(|extent| Complete { entry: extent.entry, content: piece(extent) })
+            .collect();
+        for (entry, error) in self.small.write_complete(&mut self.ground, self.keep, &complete) {
+            self.local_failure(entry, &error)?;
+        }
+        for extent in &pieces {
+            let wrote = self.small.write(&mut self.ground, self.keep, extent, piece(extent));
+            if let Err(error) = wrote {
                 self.local_failure(extent.entry, &error)?;
             }
         }
@@ -466,11 +490,13 @@ impl Sink {
     /// Notes that an entry is there under its final name.
     fn settle(&mut self, entry: u32, state: State) {
         self.states[entry as usize] = state;
-        if self.ground.manifest.entries()[entry as usize].size().is_some() {
+        let it = &self.ground.manifest.entries()[entry as usize];
+        if it.size().is_some() {
             self.files_done += 1;
-            if self.options.names && state == State::Done {
-                self.named.push(entry);
-            }
+        }
+        // A folder had its name when it was made.
+        if self.options.names && state == State::Done && it.kind != Kind::Folder {
+            self.named.push(entry);
         }
     }
 

@@ -5,17 +5,22 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
 use super::large::{self, Large};
 use super::space::{self, Need};
 use super::{Compare, Comparing, Plan, Sink, State};
-use crate::error::Error;
+use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
 use crate::objects::folders::{self, Attributes, FileKind};
 use crate::objects::manifest::FileTime;
-use crate::objects::{CHUNK, Entry, Kind, names};
+use crate::objects::watch::Held;
+use crate::objects::{CHUNK, Entry, Kind, Watch, names};
+
+/// How often it is looked whether another copy has let go of a file: a lock tells nobody.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Where in the tree the walk over the entries is.
 #[derive(Debug, Default)]
@@ -50,9 +55,12 @@ impl Basis {
     }
 
     /// The values of those chunks of a file of `size` bytes that are all there.
-    fn values(&self, size: u64) -> io::Result<Vec<(u64, Digest)>> {
+    fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
         let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
-        let value = |chunk| Ok((chunk, large::read_value(&self.file, size, chunk)?));
+        let value = |chunk| {
+            watch.go_on()?;
+            Ok((chunk, large::read_value(&self.file, size, chunk)?))
+        };
         (0..size.div_ceil(CHUNK)).take_while(there).map(value).collect()
     }
 
@@ -85,6 +93,7 @@ impl Sink {
         let mut walk = Walk::default();
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
+            self.watch.go_on().map_err(|_| left_off())?;
             if !is_below(&entry.path, walk.new.as_ref()) {
                 walk.new = None;
             }
@@ -101,6 +110,9 @@ impl Sink {
                 Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
             };
             if let Err(error) = planned {
+                if self.watch.is_over() {
+                    return Err(left_off());
+                }
                 if entry.kind == Kind::Folder {
                     walk.lost = Some(entry.path.to_vec());
                 }
@@ -136,7 +148,7 @@ impl Sink {
         let (folder, name) = self.ground.at(number)?;
         let found = if is_new { None } else { folders::look_if_there(folder, &name)? };
         match found {
-            Some(found) if found.kind == FileKind::Folder => {}
+            Some(found) if found.kind == FileKind::Folder => walk.skipped.push(number),
             Some(found) => {
                 let what = match found.kind {
                     FileKind::Link => "a link is in its place and is not followed",
@@ -148,6 +160,9 @@ impl Sink {
             None => {
                 rustix::fs::mkdirat(folder, &name, Mode::from_bits_truncate(0o777))?;
                 self.made_folder = true;
+                if self.options.names {
+                    self.named.push(number);
+                }
                 if walk.new.is_none() {
                     walk.new = Some(entry.path.to_vec());
                 }
@@ -193,6 +208,7 @@ impl Sink {
         walk: &mut Walk,
     ) -> io::Result<()> {
         if is_new {
+            self.small.set_new(number);
             walk.need.add(entry);
             return Ok(());
         }
@@ -235,7 +251,8 @@ impl Sink {
         if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
             return Ok(());
         }
-        match Large::create(0, &mut self.ground, self.keep) {
+        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground, sink.keep));
+        match made {
             Ok(large) => {
                 self.larges.insert(0, large);
                 Ok(())
@@ -245,8 +262,9 @@ impl Sink {
     }
 
     fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
-        let distrust = self.options.distrust;
-        let resumed = Large::resume(number, &mut self.ground, distrust)?;
+        let resumed = self.once_free(number, |sink| {
+            Large::resume(number, &mut sink.ground, sink.options.distrust, &sink.watch)
+        })?;
         let Some(remains) = resumed else { return Ok(()) };
         let all = entry.size().unwrap_or(0) - in_holes(entry);
         walk.need.bytes += all.saturating_sub(remains.allocated);
@@ -255,6 +273,43 @@ impl Sink {
             self.await_compare(number, remains.compare, false, walk);
         }
         self.keep_large(number, remains.large)
+    }
+
+    /// Does `work` on the partial file of an entry, again and again while another copy has it: that
+    /// one's client may be gone, and its end near.
+    fn once_free<T>(
+        &mut self,
+        number: u32,
+        mut work: impl FnMut(&mut Sink) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match work(self) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(number) =>
+                {
+                    std::thread::sleep(ASK_AGAIN);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether there is patience left for a file that another copy has; of the first it is told.
+    fn may_wait(&mut self, number: u32) -> bool {
+        let patience = self.options.patience;
+        if patience.is_zero() || self.watch.is_over() {
+            return false;
+        }
+        let manifest = &self.ground.manifest;
+        let since = *self.held_since.get_or_insert_with(|| {
+            let path = match manifest.is_single() {
+                true => self.ground.shown.clone(),
+                false => manifest.entries()[number as usize].shown(),
+            };
+            self.watch.tell_held(Held { path, patience });
+            Instant::now()
+        });
+        since.elapsed() < patience
     }
 
     /// Has the sender compare a file that is there under its final name.
@@ -270,7 +325,7 @@ impl Sink {
             return Ok(());
         }
         let basis = Basis::open(&mut self.ground, number)?;
-        let values = basis.values(size)?;
+        let values = basis.values(size, &self.watch)?;
         if values.is_empty() {
             return Ok(());
         }
@@ -352,6 +407,10 @@ impl Sink {
             out
         })
     }
+}
+
+fn left_off() -> Error {
+    Error::new(Class::Unfinished, "the copy ended before its destination was looked through")
 }
 
 fn folder_in_place() -> io::Error {

@@ -8,8 +8,10 @@ use std::io;
 use rustix::fs::OFlags;
 
 use super::attributes::Keep;
+use super::bits::Bits;
 use super::destination::Ground;
-use crate::objects::{Extent, folders, names};
+use super::hands;
+use crate::objects::{Entry, Extent, folders, names};
 
 /// Up to this many files are synced one by one: that spares others' writes on the same disk.
 const ONE_BY_ONE: usize = 8;
@@ -42,12 +44,58 @@ struct Whole {
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
     queue: Vec<Whole>,
+    /// Entries in folders that this copy has made: nothing is there under their names.
+    new: Bits,
+}
+
+/// A file all of whose content is at hand.
+pub(super) struct Complete<'a> {
+    pub(super) entry: u32,
+    pub(super) content: &'a [u8],
 }
 
 /// What became of a file.
 pub(super) type Verdict = (u32, io::Result<()>);
 
 impl Small {
+    /// None of a manifest's entries, of which there are so many.
+    pub(super) fn new(entries: usize) -> Small {
+        Small { new: Bits::new(entries as u64), ..Small::default() }
+    }
+
+    /// Nothing is there under the name of an entry.
+    pub(super) fn set_new(&mut self, entry: u32) {
+        self.new.insert(entry.into());
+    }
+
+    /// Makes files of all of their content, several at once, and queues them; tells which went
+    /// wrong. None of them may have been begun.
+    pub(super) fn write_complete(
+        &mut self,
+        ground: &mut Ground,
+        keep: Keep,
+        files: &[Complete<'_>],
+    ) -> Vec<(u32, io::Error)> {
+        let new = &self.new;
+        let made = hands::each(ground, files, |ground, Complete { entry: number, content }| {
+            let manifest = ground.manifest.clone();
+            let entry = &manifest.entries()[*number as usize];
+            let mut begun = begin(ground, *number, keep, new)?;
+            let file = begun.file.take().expect("it was made open");
+            begun.put(&file, entry, 0, content)?;
+            keep.apply(&file, entry, begun.own)?;
+            Ok(Whole { entry: *number, identity: begun.identity })
+        });
+        let mut failed = Vec::new();
+        for (file, made) in files.iter().zip(made) {
+            match made {
+                Ok(whole) => self.queue.push(whole),
+                Err(error) => failed.push((file.entry, error)),
+            }
+        }
+        failed
+    }
+
     /// Writes a piece of a file; queues the file if that was the last.
     pub(super) fn write(
         &mut self,
@@ -58,22 +106,15 @@ impl Small {
     ) -> io::Result<()> {
         let manifest = ground.manifest.clone();
         let entry = &manifest.entries()[extent.entry as usize];
-        let size = entry.size().unwrap_or(0);
         let mut begun = match self.begun.remove(&extent.entry) {
             Some(begun) => begun,
-            None => begin(ground, extent.entry, keep, size)?,
+            None => begin(ground, extent.entry, keep, &self.new)?,
         };
         let file = match begun.file.take() {
             Some(file) => file,
             None => reopen(ground, extent.entry, begun.identity)?,
         };
-        let sparse = matches!(entry.kind, crate::objects::Kind::File { sparse: true, .. });
-        let how = super::partial::Writing { sparse, fresh: true };
-        if sparse && begun.missing == size {
-            file.set_len(size)?;
-        }
-        super::partial::write(&file, how, extent.file_offset, content)?;
-        begun.missing -= extent.len as u64;
+        begun.put(&file, entry, extent.file_offset, content)?;
         if begun.missing == 0 {
             keep.apply(&file, entry, begun.own)?;
             self.queue.push(Whole { entry: extent.entry, identity: begun.identity });
@@ -92,7 +133,7 @@ impl Small {
         keep: Keep,
         number: u32,
     ) -> io::Result<()> {
-        let begun = begin(ground, number, keep, 0)?;
+        let begun = begin(ground, number, keep, &self.new)?;
         let manifest = ground.manifest.clone();
         if let Some(file) = begun.file {
             keep.apply(&file, &manifest.entries()[number as usize], begun.own)?;
@@ -114,11 +155,10 @@ impl Small {
         }
         let device = folders::look_at(ground.base()).map(|base| base.identity.0).ok();
         let together = queue.len() > ONE_BY_ONE && sync_all(ground).is_ok();
-        let settle = |whole: Whole| {
+        hands::each(ground, &queue, |ground, whole| {
             let alone = !together || Some(whole.identity.0) != device;
-            (whole.entry, settle(ground, &whole, alone))
-        };
-        queue.into_iter().map(settle).collect()
+            (whole.entry, settle(ground, whole, alone))
+        })
     }
 
     /// Removes what is there of a file that is not to be.
@@ -145,12 +185,29 @@ impl Small {
     }
 }
 
-/// Makes a partial file anew: one that is there may be another copy's, and is left to it.
-fn begin(ground: &mut Ground, number: u32, keep: Keep, size: u64) -> io::Result<Begun> {
+impl Begun {
+    /// Puts a piece of the content in.
+    fn put(&mut self, file: &File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
+        let size = entry.size().unwrap_or(0);
+        let sparse = matches!(entry.kind, crate::objects::Kind::File { sparse: true, .. });
+        let how = super::partial::Writing { sparse, fresh: true };
+        if sparse && self.missing == size {
+            file.set_len(size)?;
+        }
+        super::partial::write(file, how, at, content)?;
+        self.missing -= content.len() as u64;
+        Ok(())
+    }
+}
+
+/// Makes a partial file anew: one that is there may be another copy's, and is left to it. Under
+/// the names of entries in `new` there is nothing.
+fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
+    let entry = &manifest.entries()[number as usize];
     let (folder, name) = ground.at(number)?;
-    let own = keep.own_mode(folder, &name)?;
-    let mode = keep.mode_at_first(&manifest.entries()[number as usize], own);
+    let own = if new.has(number.into()) { None } else { keep.own_mode(folder, &name)? };
+    let mode = keep.mode_at_first(entry, own);
     let partial = names::partial(&name);
     let file = match folders::create(folder, &partial, mode) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -160,7 +217,7 @@ fn begin(ground: &mut Ground, number: u32, keep: Keep, size: u64) -> io::Result<
         made => made?,
     };
     let identity = folders::look_at(&file)?.identity;
-    Ok(Begun { missing: size, identity, file: Some(file), own })
+    Ok(Begun { missing: entry.size().unwrap_or(0), identity, file: Some(file), own })
 }
 
 fn taken_over() -> io::Error {

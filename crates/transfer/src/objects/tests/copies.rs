@@ -48,7 +48,9 @@ proptest! {
         }
         let manifest = source.manifest().clone();
         let options = SinkOptions { preserve: true, ..Default::default() };
-        let (sink, plan) = Sink::open(&ambient(&ends.to), &manifest, prefix, &options).unwrap();
+        let to = ambient(&ends.to);
+        let (sink, plan) =
+            Sink::open(&to, &manifest, prefix, &options, &Watch::default()).unwrap();
         prop_assert!(plan.compare.is_empty() && plan.skipped.is_empty());
         prop_assert_eq!(plan.bytes_due, manifest.bytes());
         let outcome = Copy { source, sink, plan, sent: 0 }.run().unwrap();
@@ -209,7 +211,7 @@ fn filters_leave_out_and_take_in() {
     }
     let exclude = |pattern: &str| Filter::Exclude(pattern.to_owned());
     let filters = vec![Filter::Include("keep.tmp".to_owned()), exclude("*.tmp"), exclude("cache/")];
-    let options = SourceOptions { recursive: true, filters };
+    let options = SourceOptions { recursive: true, filters, ..Default::default() };
     let source = Source::open(&[ambient(slash(&ends.from))], &options).unwrap();
     let paths: Vec<String> = source.manifest().entries().iter().map(Entry::shown).collect();
     assert_eq!(paths, ["b", "d", "d/z", "keep.tmp"]);

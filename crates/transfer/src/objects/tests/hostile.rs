@@ -175,7 +175,8 @@ fn a_served_root_cannot_be_left() {
         let error = Source::open(&[place(path)], &options).unwrap_err();
         assert!(error.what.contains(path), "{error}");
         let manifest = Arc::new(Manifest::new(Shape::File, vec![file(b"x")]).unwrap());
-        let sink = Sink::open(&place(path), &manifest, 0, &SinkOptions::default());
+        let sink =
+            Sink::open(&place(path), &manifest, 0, &SinkOptions::default(), &Watch::default());
         assert!(sink.is_err() || !path.contains('/'), "{path}");
     }
     for path in ["in", "fine/", "in/../in/x", ""] {

@@ -127,7 +127,7 @@ impl Copy {
         let encoded = source.manifest().encode();
         let manifest = Arc::new(Manifest::decode(&encoded).unwrap());
         assert_eq!(&manifest, source.manifest(), "a manifest must survive its encoding");
-        let (sink, plan) = Sink::open(to, &manifest, 0, options)?;
+        let (sink, plan) = Sink::open(to, &manifest, 0, options, &Watch::default())?;
         Ok(Copy { source, sink, plan, sent: 0 })
     }
 

@@ -171,6 +171,23 @@ fn things_in_the_way_fail_alone() {
 }
 
 #[test]
+fn of_many_small_files_made_at_once_one_that_cannot_be_made_fails_alone() {
+    let ends = ends();
+    for n in 0..400 {
+        write(ends.from.join(format!("f{}/{n}", n / 150)), &content(100 + n, n));
+    }
+    let in_the_way = Path::new("f0").join(bytes_path(&names::partial(b"7")));
+    std::fs::create_dir_all(ends.to.join(&in_the_way)).unwrap();
+    let outcome = copy(&[&slash(&ends.from)], &ends.to);
+    let failed: Vec<&[u8]> = outcome.failures.iter().map(|failure| &failure.path[..]).collect();
+    assert_eq!((failed, outcome.files), (vec![&b"f0/7"[..]], 399));
+    let (mut from, mut to) = (tree(&ends.from), tree(&ends.to));
+    from.remove(Path::new("f0/7"));
+    to.remove(&in_the_way);
+    assert_eq!(from, to);
+}
+
+#[test]
 fn two_copies_into_one_file_at_once_are_told_apart() {
     let ends = ends();
     let from = ends.from.join("file");
@@ -181,6 +198,45 @@ fn two_copies_into_one_file_at_once_are_told_apart() {
     assert!(error.what.contains("another copy is writing it"), "{error}");
     first.run().unwrap();
     assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
+    let ends = ends();
+    let from = ends.from.join("file");
+    write(&from, &content(LARGE, 1));
+    let open = |patience: Duration| {
+        let options = SinkOptions { patience, ..SinkOptions::default() };
+        Copy::open(source(&[&from]), &ambient(&ends.to), &options)
+    };
+    let first = open(Duration::ZERO).unwrap();
+    let error = open(Duration::from_millis(120)).map(|_| ()).unwrap_err();
+    assert!(error.what.contains("another copy is writing it"), "{error}");
+    let second = std::thread::scope(|scope| {
+        let second = scope.spawn(|| open(Duration::from_secs(60)));
+        drop(first);
+        second.join().unwrap()
+    });
+    second.unwrap().run().unwrap();
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
+fn who_watches_learns_of_each_step_and_may_end_what_nobody_waits_for() {
+    let ends = ends();
+    let from = ends.from.join("file");
+    write(&from, &content(LARGE, 1));
+    let source = source(&[&from]);
+    let (manifest, to) = (source.manifest().clone(), ambient(&ends.to));
+    // What an earlier run left, without a journal: each chunk of it is read.
+    write(ends.to.join(".file.lh-part"), &content(LARGE, 1));
+    let watch = Watch::default();
+    let open = || Sink::open(&to, &manifest, 0, &SinkOptions::default(), &watch);
+    drop(open().unwrap());
+    assert!(watch.looked() >= LARGE / CHUNK, "{}", watch.looked());
+    watch.end();
+    let error = open().map(|_| ()).unwrap_err();
+    assert_eq!(error.class, crate::error::Class::Unfinished);
 }
 
 #[test]

@@ -147,6 +147,50 @@ fn at_12_percent_loss_much_that_is_told_keeps_the_path_full() {
     });
 }
 
+/// A floor of 64 KiB in flight would be all there is, if nothing told the path's loss from its
+/// end: a list of files of a million entries would take hundreds of round trips.
+#[test]
+fn what_is_long_fills_a_long_path_as_far_as_the_other_end_expects_it() {
+    const PACKET: usize = 1_200;
+    let most_flying = |much: bool, one_in| {
+        let flying: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let seen = flying.clone();
+        run(async move {
+            let delay = Duration::from_millis(60);
+            let path = Path { delay, one_in, state: 3, flying, ..Path::default() };
+            let server = Identity::ephemeral();
+            let mut listener = listen(LOOPBACKS[0], &server);
+            let address = path.relay(listener.local_addr()).await;
+            let read = tokio::spawn(async move {
+                let (_writer, mut reader) = listener.accept().await.split();
+                if much {
+                    reader.expect_much();
+                }
+                for _ in 0..6 {
+                    let told: Option<String> = reader.read().await.expect("open");
+                    assert_eq!(told.map(|told| told.len()), Some(900_000));
+                }
+            });
+            let client = Client::pinned(Carriers::Quic, &server);
+            let (mut writer, reader) = client.connect(address).await.expect("it listens").split();
+            if much {
+                reader.expect_much();
+            }
+            for _ in 0..6 {
+                writer.write(&"l".repeat(900_000)).await.expect("open");
+            }
+            read.await.expect("all of it comes");
+        });
+        let flying = seen.lock().expect("no holder panics");
+        flying.iter().max().map_or(0, |most| most * PACKET)
+    };
+    for one_in in [0, 100] {
+        let (little, much) = (most_flying(false, one_in), most_flying(true, one_in));
+        assert!(little < 400_000, "{little} bytes where nothing long is expected");
+        assert!(much > 500_000, "{much} bytes at one lost in {one_in}");
+    }
+}
+
 #[test]
 fn a_session_goes_on_soon_after_the_network_was_gone() {
     run(async {

@@ -76,7 +76,7 @@ impl Client {
             identity: Identity::load_or_create(folder.path()).expect("a new key"),
             trust: Trust {
                 config_dir: folder.path().to_owned(),
-                server_id: None,
+                pins: Vec::new(),
                 accept_new: false,
             },
             settings: settings(carriers),
@@ -86,7 +86,7 @@ impl Client {
 
     fn pinned(carriers: Carriers, server: &Identity) -> Client {
         let mut client = Client::new(carriers);
-        client.trust.server_id = Some(server.id().to_string());
+        client.trust = client.trust.only(server.id().to_string());
         client
     }
 

@@ -24,7 +24,7 @@ fn a_wrong_pin_ends_before_anything_is_sent() {
 fn a_pin_that_is_no_id_is_a_usage_error() {
     run(async {
         let mut client = Client::new(Carriers::Both);
-        client.trust.server_id = Some("lh1:typo".into());
+        client.trust = client.trust.only("lh1:typo".into());
         let error = client.connect("127.0.0.1:9".parse().expect("one")).await.expect_err("typo");
         assert_eq!(error.class, Class::Usage);
     });

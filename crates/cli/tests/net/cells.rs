@@ -1,0 +1,114 @@
+//! What carries a copy, as the cells of a suite: every protocol of the registry, the variants that
+//! a setting makes of one, and parallel TCP.
+
+use std::fmt::{self, Debug, Formatter};
+use std::thread;
+
+use longhaul_proto::registry::{self, Row};
+use longhaul_transfer::control::Setting;
+use serde_json::Value;
+
+use crate::rig::Ended;
+
+/// Settings that make another protocol of one: GTP with the controller that watches delay.
+const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
+
+/// What carries a copy.
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    /// Nothing where streams do.
+    row: Option<&'static Row>,
+    setting: Option<(&'static str, f64)>,
+}
+
+impl Cell {
+    /// What the summary calls it, and `--protocol`.
+    pub(super) fn protocol(self) -> &'static str {
+        self.row.map_or("tcp", |row| row.name)
+    }
+
+    /// Its row; nothing where streams carry the data.
+    pub(super) fn row(self) -> Option<&'static Row> {
+        self.row
+    }
+
+    /// The setting that makes it, as a request has it.
+    pub(super) fn settings(self) -> Vec<Setting> {
+        let setting = self.setting.into_iter();
+        setting.map(|(name, value)| Setting { name: name.to_owned(), value }).collect()
+    }
+
+    /// The flags that choose it, and `others`.
+    pub(super) fn flags(self, others: &[&str]) -> Vec<String> {
+        let by = format!("--protocol={}", self.protocol());
+        let setting = self.setting.into_iter().map(|(name, value)| format!("--{name}={value}"));
+        let others = others.iter().map(|flag| (*flag).to_owned());
+        std::iter::once(by).chain(setting).chain(others).collect()
+    }
+}
+
+impl Debug for Cell {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let setting = self.setting.map(|(name, value)| format!(" {name} {value}"));
+        write!(f, "{}{}", self.protocol(), setting.unwrap_or_default())
+    }
+}
+
+/// All that a user can choose.
+pub(super) fn cells() -> Vec<Cell> {
+    let rows = registry::all().iter().map(|row| Cell { row: Some(row), setting: None });
+    let variants = VARIANTS.iter().map(|(name, setting)| {
+        let row = registry::find(name).expect("the registry has it");
+        Cell { row: Some(row), setting: Some(*setting) }
+    });
+    rows.chain(variants).chain([Cell { row: None, setting: None }]).collect()
+}
+
+/// Those whose data go by datagrams.
+pub(super) fn cells_of_datagrams() -> Vec<Cell> {
+    cells().into_iter().filter(|cell| cell.row.is_some()).collect()
+}
+
+/// Runs `test` for each of `cells`, side by side; each failure names its cell.
+pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        let started = cells.iter().map(|cell| {
+            let named = thread::Builder::new().name(format!("{cell:?}"));
+            (cell, named.spawn_scoped(scope, move || test(*cell)).expect("a thread"))
+        });
+        let started: Vec<_> = started.collect();
+        let failed = started.into_iter().filter_map(|(cell, run)| run.join().err().map(|_| cell));
+        let failed: Vec<_> = failed.collect();
+        assert!(failed.is_empty(), "{failed:?} failed; each has said why");
+    });
+}
+
+/// A count of a summary.
+pub(super) fn count(summary: &Value, name: &str) -> u64 {
+    summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
+}
+
+/// The copy was carried by `cell` from beginning to end, and what it counted fits.
+#[track_caller]
+pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
+    let summary = ended.summary();
+    assert_eq!(summary["protocol"], cell.protocol(), "{ended}");
+    assert_eq!(summary["verified"], true, "{ended}");
+    assert!(ended.events("reconnecting").is_empty(), "{ended}");
+    assert!(ended.events("fallback").is_empty(), "{ended}");
+    let count = |name| count(&summary, name);
+    assert_eq!(count("sent"), count("blocks") + count("retransmitted"), "{ended}");
+    // What was sent before it was known to be there already need not come.
+    let came = count("received") - count("duplicates");
+    let early = count("resumed_bytes") > 0;
+    assert!(came == count("blocks") || (early && came < count("blocks")), "{ended}");
+    // A greedy sender has datagrams on their way when the last block comes.
+    assert!(count("sent") >= count("received") + count("path_lost"), "{ended}");
+    assert!(count("socket_lost") <= count("path_lost"), "{ended}");
+    if !early {
+        // No path here doubles what passes.
+        assert!(count("duplicates") <= count("retransmitted"), "{ended}");
+    }
+    summary
+}

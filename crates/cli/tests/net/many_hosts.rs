@@ -1,0 +1,170 @@
+//! Copies from hosts of different kinds, each with an id of its own: servers and ssh hosts mixed,
+//! pins by host, weights by host.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::many::Star;
+use super::ssh::Ssh;
+use crate::rig::{Host, Server, bytes, skip, write};
+
+/// Servers for the client of `ssh`, that each have `content` as `NAME`.
+fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
+    let one = |name: &&str| {
+        let root = ssh.path(&format!("root-{name}"));
+        write(&root.join(name), content);
+        let host = Host::new(&ssh.path(&format!("server-{name}")));
+        Server::start(&host, &root, &["--allow", &ssh.client.id])
+    };
+    names.iter().map(one).collect()
+}
+
+#[test]
+fn hosts_of_ssh_and_servers_bring_what_each_has_into_one_folder() {
+    let Some(ssh) = Ssh::new() else { return };
+    let other = bytes(3_000_000, 21);
+    let [server] = &servers(&ssh, &["other"], &other)[..] else { unreachable!("one was named") };
+    let (near, at) = (ssh.at("source"), server.at("other").into_string().expect("it is ASCII"));
+    let ended = ssh.start("", &["--accept-new", &near, &at, "."]).end();
+    let summary = ended.summary();
+    assert_eq!(summary["protocol"], "gtp", "{ended}");
+    assert!(fs::read(ssh.here.join("source")).expect("it was copied") == ssh.content);
+    assert!(fs::read(ssh.here.join("other")).expect("it was copied") == other);
+    let rows = summary["sources"].as_array().expect("two sources").clone();
+    let named: Vec<_> = rows.iter().filter_map(|row| row["source"].as_str()).collect();
+    assert_eq!(named, [&*near, &*at], "{ended}");
+    assert!(rows.iter().all(|row| row["state"] == "done"), "{ended}");
+    assert_eq!(ended.events("connected").len(), 2, "{ended}");
+}
+
+#[test]
+fn replicas_on_an_ssh_host_and_on_servers_are_one_object_also_when_a_server_dies() {
+    let Some(ssh) = Ssh::new() else { return };
+    let content = bytes(16_000_000, 22);
+    write(&ssh.path("there/source"), &content);
+    let mut servers = servers(&ssh, &["a", "b"], &content);
+    let at = |server: &Server, name| server.at(name).into_string().expect("it is ASCII");
+    let (near, a, b) = (ssh.at("source"), at(&servers[0], "a"), at(&servers[1], "b"));
+    let flags = ["--accept-new", "--rate=16M", "--replicas"];
+    let mut copy = ssh.start("", &[&flags[..], &[&near, &a, &b, "x"]].concat());
+    copy.progressed(1_000_000);
+    servers[0].child().signal(Signal::KILL);
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    assert!(fs::read(ssh.here.join("x")).expect("it was copied") == content, "{ended}");
+}
+
+#[test]
+fn each_server_is_held_to_its_own_pin() {
+    let star = Star::new(2);
+    for (root, name) in star.roots.iter().zip(["a", "b"]) {
+        write(&root.join(name), &bytes(1_000_000, 23));
+    }
+    let pin = |server: usize, id: usize| {
+        format!("--server-id={}={}", star.servers[server].address, star.servers[id].id)
+    };
+    let copy = |flags: &[&str]| {
+        let sources = ["a", "b"].iter().enumerate().map(|(n, name)| star.servers[n].at(name));
+        let words = ["cp", "--json"].iter().chain(flags).map(Into::into);
+        let command = words.chain(sources).chain([".".into()]).collect::<Vec<_>>();
+        star.client_in_here(command)
+    };
+    copy(&[&pin(0, 0), &pin(1, 1)]).summary();
+    // One that shows another's is sent nothing; the other brings what it has.
+    fs::remove_file(star.here.join("a")).expect("it was copied");
+    fs::remove_file(star.here.join("b")).expect("it was copied");
+    let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
+    ended.is(8, &[&star.servers[1].id, "nothing was sent"]);
+    assert!(star.here.join("a").exists() && !star.here.join("b").exists(), "{ended}");
+    // An id alone is that of whoever has no own, and says so where it does not fit.
+    let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
+    copy(&[&pin(1, 1), &alone(0)]).summary();
+    copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);
+    // What cannot be meant is refused before anybody is asked.
+    let unknown = format!("--server-id=h9={}", star.servers[0].id);
+    copy(&[&unknown]).is(2, &["names h9", &star.servers[0].address, &star.servers[1].address]);
+    copy(&[&alone(0), &alone(1)]).is(2, &["which server has which", "HOST=ID"]);
+    copy(&[&pin(0, 0), &pin(0, 1)]).is(2, &["two ids"]);
+    copy(&["--server-id=h1=lh1:nonsense"]).is(2, &["h1=lh1:nonsense"]);
+    assert!(!star.client.config.join("known_servers").exists(), "a pin is for one command");
+}
+
+#[test]
+fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
+    let star = Star::new(2);
+    for (root, name) in star.roots.iter().zip(["a", "b"]) {
+        write(&root.join(name), &bytes(6_000_000, 24));
+    }
+    let weight = format!("--weight={}=4", star.servers[0].address);
+    let mut copy = star.start(&["--receive-rate=16", &weight], &[(0, "a"), (1, "b")], ".");
+    let brought = |event: &Value, server| {
+        star.row(event, server)["received_bytes"].as_u64().expect("a number of bytes")
+    };
+    let event = copy.event(|event| event["event"] == "progress" && brought(event, 0) > 4_000_000);
+    let (heavy, light) = (brought(&event, 0), brought(&event, 1));
+    let ended = copy.end();
+    let summary = ended.summary();
+    let receives = &summary["receives"];
+    assert_eq!((&receives["from"], &receives["rate_bps"]), (&"given".into(), &16_000_000.into()));
+    assert!(receives["others_bps"].is_null(), "{ended}");
+    if summary["seconds"].as_f64() > Some(12.0) {
+        // Flows that do less than they are asked for have no use for a larger share.
+        return skip("this machine is too busy for 16 Mbit/s: weights decide nothing");
+    }
+    // Four to one, but for what came before the first schedule.
+    assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
+}
+
+#[test]
+fn a_limit_is_for_all_sources_together_whatever_carries_the_data() {
+    let star = Star::new(2);
+    let content = bytes(3_000_000, 27);
+    star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), &content));
+    for protocol in ["gtp", "rbudp", "tcp"] {
+        let flags = ["--bwlimit=16M", &format!("--protocol={protocol}")];
+        let ended = star.start(&flags, &[(0, "a"), (1, "b")], ".").end();
+        let summary = ended.summary();
+        // What each may send before a first schedule comes off.
+        let least = 6e6 * 8.0 / 16e6 * 0.7;
+        assert!(summary["seconds"].as_f64() >= Some(least), "{protocol} {ended}");
+        ["a", "b"].iter().for_each(|name| {
+            star.assert_copied(name, &content);
+            fs::remove_file(star.here.join(name)).expect("it was copied");
+        });
+    }
+}
+
+#[test]
+fn more_memory_than_was_allowed_is_told() {
+    let star = Star::new(2);
+    star.roots.iter().zip(["a", "b"]).for_each(|(root, name)| write(&root.join(name), b"little"));
+    let ended = star.start(&["--memory=32Mi"], &[(0, "a"), (1, "b")], ".").end();
+    ended.is(0, &["2 sources take", "--memory allows"]);
+    let ended = star.start(&["--memory=64Mi"], &[(0, "a"), (1, "b")], ".").end();
+    assert!(ended.events("warning").is_empty(), "{ended}");
+}
+
+#[test]
+fn a_killed_copy_from_several_hosts_goes_on_with_another_of_them() {
+    let star = Star::new(3);
+    let contents = [bytes(12_000_000, 25), bytes(12_000_000, 26)];
+    write(&star.roots[0].join("a"), &contents[0]);
+    for server in [1, 2] {
+        write(&star.roots[server].join("b"), &contents[1]);
+    }
+    let mut copy = star.start(&["--rate=16M"], &[(0, "a"), (1, "b")], ".");
+    copy.event(|event| {
+        let brought = |server| star.row(event, server)["received_bytes"].as_u64();
+        event["event"] == "progress" && brought(0) > Some(3_000_000) && brought(1) > Some(3_000_000)
+    });
+    copy.kill();
+    assert!(!star.here.join("a").exists() && !star.here.join("b").exists());
+    let ended = star.start(&[], &[(0, "a"), (2, "b")], ".").end();
+    // What each had brought counts, whoever goes on with it.
+    let resumed = ended.summary()["resumed_bytes"].as_u64();
+    assert!(resumed >= Some(4_000_000), "{ended}");
+    star.assert_copied("a", &contents[0]);
+    star.assert_copied("b", &contents[1]);
+}

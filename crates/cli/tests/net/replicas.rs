@@ -1,0 +1,106 @@
+//! Replicas that are not there: at the start, in the middle, all at once.
+
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::many::Star;
+use crate::rig::bytes;
+
+#[test]
+fn replicas_that_are_all_away_for_longer_than_a_stall_are_waited_for() {
+    let content = bytes(24_000_000, 31);
+    let mut star = Star::of_replicas(2, &content);
+    // A broken TCP connection is seen at once.
+    let tcp = ["--protocol=tcp", "--streams=1", "--rate=24M"];
+    let flags = [&tcp[..], &["--stall=4s", "--retry-for=90s"]].concat();
+    let mut copy = star.replicas(&flags, &[0, 1]);
+    copy.progressed(1_000_000);
+    for server in [0, 1] {
+        star.signal(server, Signal::KILL);
+    }
+    let is_away = |row: serde_json::Value| row["state"] == "retrying" && row["rate_bps"] == 0;
+    copy.event(|event| {
+        let away = |server| star.row_of(event, server).is_some_and(is_away);
+        away(0) && away(1)
+    });
+    // Longer than a stall may last.
+    thread::sleep(Duration::from_secs(6));
+    star.restart(0);
+    star.restart(1);
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+}
+
+/// Whether a source is being reached, for the first time or again.
+fn is_not_there(star: &Star, event: &serde_json::Value, server: usize) -> bool {
+    let state = star.row(event, server)["state"].clone();
+    state == "connecting" || state == "retrying"
+}
+
+#[test]
+fn a_replica_that_is_dead_at_the_start_takes_part_when_it_comes() {
+    let content = bytes(40_000_000, 32);
+    let mut star = Star::of_replicas(3, &content);
+    star.signal(2, Signal::KILL);
+    let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
+    let begun = copy.progressed(1_000_000);
+    assert!(is_not_there(&star, &begun, 2), "{begun}");
+    star.restart(2);
+    let joined =
+        copy.event(|event| star.row_of(event, 2).is_some_and(|row| row["state"] == "receiving"));
+    assert_eq!(joined["event"], "progress", "{joined}");
+    let ended = copy.end();
+    let summary = ended.summary();
+    assert_eq!((&summary["verified"], &summary["failed_sources"]), (&true.into(), &0.into()));
+    assert!(star.row(&summary, 2)["received_bytes"].as_u64() > Some(0), "{ended}");
+    star.assert_copied("x", &content);
+}
+
+#[test]
+fn a_server_tells_of_those_who_compare_what_it_has_and_of_how_that_ended() {
+    let content = bytes(2_000_000, 35);
+    let mut star = Star::of_replicas(2, &content);
+    star.replicas(&[], &[0, 1]).end().summary();
+    let client = star.client.id.clone();
+    for wish in ["compares /x", "compares /x: done in", "reads /x"] {
+        let told = star.servers[0].child().complaint(wish);
+        assert!(told.contains(&client), "{told}");
+    }
+    let sources = [(0, "none"), (1, "none")];
+    star.start(&["--replicas"], &sources, "y").end().is(5, &["none"]);
+    star.servers[1].child().complaint("compares /none: ended after");
+}
+
+#[test]
+fn a_replica_that_is_never_there_is_told_and_counted_and_costs_nothing() {
+    let content = bytes(3_000_000, 33);
+    let mut star = Star::of_replicas(2, &content);
+    star.signal(0, Signal::KILL);
+    let ended = star.replicas(&[], &[0, 1]).end();
+    let summary = ended.summary();
+    assert_eq!(summary["failed_sources"], 1, "{ended}");
+    assert_eq!(star.row(&summary, 0)["state"], "failed", "{ended}");
+    assert!(ended.stderr.contains("is tried again") && ended.stderr.contains("cannot reach"));
+    star.assert_copied("x", &content);
+    // Where none is there, that is the end at once.
+    star.signal(1, Signal::KILL);
+    star.replicas(&[], &[0, 1]).end().is(3, &["cannot reach"]);
+}
+
+#[test]
+fn a_replica_that_is_frozen_at_the_start_holds_up_nobody_and_takes_part_when_it_thaws() {
+    let content = bytes(40_000_000, 34);
+    let mut star = Star::of_replicas(3, &content);
+    star.signal(0, Signal::STOP);
+    let mut copy = star.replicas(&["--rate=16M"], &[0, 1, 2]);
+    let begun = copy.progressed(1_000_000);
+    assert!(is_not_there(&star, &begun, 0), "{begun}");
+    star.signal(0, Signal::CONT);
+    copy.event(|event| star.row_of(event, 0).is_some_and(|row| row["state"] == "receiving"));
+    let ended = copy.end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &content);
+}

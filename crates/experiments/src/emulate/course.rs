@@ -1,0 +1,99 @@
+//! A flow's course: what it told now and then as a rate over time, at the times at which a
+//! simulation has its points.
+//!
+//! A copy tells about once a second, at no round time. Between two tellings it is taken to have
+//! gone on evenly, so that a mean over a phase takes of each telling what lies within the phase.
+
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Bytes;
+use longhaul_testbed::emu::flows::FlowEnd;
+
+use crate::outcome::Sample;
+
+/// The flow's rate at each multiple of `apart` since the scenario's start, up to the last telling.
+pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
+    let start = end.started.since(Time::ZERO);
+    let mut told = vec![(Span::ZERO, Bytes::ZERO)];
+    // The simulation has no session to set up: what comes after it is earlier by that.
+    let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
+    let last = (end.took.saturating_sub(end.setup), end.delivered);
+    for (at, bytes) in since_setup.chain([last]) {
+        let (before, had) = told[told.len() - 1];
+        if at > before {
+            told.push((at, bytes.max(had)));
+        }
+    }
+    let (ended, _) = told[told.len() - 1];
+    let mut samples = Vec::new();
+    let (mut before, mut had) = (start, 0.0);
+    let mut number = start.as_nanos() / apart.as_nanos().max(1) + 1;
+    loop {
+        let at = apart * number;
+        if apart == Span::ZERO || at > start + ended {
+            return samples;
+        }
+        let has = bits_at(&told, at - start);
+        let goodput = (has - had) / (at - before).as_secs_f64() / 1e6;
+        samples.push(Sample { at: at.as_secs_f64(), goodput, ..Sample::default() });
+        (before, had, number) = (at, has, number + 1);
+    }
+}
+
+/// Bits delivered `at` after the start, between the tellings around it.
+fn bits_at(told: &[(Span, Bytes)], at: Span) -> f64 {
+    let after = told.partition_point(|(then, _)| *then < at);
+    let Some(&(next, has)) = told.get(after) else {
+        return told.last().map_or(0.0, |(_, bytes)| bytes.bits());
+    };
+    let Some(&(before, had)) = after.checked_sub(1).and_then(|place| told.get(place)) else {
+        return has.bits();
+    };
+    let passed = (at - before).as_secs_f64() / (next - before).as_secs_f64();
+    had.bits() + (has - had).bits() * passed
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_testbed::scenario::{Reading, Scenario};
+
+    use super::*;
+
+    fn told(series: &[(u64, u64)], took: u64, setup: u64) -> FlowEnd {
+        let flow = r#"{ from = "a", to = "b", protocol = "rbudp", size = "9MB", start = "1s" }"#;
+        let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
+        let scenario = Scenario::parse("case", &text, &Reading::PLAIN).unwrap();
+        let mut end = FlowEnd::of(&scenario, &scenario.flows[0]);
+        let ms = Span::from_millis;
+        end.series = series.iter().map(|(at, kb)| (ms(*at), Bytes::new(kb * 1_000))).collect();
+        (end.took, end.setup) = (ms(took), ms(setup));
+        end.delivered = Bytes::new(series.last().map_or(0, |(_, kb)| kb * 1_000));
+        end
+    }
+
+    #[test]
+    fn between_two_tellings_a_flow_goes_on_evenly() {
+        // 1 MB in each of the seconds that end at 1.3, 2.3 and 3.3 s after the start.
+        let end = told(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
+        let course = of(&end, Span::from_secs(1));
+        let at: Vec<f64> = course.iter().map(|sample| sample.at).collect();
+        assert_eq!(at, [2.0, 3.0]);
+        // Of the first second 0.7 of 1 MB; then the rest of it and 0.7 of 2 MB.
+        let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
+        near(course[0].goodput, 5.6);
+        near(course[1].goodput, 13.6);
+    }
+
+    #[test]
+    fn a_copys_course_begins_where_its_session_stands() {
+        let end = told(&[(1_500, 1_000)], 1_500, 500);
+        let course = of(&end, Span::from_millis(500));
+        let goodputs: Vec<f64> = course.iter().map(|sample| sample.goodput).collect();
+        assert_eq!(goodputs, [8.0, 8.0]);
+    }
+
+    #[test]
+    fn a_flow_that_told_nothing_has_no_course() {
+        assert!(of(&told(&[], 0, 0), Span::from_secs(1)).is_empty());
+        assert!(of(&told(&[(900, 5)], 900, 0), Span::ZERO).is_empty());
+    }
+}

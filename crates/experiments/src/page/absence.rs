@@ -1,0 +1,208 @@
+//! What a page says of the cases that have no emulated value: why they cannot have one, or what
+//! came of it when they were tried.
+
+use super::Page;
+use crate::experiment::{Case, LONGEST, Ways};
+use crate::outcome::{Outcome, Outcomes};
+
+/// The lines that say of which cases a run gave no value begin so.
+const TRIED: &str = "Tried in vain: ";
+/// So many cases are named one by one.
+const NAMED: usize = 4;
+/// Why what takes too long is not emulated.
+const TOO_LONG: &str = "it takes as long as in virtual time, and what takes over two minutes there \
+                        is not run in real time";
+
+/// The cases that were tried in vain, and what came of it, with the run that tried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tried(Vec<(String, String)>);
+
+impl Tried {
+    /// Those that a page tells of.
+    pub(super) fn read(page: &str) -> Tried {
+        let told = page.lines().filter_map(|line| line.strip_prefix(TRIED)?.split_once(": "));
+        Tried(told.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
+    }
+
+    /// A run gave outcomes of some cases, and of others none, for these reasons.
+    pub(super) fn note(
+        &mut self,
+        outcomes: &Outcomes,
+        failed: &[(String, String)],
+        provenance: &str,
+    ) {
+        let again = |case: &String| {
+            outcomes.case(case).is_some() || failed.iter().any(|(other, _)| other == case)
+        };
+        self.0.retain(|(case, _)| !again(case));
+        let one_line = |why: &str| why.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.0.extend(failed.iter().map(|(case, why)| {
+            (case.clone(), format!("{} ({})", one_line(why), provenance.trim_end_matches('.')))
+        }));
+    }
+}
+
+/// The paragraphs of a page that say why emulated values are missing.
+pub(super) fn text(page: &Page, cases: &[Case]) -> String {
+    let mut text = String::new();
+    for (why, names) in grouped(cases.iter().filter_map(|case| reason(page, case))) {
+        text += &format!("Not emulated: {}; {why}.\n\n", which(&names, cases));
+    }
+    let only = cases.iter().filter_map(|case| match case.ways {
+        Ways::Emulated(why) => Some((why, case.name.clone())),
+        Ways::Simulated(_) | Ways::Both => None,
+    });
+    for (why, names) in grouped(only) {
+        text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
+    }
+    let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
+    // An earlier value stands where a later try gave none.
+    let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, name));
+    let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
+    if page.runs.is_empty() && tried.is_empty() && cases.iter().any(can) {
+        let id = page.experiment.id;
+        text += &format!(
+            "Emulated values are still to be had: `longhaul reproduce {id} --how emulate \
+             --update`.\n\n"
+        );
+    }
+    text + &tried.concat()
+}
+
+/// Why a case is not emulated, and its name; nothing where it can be.
+fn reason(page: &Page, case: &Case) -> Option<(&'static str, String)> {
+    match (case.ways, too_long(page, case)) {
+        (Ways::Simulated(why), _) => Some((why, case.name.clone())),
+        (Ways::Both, Some(seconds)) => Some((TOO_LONG, format!("{} ({seconds:.0} s)", case.name))),
+        (Ways::Both | Ways::Emulated(_), _) => None,
+    }
+}
+
+/// Each reason with the names of its cases.
+fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static str, Vec<String>)> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for (why, name) in each {
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    reasons
+}
+
+/// The names of some of a page's cases, or, of many, how many there are.
+fn which(names: &[String], cases: &[Case]) -> String {
+    match names {
+        all if all.len() == cases.len() => "all cases of this page".to_owned(),
+        few if few.len() <= NAMED => few.join("; "),
+        [first, ..] => format!("{} of {} cases, first {first}", names.len(), cases.len()),
+        [] => String::new(),
+    }
+}
+
+/// What a case takes that takes too long, in seconds.
+fn too_long(page: &Page, case: &Case) -> Option<f64> {
+    let span = page.simulated.case(&case.name).map(Outcome::span)?;
+    (span > LONGEST).then(|| span.as_secs_f64())
+}
+
+/// Whether a row of a case has an emulated value.
+fn has_value(page: &Page, case: &str) -> bool {
+    let of_case = |name: &str| {
+        let rest = name.strip_prefix(case);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ':']))
+    };
+    page.rows().any(|row| of_case(&row.case) && row.emulated.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::time::Span;
+
+    use super::*;
+    use crate::experiment::{Experiment, Set};
+    use crate::outcome::FlowOutcome;
+    use crate::quantity::GOODPUT;
+    use crate::scenarios::vary;
+    use crate::table::{Row, Table};
+
+    const WHY: &str = "its host has a slow disk";
+
+    static EXAMPLE: Experiment = Experiment {
+        id: "example",
+        title: "An example",
+        source: "Nobody, Nowhere, Fig. 1",
+        setup: "A path.",
+        cases: || {
+            let copy = || vary("quanta-streaming");
+            vec![
+                Case::simulated("disk", copy(), WHY),
+                Case::both("long", copy()),
+                Case::both("short", copy()),
+                Case::emulated("kernel", copy(), "nobody has a model of it"),
+            ]
+        },
+        tables: |outcomes| {
+            let row = |case| Row::new(case, GOODPUT, outcomes.first(case, FlowOutcome::goodput));
+            vec![Table::new("", ["disk", "long", "short", "kernel"].map(row).into())]
+        },
+        courses: Experiment::NO_COURSES,
+        figures: Experiment::NO_FIGURES,
+        differs: "Nothing.",
+        learned: "Nothing.",
+        set: Set::Quick,
+    };
+
+    fn outcomes(cases: &[(&str, u64)]) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for (name, seconds) in cases {
+            let elapsed = Span::from_secs(*seconds);
+            let flow = FlowOutcome { elapsed, ..FlowOutcome::default() };
+            outcomes.insert(*name, Outcome { flows: vec![flow] });
+        }
+        outcomes
+    }
+
+    fn page_text(page: &Page) -> String {
+        text(page, &(EXAMPLE.cases)())
+    }
+
+    #[test]
+    fn a_case_without_an_emulated_value_says_why() {
+        let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
+        let page = Page::new(&EXAMPLE, &simulated, None);
+        let text = page_text(&page);
+        for expected in [
+            "Not emulated: disk; its host has a slow disk.",
+            "Not emulated: long (885 s); it takes as long",
+            "Not simulated: kernel; nobody has a model of it.",
+            "still to be had: `longhaul reproduce example --how emulate --update`",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let alone = absence_of(&[Case::simulated("disk", vary("quanta-streaming"), WHY)], &page);
+        assert_eq!(alone, format!("Not emulated: all cases of this page; {WHY}.\n\n"));
+    }
+
+    fn absence_of(cases: &[Case], page: &Page) -> String {
+        text(page, cases)
+    }
+
+    #[test]
+    fn what_a_run_could_not_give_is_said_until_one_can() {
+        let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7)]);
+        let mut page = Page::new(&EXAMPLE, &simulated, None);
+        let failed = [("short".to_owned(), "not valid: it was\nlate".to_owned())];
+        page.emulated(&outcomes(&[("kernel", 3)]), &failed, "Monday, a machine.".into());
+        let line = "Tried in vain: short: not valid: it was late (Monday, a machine)\n";
+        let committed = page.files(&simulated).unwrap().swap_remove(0).text;
+        assert!(committed.contains(line), "{committed}");
+        let mut page = Page::new(&EXAMPLE, &simulated, Some(&committed));
+        assert!(page_text(&page).contains(line) && !page_text(&page).contains("to be had"));
+        page.emulated(&outcomes(&[("short", 7)]), &[], "Tuesday.".into());
+        assert!(!page_text(&page).contains("in vain"));
+        // What is there stays where a later try fails.
+        page.emulated(&Outcomes::default(), &failed, "Wednesday.".into());
+        assert!(!page_text(&page).contains("in vain"));
+    }
+}

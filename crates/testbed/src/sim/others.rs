@@ -1,0 +1,71 @@
+//! What else comes in on a receiving host's access link, as its card would count it, told to the
+//! cores that share that link out.
+
+use longhaul_proto::endpoint::Others;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use super::packet::{End, Packet, UDP_IP};
+use super::world::{Agent, World};
+use super::{SimError, What};
+
+/// How often it is told, as over real sockets.
+const TURN: Span = Span::from_millis(100);
+
+impl World<'_> {
+    /// A packet has come to the end of its way: the card there counts it.
+    pub(super) fn count(&mut self, packet: &Packet) {
+        let flow = &self.scenario.flows[self.flow_of(packet.agent)];
+        let payload = Bytes::new(packet.bytes.saturating_sub(UDP_IP).into());
+        match packet.to {
+            End::Sender => self.arrived[flow.from] += payload,
+            End::Receiver => {
+                self.arrived[flow.to] += payload;
+                if let Agent::Copy(copy) = &self.agents[packet.agent as usize] {
+                    self.receivers[copy.receiver].own += payload;
+                }
+            }
+        }
+    }
+
+    /// A core has a new flow: from now on it is told, if that is of use to it.
+    pub(super) fn begin_telling(&mut self, index: usize) -> Result<(), SimError> {
+        let core = &mut self.receivers[index];
+        if !core.core.wants_others() || core.is_told {
+            return Ok(());
+        }
+        core.is_told = true;
+        self.tell_others(index)
+    }
+
+    /// Tells a core, and will again in a while, as long as it has flows.
+    pub(super) fn tell_others(&mut self, index: usize) -> Result<(), SimError> {
+        let (now, host) = (self.fabric.now, self.receivers[index].host);
+        let is_ours = |agent: &Agent| matches!(agent, Agent::Copy(c) if c.receiver == index);
+        let to_host = |agent: usize| self.scenario.flows[self.flow_of(agent as u32)].to == host;
+        let there = (0..self.agents.len()).filter(|&agent| !self.done[agent] && to_host(agent));
+        let (ours, theirs): (Vec<usize>, Vec<usize>) =
+            there.partition(|&agent| is_ours(&self.agents[agent]));
+        if ours.is_empty() {
+            self.receivers[index].is_told = false;
+            return Ok(());
+        }
+        let others = Others {
+            link: self.card_payload(host),
+            bytes: self.arrived[host] - self.receivers[index].own,
+            flows: theirs.len() as u32,
+        };
+        self.receivers[index].core.set_others(now, others);
+        self.fabric.calendar.add(now + TURN, What::Others(index as u32));
+        self.pump_receiver(index)
+    }
+
+    /// What a host's card takes of UDP payload in full packets.
+    fn card_payload(&self, host: usize) -> Option<Rate> {
+        let (_, inward) = self.cards[host]?;
+        let spec = self.fabric.wires[inward as usize].link.spec();
+        let mtu = u32::from(self.scenario.mtu);
+        let share = f64::from(mtu.saturating_sub(UDP_IP)) / f64::from(mtu + spec.framing);
+        Some(spec.rate?.scale(share))
+    }
+}

@@ -1,0 +1,99 @@
+//! One kind of bytes of two counters: the interface's, which have headers, and our sockets', which
+//! have none.
+//!
+//! From each packet that the interface counted as many bytes are taken as a datagram of ours has
+//! before its payload. So our own come out as our sockets count them, also where the interface
+//! counts trains as one packet, and what is left is what others brought, within a few percent.
+
+/// What of a counter's jump is believed at most: more than 1.6 Tbit/s for a tenth of a second is a
+/// counter that begins anew, or wraps.
+const MOST: u64 = 20_000_000_000;
+/// Our own datagrams that wait in the socket's buffer are counted by the interface only. So much
+/// of what seemed to be others' may turn out to be ours.
+const WAITING: i64 = 32 << 20;
+
+/// What came to this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// Bytes and packets that an interface counted.
+    pub(super) bytes: u64,
+    pub(super) packets: u64,
+}
+
+/// Others' bytes since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Others {
+    sum: i64,
+    told: i64,
+}
+
+/// The bytes beyond their headers that came between two looks at an interface; nothing where its
+/// counters have begun anew.
+pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64> {
+    let bytes = now.bytes.checked_sub(before.bytes).filter(|bytes| *bytes <= MOST)?;
+    let packets = now.packets.checked_sub(before.packets)?;
+    Some(bytes.saturating_sub(packets.saturating_mul(header)))
+}
+
+impl Others {
+    /// So much came in, and so much of it was ours; gives what others brought so far, which never
+    /// becomes less.
+    pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
+        let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
+        self.sum = (self.sum + came - ours).max(self.told - WAITING);
+        self.told = self.told.max(self.sum);
+        self.told as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: u64 = 42;
+
+    #[test]
+    fn our_own_datagrams_come_out_as_our_sockets_count_them_one_by_one_or_as_trains() {
+        let before = Counted { bytes: 1_000, packets: 10 };
+        let single = Counted { bytes: 1_000 + 10 * 1514, packets: 20 };
+        assert_eq!(payload(before, single, HEADER), Some(10 * 1472));
+        let train = Counted { bytes: 1_000 + 42 + 10 * 1472, packets: 11 };
+        assert_eq!(payload(before, train, HEADER), Some(10 * 1472));
+        // TCP's full packets count like ours.
+        let tcp = Counted { bytes: 1_000 + 1514, packets: 11 };
+        assert_eq!(payload(before, tcp, HEADER), Some(1472));
+        // A bare acknowledgement is 12 bytes more than a datagram's header.
+        let bare = Counted { bytes: 1_000 + 54, packets: 11 };
+        assert_eq!(payload(before, bare, HEADER), Some(12));
+    }
+
+    #[test]
+    fn counters_that_begin_anew_wrap_or_miss_say_nothing() {
+        let before = Counted { bytes: 5_000, packets: 10 };
+        assert_eq!(payload(before, Counted::default(), HEADER), None);
+        assert_eq!(payload(before, Counted { bytes: 6_000, packets: 9 }, HEADER), None);
+        assert_eq!(payload(before, Counted { bytes: u64::MAX, packets: 11 }, HEADER), None);
+        // Packets without bytes do not make it negative.
+        assert_eq!(payload(before, Counted { bytes: 5_000, packets: 99 }, HEADER), Some(0));
+    }
+
+    #[test]
+    fn what_waited_in_our_socket_is_not_counted_for_others_twice() {
+        let mut others = Others::default();
+        assert_eq!(others.note(5_000, 0), 5_000);
+        // It was ours, as is known now.
+        assert_eq!(others.note(0, 5_000), 5_000);
+        assert_eq!(others.note(1_000, 0), 5_000);
+        assert_eq!(others.note(4_500, 0), 5_500);
+    }
+
+    #[test]
+    fn an_interface_that_counts_less_than_came_hides_others_for_a_while_only() {
+        let mut others = Others::default();
+        for _ in 0..100 {
+            assert_eq!(others.note(0, 10_000_000_000), 0);
+        }
+        others.note(32 << 20, 0);
+        assert_eq!(others.note(7, 0), 7);
+    }
+}

@@ -1,0 +1,203 @@
+//! A sender that does not obey, over real sockets: it harms itself, and is named.
+
+use std::fs;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use longhaul_proto::accounting::SenderAccounting;
+use longhaul_proto::endpoint::{
+    BlockRange, BoxedSender, Event, FlowId, Outgoing, PacketNumber, Sender, Setup, Wake,
+};
+use longhaul_proto::layout::{Block, Layout};
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Rate;
+use longhaul_proto::wire::Control;
+
+use super::tests::{options, server};
+use crate::copy::copy;
+use crate::location::Location;
+use crate::options::CopyOptions;
+use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::session::Identity;
+use crate::summary::Summary;
+
+/// What a liar sends beside each block that it was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// Nine others.
+    Unasked,
+    /// The same nine times more.
+    Again,
+}
+
+/// An honest sender's words, and other blocks.
+struct Liar {
+    honest: BoxedSender,
+    layout: Layout,
+    lie: Lie,
+    /// The next block that nobody asked for, from the end.
+    next: u64,
+}
+
+impl Liar {
+    fn of(setup: &Setup, lie: Lie) -> BoxedSender {
+        let (layout, next) = (setup.layout, setup.layout.blocks());
+        Box::new(Liar { honest: (registry::of_many().sender)(setup), layout, lie, next })
+    }
+}
+
+impl Sender for Liar {
+    fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
+        let before = out.len();
+        self.honest.poll_transmit(now, next, max, out);
+        let asked: Vec<Block> = out[before..].to_vec();
+        for asked in asked {
+            for _ in 0..9 {
+                out.push(match self.lie {
+                    Lie::Again => asked,
+                    Lie::Unasked => {
+                        let blocks = self.layout.blocks();
+                        self.next = if self.next > blocks / 2 { self.next - 1 } else { blocks - 1 };
+                        self.layout.block(self.next).expect("it is the object's")
+                    }
+                });
+            }
+        }
+    }
+
+    fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+        self.honest.on_control(now, flow, control);
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.honest.on_timeout(now);
+    }
+
+    fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange) {
+        self.honest.skip(now, flow, blocks);
+    }
+
+    fn poll_control(&mut self, now: Time) -> Option<Outgoing> {
+        self.honest.poll_control(now)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.honest.poll_event()
+    }
+
+    fn next_wakeup(&self) -> Wake {
+        self.honest.next_wakeup()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.honest.is_finished()
+    }
+
+    fn is_blocked_by_grant(&self) -> bool {
+        self.honest.is_blocked_by_grant()
+    }
+
+    fn rate(&self) -> Rate {
+        self.honest.rate()
+    }
+
+    fn rtt(&self) -> Span {
+        self.honest.rtt()
+    }
+
+    fn accounting(&self) -> &SenderAccounting {
+        self.honest.accounting()
+    }
+}
+
+/// The protocol with a sender that tells `lie`.
+fn row(sender: fn(&Setup) -> BoxedSender) -> Row {
+    let Row { name, title, paper, summary, experiments, frugal, many, options, receiver, .. } =
+        *registry::of_many();
+    Row { name, title, paper, summary, experiments, frugal, many, options, sender, receiver }
+}
+
+static UNASKED: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Unasked)));
+static AGAIN: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Again)));
+
+/// Keeps who was left out, and why.
+#[derive(Default)]
+struct Listener(Mutex<Vec<(String, String)>>);
+
+impl Observer for Listener {
+    fn progress(&self, _: &Progress) {}
+    fn notice(&self, notice: Notice) {
+        if let Notice::SourceFailed { source, error } = notice {
+            self.0.lock().unwrap().push((source, error.what));
+        }
+    }
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        true
+    }
+}
+
+/// Copies from three servers, the first of which lies: one object, or one from each.
+fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool) -> Summary {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let path = scratch.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let (here, client) = (folder("here"), folder("client"));
+    let id = Identity::load_or_create(&client).unwrap().id().to_string();
+    // A third of it shows what a source is worth, also where much of the flood is lost.
+    let len = if replicas { 90_000_000u64 } else { 36_000_000 };
+    let content: Vec<u8> = (0..len).map(|at| ((at * at) >> 9) as u8).collect();
+    let cancel = Cancel::default();
+    let start = |number: usize| {
+        let root = folder(&format!("root{number}"));
+        let name = if replicas { "x".to_owned() } else { format!("x{number}") };
+        fs::write(root.join(&name), &content).unwrap();
+        let config = folder(&format!("server{number}"));
+        let protocols = if number == 0 { lies } else { registry::find };
+        let port = server(protocols, &root, &config, id.clone(), cancel.clone());
+        Location::Daemon { host: "127.0.0.1".into(), port, path: name.into() }
+    };
+    let sources: Vec<Location> = (0..3).map(start).collect();
+    let liar = sources[0].to_string();
+    let destination = if replicas { here.join("x") } else { here.clone() };
+    let options = CopyOptions {
+        replicas,
+        rate: Some(Rate::from_mbps(60)),
+        ..options(&client, sources, &destination)
+    };
+    let listener = Arc::new(Listener::default());
+    let summary = copy(options, listener.clone(), Cancel::default()).unwrap();
+    cancel.cancel();
+    for name in if replicas { &["x"][..] } else { &["x1", "x2"] } {
+        assert!(fs::read(here.join(name)).unwrap() == content, "{name} differs");
+    }
+    let told = listener.0.lock().unwrap().clone();
+    let [(named, why)] = &told[..] else { panic!("{told:?}") };
+    assert!(*named == liar && why.contains("of no use"), "{told:?}");
+    assert_eq!(summary.failed_sources, 1);
+    assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
+    assert_eq!(summary.receiver.refused, summary.sources[0].refused);
+    summary
+}
+
+fn unasked(name: &str) -> Option<&'static Row> {
+    (name == UNASKED.name).then_some(&*UNASKED)
+}
+
+#[test]
+fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
+    let summary = copy_beside(unasked, false);
+    assert!(summary.sources[0].refused > 10_000, "{:?}", summary.sources);
+}
+
+#[test]
+fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
+    copy_beside(unasked, true);
+}
+
+#[test]
+fn a_replica_at_ten_times_its_rate_is_left_out_and_the_others_bring_it_all() {
+    copy_beside(|name| (name == AGAIN.name).then_some(&*AGAIN), true);
+}

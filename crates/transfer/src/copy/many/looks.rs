@@ -1,0 +1,301 @@
+//! Looking at sources that should all have the same, each by itself.
+//!
+//! A source that is slow, silent or not there holds up nobody: a copy begins soon after more than
+//! half of those that were named agree, or once each of them was tried. The others go on being
+//! looked at, are tried again for `--retry-for`, and take part once they are found to have the
+//! same.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::super::attempt::reach;
+use super::super::hooks::interrupted;
+use super::super::part::Shared;
+use super::super::reach::{Look as Search, Reached};
+use super::super::route::Route;
+use super::super::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
+use super::Sources;
+use super::agree::votes;
+use super::replicas::{TICK, fail};
+use super::rows::Rows;
+use super::survey::{Found, survey};
+use crate::error::{Class, Error};
+use crate::options::CopyOptions;
+use crate::progress::{Notice, Observer, Progress, SourceState};
+use crate::session::{Identity, Settings};
+
+/// Once enough agree, the others have as long again as that took, and this at least and at the
+/// most: sources that are alike begin together, and what differs is named.
+const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+/// A source that was looked at, with the session over which it was.
+pub(super) struct Looked {
+    pub(super) found: Found,
+    pub(super) reached: Reached,
+}
+
+/// What comes of a source.
+pub(super) enum Look {
+    /// It cannot be looked at now, and is tried again.
+    Trouble(Error),
+    /// It was looked at, or cannot be.
+    Ended(Result<Box<Looked>, Error>),
+}
+
+/// All sources that are being looked at.
+pub(super) struct Looks {
+    told: UnboundedReceiver<(usize, Look)>,
+    /// Those that were not seen yet, and what was last wrong with each.
+    pending: BTreeMap<usize, Option<Error>>,
+    // Ends with them.
+    _tasks: JoinSet<()>,
+}
+
+impl Looks {
+    /// Looks at all of `sources` at once.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`].
+    pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
+        let identity = Identity::load_or_create(&options.trust.config_dir)?;
+        let (tell, told) = unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for (number, route) in sources.routes.iter().enumerate() {
+            let looking = Looking {
+                number,
+                identity: identity.clone(),
+                options: sources.options[number].clone(),
+                stall: options.stall,
+                route: route.clone(),
+                shared: sources.shared.clone(),
+                rows: sources.rows.clone(),
+                observer: sources.observer_of(number),
+                tell: tell.clone(),
+            };
+            tasks.spawn_local(looking.run());
+        }
+        let pending = (0..sources.routes.len()).map(|number| (number, None)).collect();
+        Ok(Looks { told, pending, _tasks: tasks })
+    }
+
+    /// What next comes of any of them; waits without end once nothing more will.
+    pub(super) async fn next(&mut self) -> (usize, Look) {
+        let Some((number, look)) = self.told.recv().await else {
+            return std::future::pending().await;
+        };
+        match &look {
+            Look::Trouble(error) => {
+                self.pending.insert(number, Some(error.clone()));
+            }
+            Look::Ended(_) => {
+                self.pending.remove(&number);
+            }
+        }
+        (number, look)
+    }
+
+    /// Whether nothing more will come.
+    pub(super) fn are_over(&self) -> bool {
+        self.told.is_closed() && self.told.is_empty()
+    }
+
+    /// Whether each has been tried once, well or in vain.
+    fn are_tried(&self) -> bool {
+        self.are_over() || self.pending.values().all(Option::is_some)
+    }
+
+    /// Those that were tried in vain, and are to be tried again.
+    pub(super) fn in_trouble(&self) -> Vec<(usize, Error)> {
+        let one = |(number, error): (&usize, &Option<Error>)| Some((*number, error.clone()?));
+        self.pending.iter().filter_map(one).collect()
+    }
+}
+
+/// What a copy begins with.
+pub(super) struct First {
+    /// What was found at each source that was seen, with its number and name.
+    pub(super) found: Vec<(usize, String, Found)>,
+    /// The sessions with them.
+    pub(super) reached: BTreeMap<usize, Reached>,
+    /// Sources that take no part.
+    pub(super) errors: Vec<(String, Error)>,
+}
+
+/// Waits until enough has been seen to begin.
+///
+/// # Errors
+/// The user wants no more.
+pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<First, Error> {
+    let (found, reached, errors) = (Vec::new(), BTreeMap::new(), Vec::new());
+    let mut first = First { found, reached, errors };
+    let mut tick = tokio::time::interval(TICK);
+    let mut enough = Enough::new(Instant::now());
+    while !looks.are_tried() {
+        let has_majority = 2 * votes(&first.found) > sources.routes.len();
+        if enough.look(Instant::now(), has_majority) {
+            break;
+        }
+        tokio::select! {
+            (number, look) = looks.next() => match look {
+                Look::Trouble(error) => tell_trouble(sources, number, &error),
+                Look::Ended(Ok(looked)) => {
+                    let Looked { found, reached } = *looked;
+                    first.found.push((number, sources.rows.name(number), found));
+                    first.reached.insert(number, reached);
+                }
+                Look::Ended(Err(error)) => fail(sources, number, error, &mut first.errors),
+            },
+            () = sources.cancel.wished() => return Err(interrupted()),
+            _ = tick.tick() => {
+                let sources_now = sources.rows.table();
+                let progress = Progress { sources: sources_now, ..Progress::default() };
+                sources.observer.progress(&progress);
+            }
+        }
+    }
+    // The order in which they were named, and not in which they answered, is what users know.
+    first.found.sort_by_key(|(number, ..)| *number);
+    Ok(first)
+}
+
+/// When the others are waited for no longer.
+struct Enough {
+    started: Instant,
+    until: Option<Instant>,
+}
+
+impl Enough {
+    fn new(started: Instant) -> Enough {
+        Enough { started, until: None }
+    }
+
+    /// Whether that is now; `has_majority` once enough agree.
+    fn look(&mut self, now: Instant, has_majority: bool) -> bool {
+        let took = now.duration_since(self.started);
+        let until = || now + took.clamp(GRACE[0], GRACE[1]);
+        has_majority && now >= *self.until.get_or_insert_with(until)
+    }
+}
+
+/// The user is told of a source that is not there yet.
+pub(super) fn tell_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
+    sources.rows.set_state(number, SourceState::Retrying);
+    let (source, what) = (sources.rows.name(number), &error.what);
+    let text = format!("{source} has no part yet, and is tried again: {what}");
+    sources.observer.notice(Notice::Warning(text));
+}
+
+/// One source's look, tried until it succeeds or need not be tried again.
+struct Looking {
+    number: usize,
+    identity: Identity,
+    options: CopyOptions,
+    stall: Duration,
+    route: Route,
+    shared: Rc<Shared>,
+    rows: Arc<Rows>,
+    observer: Arc<dyn Observer>,
+    tell: UnboundedSender<(usize, Look)>,
+}
+
+impl Looking {
+    async fn run(self) {
+        // Who listens no more ends this by itself.
+        let tell = |look| drop(self.tell.send((self.number, look)));
+        let (mut pause, mut failing) = (FIRST_PAUSE, None);
+        loop {
+            let error = match self.look().await {
+                Ok(looked) => return tell(Look::Ended(Ok(Box::new(looked)))),
+                Err(error) => error,
+            };
+            let since = *failing.get_or_insert_with(Instant::now);
+            if !may_pass(&error) || since.elapsed() >= self.options.retry_for {
+                return tell(Look::Ended(Err(error)));
+            }
+            if pause == FIRST_PAUSE {
+                tell(Look::Trouble(error));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn look(&self) -> Result<Looked, Error> {
+        let Looking { options, route, .. } = self;
+        let reach = reach(options, route, &self.identity, &*self.observer);
+        let search = if options.datagram.is_some() { Search::No } else { Search::Beside };
+        let ports = self.shared.ports.as_ref();
+        let settings = Settings { carriers: first_way(options).carriers(), ..Settings::default() };
+        let mut reached = reach.open_on(ports, &settings, search).await?;
+        self.rows.set_state(self.number, SourceState::Surveying);
+        let found = survey(&mut reached.session, options, route, self.stall).await?;
+        Ok(Looked { found, reached })
+    }
+}
+
+/// Whether the same may succeed in a moment: nobody answered, or who did was lost.
+fn may_pass(error: &Error) -> bool {
+    error.is_silence || matches!(error.class, Class::Unfinished | Class::Stalled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(pending: &[(usize, bool)]) -> (UnboundedSender<(usize, Look)>, Looks) {
+        let (tell, told) = unbounded_channel();
+        let error = || Error::new(Class::Unreachable, "nobody answers");
+        let pending = pending.iter().map(|(number, tried)| (*number, tried.then(error)));
+        let pending = pending.collect();
+        (tell, Looks { told, pending, _tasks: JoinSet::new() })
+    }
+
+    #[test]
+    fn once_enough_agree_the_others_have_as_long_again_and_no_longer() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut enough = Enough::new(start);
+        assert!(!enough.look(at(900), false) && !enough.look(at(1000), true));
+        assert!(!enough.look(at(1999), true) && enough.look(at(2000), true));
+        for (took, grace) in [(10, 500), (60_000, 2000)] {
+            let mut enough = Enough::new(start);
+            assert!(!enough.look(at(took), true) && !enough.look(at(took + grace - 1), true));
+            assert!(enough.look(at(took + grace), true));
+        }
+    }
+
+    #[test]
+    fn a_source_is_tried_again_where_nobody_answered_and_not_where_somebody_said_no() {
+        let of = |class| Error::new(class, "why");
+        assert!(may_pass(&of(Class::Unfinished)) && may_pass(&of(Class::Stalled)));
+        assert!(may_pass(&of(Class::Unreachable).silence()));
+        for class in [Class::Unreachable, Class::RemoteFile, Class::LocalFile, Class::Usage] {
+            assert!(!may_pass(&of(class)), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn all_are_tried_once_each_has_been_seen_or_has_failed_once() {
+        let (tell, mut some) = looks(&[(0, true), (1, false)]);
+        assert!(!some.are_tried() && !some.are_over());
+        assert_eq!(some.in_trouble().len(), 1);
+        let error = || Error::new(Class::Unreachable, "nobody answers");
+        let _ = tell.send((1, Look::Trouble(error())));
+        let _ = tell.send((0, Look::Ended(Err(error()))));
+        crate::reactor::block_on("a test", async {
+            some.next().await;
+            assert!(some.are_tried());
+            some.next().await;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(some.in_trouble().iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1]);
+        drop(tell);
+        assert!(some.are_over());
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether a copy that several sources bring together goes on.
+
+use std::time::{Duration, Instant};
+
+/// Since when nothing has come of what was to come.
+///
+/// While no source is there nothing can come: how long each is waited for is `--retry-for`'s to
+/// say, as in a copy from one source.
+#[derive(Debug)]
+pub(super) struct Standstill {
+    since: Instant,
+    /// What had been counted then.
+    moved: u64,
+}
+
+impl Standstill {
+    /// Begins to watch.
+    pub(super) fn new(now: Instant) -> Standstill {
+        Standstill { since: now, moved: 0 }
+    }
+
+    /// For how long nothing has come; `moved` counts what has. Nothing comes, and nothing should,
+    /// where it `may_rest`.
+    pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
+        if moved != self.moved || may_rest {
+            *self = Standstill { since: now, moved };
+        }
+        now.duration_since(self.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sources_that_are_there_can_stall() {
+        let start = Instant::now();
+        let mut standstill = Standstill::new(start);
+        let mut lasts = |seconds, moved, is_there: bool| {
+            let now = start + Duration::from_secs(seconds);
+            standstill.lasts(now, moved, !is_there).as_secs()
+        };
+        assert_eq!([lasts(1, 10, true), lasts(60, 10, true)], [0, 59]);
+        // All are lost for longer than a stall may last, and one comes back.
+        assert_eq!([lasts(61, 10, false), lasts(200, 10, false), lasts(259, 10, true)], [0, 0, 59]);
+        assert_eq!([lasts(261, 11, true), lasts(321, 11, true)], [0, 60]);
+    }
+}

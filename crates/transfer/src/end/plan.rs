@@ -1,0 +1,119 @@
+//! The other end's plan, as it comes: what need not be sent, in slices.
+//!
+//! An honest plan names each chunk and each entry once, and asks about each chunk once. One that
+//! goes on beyond that would go on for ever.
+
+use std::ops::Range;
+
+use crate::driver::skip::tidy;
+use crate::error::{Class, Error};
+
+/// Ranges of a plan are put together when there are so many more than the last time.
+const UNTIDY: usize = 1 << 12;
+
+/// What has come of a plan.
+pub(super) struct PlanSoFar {
+    /// Chunks that the other end has.
+    pub(super) have: Vec<Range<u64>>,
+    /// Entries that it leaves out.
+    pub(super) skipped: Vec<Range<u64>>,
+    /// No more slices come.
+    pub(super) complete: bool,
+    chunks: u64,
+    entries: u64,
+    /// What an honest plan may still name.
+    left: u64,
+}
+
+impl PlanSoFar {
+    /// Nothing has come of the plan for an object of so many chunks and entries.
+    pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
+        // Small files share chunks: each may be asked about by one of its own besides.
+        let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
+        let (have, skipped) = (Vec::new(), Vec::new());
+        PlanSoFar { have, skipped, complete: false, chunks, entries, left }
+    }
+
+    /// Takes a slice, which also asks about `asked` chunks. Slices that say the same again take no
+    /// more memory.
+    ///
+    /// # Errors
+    /// It names more, in all, than there is.
+    pub(super) fn add(
+        &mut self,
+        have: Vec<Range<u64>>,
+        skipped: Vec<Range<u64>>,
+        asked: u64,
+    ) -> Result<(), Error> {
+        let named = (have.len() + skipped.len()) as u64 + asked;
+        // One that names nothing is a step, too.
+        let left = self.left.checked_sub(named.max(1));
+        self.left = left.ok_or_else(|| self.endless())?;
+        for (all, more) in [(&mut self.have, have), (&mut self.skipped, skipped)] {
+            let room = all.capacity();
+            all.extend(more);
+            if all.len() > room.max(UNTIDY) {
+                *all = tidy(std::mem::take(all));
+                // As much again, and no more: what was put together keeps its old room.
+                let room = 2 * all.len().max(UNTIDY);
+                all.shrink_to(room);
+                all.reserve_exact(room - all.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// No more slices come.
+    pub(super) fn complete(&mut self) {
+        self.complete = true;
+        self.have = tidy(std::mem::take(&mut self.have));
+        self.skipped = tidy(std::mem::take(&mut self.skipped));
+    }
+
+    fn endless(&self) -> Error {
+        let what = format!(
+            "the other side's plan has no end: it names more than there is (chunks: {}, entries: \
+             {})",
+            self.chunks, self.entries
+        );
+        Error::new(Class::Unfinished, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(at: u64) -> Vec<Range<u64>> {
+        std::iter::once(at..at + 1).collect()
+    }
+
+    #[test]
+    fn the_longest_honest_plan_is_taken() {
+        let mut plan = PlanSoFar::new(1_000, 300);
+        // Every other chunk is there, every other entry is skipped, all else is asked about.
+        (0..500).for_each(|n| plan.add(one(2 * n), Vec::new(), 1).unwrap());
+        (0..150).for_each(|n| plan.add(Vec::new(), one(2 * n), 1).unwrap());
+        plan.add(Vec::new(), Vec::new(), 0).unwrap();
+        plan.complete();
+        assert_eq!((plan.have.len(), plan.skipped.len()), (500, 150));
+    }
+
+    #[test]
+    fn a_plan_without_end_is_refused_whatever_its_slices_say() {
+        type Slice = fn(&mut PlanSoFar) -> Result<(), Error>;
+        let slices: [Slice; 4] = [
+            |plan| plan.add(one(7), Vec::new(), 0),
+            |plan| plan.add(Vec::new(), one(7), 0),
+            |plan| plan.add(Vec::new(), Vec::new(), 256),
+            |plan| plan.add(Vec::new(), Vec::new(), 0),
+        ];
+        for add in slices {
+            let mut plan = PlanSoFar::new(1 << 16, 1 << 16);
+            let error = (0..10_000_000).find_map(|_| add(&mut plan).err());
+            let error = error.expect("it ends");
+            assert!(error.what.contains("has no end") && error.what.contains("65536"), "{error}");
+            assert!(plan.have.capacity() + plan.skipped.capacity() < 8 * UNTIDY);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a server's transfer is asked by others of the same server, and what its client hears.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::register::Question;
+use crate::control::{self, Message, Ping};
+use crate::driver::outbox::Outbox;
+use crate::driver::planned::named_messages;
+use crate::end::Hooks;
+use crate::end::wire::End;
+use crate::objects::Manifest;
+use crate::objects::watch::Held;
+
+/// A client that was asked and says nothing for this long does not live.
+const PROOF_OF_LIFE: Duration = Duration::from_millis(1500);
+
+/// The server's side of [`Hooks`].
+pub(super) struct ServerHooks {
+    questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
+    /// Who waits to hear whether the client lives.
+    asked: RefCell<Vec<oneshot::Sender<bool>>>,
+    /// When it was asked last, or heard.
+    heard: Cell<Instant>,
+    /// Who waits for the destination; told by being dropped, with all else of the transfer.
+    yielded: RefCell<Vec<oneshot::Sender<()>>>,
+    outbox: Outbox,
+}
+
+impl ServerHooks {
+    pub(super) fn new(
+        questions: Option<mpsc::UnboundedReceiver<Question>>,
+        outbox: Outbox,
+    ) -> ServerHooks {
+        ServerHooks {
+            questions: questions.map(RefCell::new),
+            asked: RefCell::default(),
+            heard: Cell::new(Instant::now()),
+            yielded: RefCell::default(),
+            outbox,
+        }
+    }
+
+    fn answer(&self, lives: bool) {
+        for asked in self.asked.borrow_mut().drain(..) {
+            // A newcomer that has gone meanwhile needs no answer.
+            let _ = asked.send(lives);
+        }
+    }
+}
+
+impl Hooks for ServerHooks {
+    fn tick(&self) -> Result<(), End> {
+        let Some(questions) = &self.questions else { return Ok(()) };
+        while let Ok(question) = questions.borrow_mut().try_recv() {
+            match question {
+                Question::Alive(answer) => {
+                    self.asked.borrow_mut().push(answer);
+                    self.heard.set(Instant::now());
+                    self.outbox.tell(Message::Ping(Ping { answer: false }));
+                }
+                Question::Yield(answer) => {
+                    self.yielded.borrow_mut().push(answer);
+                    return Err(End::Lost("it has come back on a new connection".into()));
+                }
+            }
+        }
+        if self.heard.get().elapsed() >= PROOF_OF_LIFE {
+            self.answer(false);
+        }
+        Ok(())
+    }
+
+    /// What was said before the question may be read after it: only an answer proves that the
+    /// client lives, though as long as anything is still read it may come.
+    fn heard(&self, message: &Message) {
+        self.deaf();
+        if matches!(message, Message::Ping(Ping { answer: true })) {
+            self.answer(true);
+        }
+    }
+
+    fn deaf(&self) {
+        self.heard.set(Instant::now());
+    }
+
+    fn held(&self, held: &Held) {
+        let (path, seconds) = (held.path.clone(), held.patience.as_secs() as u32);
+        self.outbox.tell(Message::Held(control::Held { path, seconds }));
+    }
+
+    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _resumed_bytes: u64) {}
+
+    fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
+        for named in named_messages(entries) {
+            self.outbox.tell(Message::Named(named));
+        }
+    }
+
+    fn entry_failed(&self, _path: &[u8], _reason: &str, _at_source: bool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Status;
+
+    /// Hooks, and a way to ask them.
+    fn hooks() -> (ServerHooks, mpsc::UnboundedSender<Question>) {
+        let (ask, questions) = mpsc::unbounded_channel();
+        let (outbox, _outflow) = Outbox::new();
+        (ServerHooks::new(Some(questions), outbox), ask)
+    }
+
+    fn ask(ask: &mpsc::UnboundedSender<Question>) -> oneshot::Receiver<bool> {
+        let (alive, lives) = oneshot::channel();
+        ask.send(Question::Alive(alive)).expect("it is heard");
+        lives
+    }
+
+    fn long_ago(hooks: &ServerHooks) {
+        let long_ago = Instant::now().checked_sub(PROOF_OF_LIFE);
+        hooks.heard.set(long_ago.expect("the clock has run for longer"));
+    }
+
+    #[test]
+    fn what_a_dead_client_had_said_before_it_was_asked_proves_no_life() {
+        let (hooks, questions) = hooks();
+        let mut lives = ask(&questions);
+        hooks.tick().unwrap();
+        hooks.heard(&Message::Status(Status::default()));
+        hooks.tick().unwrap();
+        assert!(lives.try_recv().is_err(), "nothing is known yet");
+        long_ago(&hooks);
+        hooks.tick().unwrap();
+        assert_eq!(lives.try_recv(), Ok(false));
+    }
+
+    #[test]
+    fn an_answer_proves_life_however_late_it_is_while_anything_comes() {
+        let (hooks, questions) = hooks();
+        let mut lives = ask(&questions);
+        hooks.tick().unwrap();
+        for _ in 0..3 {
+            long_ago(&hooks);
+            hooks.heard(&Message::Status(Status::default()));
+            hooks.tick().unwrap();
+        }
+        // An end that reads nothing cannot tell.
+        long_ago(&hooks);
+        hooks.deaf();
+        hooks.tick().unwrap();
+        hooks.heard(&Message::Ping(Ping { answer: true }));
+        assert_eq!(lives.try_recv(), Ok(true));
+    }
+}

@@ -1,0 +1,35 @@
+//! What a source says of what it has, before it is one of several.
+
+use longhaul_transfer::control::Surveyed;
+use longhaul_transfer::copy::SurveyAnswer;
+use longhaul_transfer::objects::{Manifest, VirtualObject};
+use prost::Message as _;
+
+/// Pieces of one answer that are looked at; the first that is wrong ends it.
+const PIECES: u32 = 200;
+
+/// Whatever pieces come, an answer that is taken is whole: one list of files without holes, as it
+/// came, and one value for each chunk of what it lists.
+pub fn run(bytes: &[u8]) {
+    let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
+    let (mut encoded, mut values) = (Vec::new(), Vec::new());
+    for _ in 0..PIECES {
+        let Ok(piece) = Surveyed::decode_length_delimited(&mut rest) else { return };
+        encoded.extend_from_slice(&piece.manifest);
+        values.extend_from_slice(&piece.values);
+        match answer.take(piece) {
+            Ok(false) => {}
+            Ok(true) => break,
+            Err(error) => return assert!(error.what.len() < 3000),
+        }
+        if rest.is_empty() {
+            return;
+        }
+    }
+    let Ok(found) = answer.end() else { return };
+    assert_eq!(Manifest::decode(&encoded).as_ref(), Ok(&*found.manifest));
+    let object = VirtualObject::new(&found.manifest, 0);
+    assert!(found.values.len() as u64 <= object.chunks());
+    assert_eq!(found.values.as_flattened(), values);
+    assert_eq!(object.hole_chunks().next(), None);
+}
