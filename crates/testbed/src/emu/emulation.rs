@@ -6,6 +6,7 @@ use std::time::Instant;
 use longhaul_proto::time::Span;
 
 use super::EmulationError;
+use super::awake::Awake;
 use super::command::HostCommand;
 use super::forwarder::{Forwarder, Remote};
 use super::host::{self, Host};
@@ -24,6 +25,8 @@ pub struct Emulation {
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
+    /// Until all of these are gone.
+    _awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
     /// The links that change as time goes by, as they are at the start.
@@ -60,6 +63,7 @@ impl Emulation {
         let links = network.links.iter().map(|between| between.link.clone()).enumerate();
         let changing = links.filter(|(_, link)| !link.schedule.is_empty()).collect();
         let started = Instant::now();
+        let awake = Awake::keep();
         let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
@@ -68,7 +72,18 @@ impl Emulation {
         notices.dedup();
         let routers = network.routers;
         let mtu = spec.mtu;
-        Ok(Emulation { keeper, remote, hosts, routers, ends, changing, started, mtu, notices })
+        Ok(Emulation {
+            keeper,
+            remote,
+            hosts,
+            _awake: awake,
+            routers,
+            ends,
+            changing,
+            started,
+            mtu,
+            notices,
+        })
     }
 
     /// A program to run on the host named `host`.

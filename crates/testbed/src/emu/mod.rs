@@ -24,6 +24,7 @@
 //! UDP sockets on the hosts live with the machine's `net.core.rmem_max` and `wmem_max`, which a
 //! network namespace cannot raise; only real root can go beyond (`SO_RCVBUFFORCE`).
 
+mod awake;
 mod command;
 mod emulation;
 mod error;

@@ -207,6 +207,13 @@ pub(super) fn run_first() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &priority) }).map(drop)
 }
 
+/// Lets the calling thread run only where a processor has nothing else to do (`SCHED_IDLE`).
+pub(super) fn run_last() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is valid for the call; 0 is the calling thread.
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) }).map(drop)
+}
+
 /// Sets an integer option of a socket.
 pub(super) fn set_option(
     socket: BorrowedFd<'_>,

@@ -1,6 +1,6 @@
 //! A folder for a run, in memory where the machine has one there, gone however the run ends.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -9,8 +9,18 @@ use tempfile::TempDir;
 
 /// The folder in memory that Linux has.
 const MEMORY: &str = "/dev/shm";
-/// Waits until its input ends, which only this process holds open, and removes a folder.
-const SWEEP: &str = "trap '' INT TERM HUP; cat > /dev/null; rm -rf -- \"$1\"";
+/// Waits until its input ends, which only this process holds open, and removes a folder. A process
+/// that was killed has said no word before: the programs that use the folder are being killed too,
+/// and may still make something in it.
+const SWEEP: &str = r#"
+trap '' INT TERM HUP
+read -r word
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    rm -rf -- "$1" && [ "$word" ] && exit
+    sleep 0.3
+    [ -e "$1" ] || exit
+done
+"#;
 
 /// The folder.
 pub(super) struct Scratch {
@@ -53,7 +63,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        drop(self.sweeper.stdin.take());
+        if let Some(mut input) = self.sweeper.stdin.take() {
+            // Where it does not get the word, it only takes longer.
+            let _ = input.write_all(b"ended\n");
+        }
         // It has removed everything when it has ended.
         let _ = self.sweeper.wait();
     }
