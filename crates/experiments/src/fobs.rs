@@ -95,8 +95,6 @@ fn frequency_cases() -> Vec<Case> {
 const SLOW_RECEIVER: &str = "what an acknowledgement costs the receiving program decides it, and \
                              over real sockets a program costs what it costs on the machine that \
                              it runs on";
-const SLOW_SENDER: &str = "what the sending program gets out decides it, and over real sockets a \
-                           program has the limits of the machine that it runs on";
 
 /// A row for each frequency on each path, and one for the best of them beside what is published.
 fn frequency_tables(
@@ -241,7 +239,7 @@ pub static FIG3: Experiment = Experiment {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);
             let rate = ceiling(OC12, block).as_bps();
-            Case::simulated(block_case(block), fobs.set("flow.fobs.rate", rate), SLOW_SENDER)
+            Case::both(block_case(block), fobs.set("flow.fobs.rate", rate))
         });
         runs.into()
     },

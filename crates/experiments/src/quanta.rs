@@ -53,13 +53,7 @@ const NAIVE: &str = "RBUDP, naive";
 const FIG5_RATES: [u32; 11] = [100, 200, 300, 400, 500, 550, 600, 640, 700, 800, 878];
 /// At these the host is slower than what is asked of it.
 const FIG5_OVERRUNS: [u32; 4] = [640, 700, 800, 878];
-/// Of what a program takes: up to here its limit is none over real sockets either.
-const CLEAR_OF_LIMIT: f64 = 0.95;
 const GAIN: Quantity = Quantity { name: "gain by scatter/gather", unit: Unit::Share };
-/// Why what a program's limit decides is not emulated.
-const PROGRAMS_LIMIT: &str = "a program's limit decides it, and over real sockets a program has \
-                              the limits of the machine that it runs on";
-
 fn case_name(what: &str, rate: u32) -> String {
     format!("{what} at {rate} Mbit/s")
 }
@@ -92,9 +86,9 @@ pub static FIG5: Experiment = Experiment {
             the paper's app_perf), 585 where it moves them once more (naive RBUDP: the paper's \
             10 % less), and 878 where it does not (fake RBUDP, and iperf), out of a socket buffer \
             of 1 MiB. Sending rates are bits of object a second; our header and tag come on top \
-            (2.2 %). The model is the paper's equation 4, which knows no loss. Emulated, where \
-            the program is no limit: the binary's own `serve` and `cp --receive`, with files in \
-            memory.",
+            (2.2 %). The model is the paper's equation 4, which knows no loss. Emulated: \
+            the binary's own `serve` and `cp --receive`, with files in memory; what the program \
+            takes and its buffer holds is a link before the host there.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -106,10 +100,7 @@ pub static FIG5: Experiment = Experiment {
                     .set("flow.blast.rate", payload_rate(rate.into()))
                     .set("flow.blast.receive", receiver.strategy)
                     .set("host.b.receives-rate", takes);
-                match f64::from(rate) <= CLEAR_OF_LIMIT * receiver.takes {
-                    true => Case::both(name, blast),
-                    false => Case::simulated(name, blast, PROGRAMS_LIMIT),
-                }
+                Case::both(name, blast)
             })
             .collect()
     },
@@ -197,15 +188,13 @@ pub static FIG6: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.2, Fig. 6",
     setup: "As [quanta-fig5](quanta-fig5.md), but the sending program gets out 725 Mbit/s of \
-            object at most, and the receiving one has no limit.",
+            object at most, and the receiving one has no limit. Emulated, `cp` is told that as \
+            `--bwlimit`.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);
             let blast = vary("quanta-fig6").set("flow.blast.rate", payload_rate(rate.into()));
-            match f64::from(rate) <= CLEAR_OF_LIMIT * SENDER_LIMIT {
-                true => Case::both(name, blast),
-                false => Case::simulated(name, blast, PROGRAMS_LIMIT),
-            }
+            Case::both(name, blast)
         });
         cases.into()
     },
@@ -374,7 +363,7 @@ pub static FIRST_VERSION: Experiment = Experiment {
             blast.set("flow.blast.rate", payload_rate(FIRST_VERSION_RATE))
         };
         let slow = into(&payload_rate(APP_PERF).to_string());
-        vec![Case::simulated(SLOW, slow, PROGRAMS_LIMIT), Case::both(FAST, into("1T"))]
+        vec![Case::both(SLOW, slow), Case::both(FAST, into("1T"))]
     },
     tables: |outcomes| {
         let rows = [(SLOW, Published::About(33.0)), (FAST, Published::Below(2.0))];

@@ -2,7 +2,6 @@
 
 use longhaul_proto::units::Rate;
 
-use super::internet::HOSTS_LIMIT;
 use super::{Columns, Contender, case_name, runs, tables};
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{Outcomes, Sample};
@@ -206,10 +205,7 @@ pub(super) static CERN: Experiment = Experiment {
             worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
-        runs(&TO_CERN, DAYS, file, |contender, name, variant| match contender.flow {
-            "sabul" => Case::simulated(name, variant, HOSTS_LIMIT),
-            _ => Case::both(name, variant),
-        })
+        runs(&TO_CERN, DAYS, file, |_, name, variant| Case::both(name, variant))
     },
     tables: |outcomes| tables(&TO_CERN, DAYS, outcomes),
     courses: Experiment::NO_COURSES,

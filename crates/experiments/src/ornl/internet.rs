@@ -26,11 +26,6 @@ const DAYS: [Day; 2] = [
 
 const NAMES: [&str; 2] = ["best case", "worst case"];
 
-/// Why a protocol that finds its rate is not emulated behind a host's limit.
-pub(super) const HOSTS_LIMIT: &str = "it finds its rate, and finds the sending host's limit here; \
-                                      over real sockets a program has the limits of the machine \
-                                      that it runs on";
-
 /// Section 4.1: rate, lost, retransmitted, sent, duplicates.
 const CONTENDERS: [Contender; 6] = [
     contender(
@@ -101,10 +96,7 @@ pub(super) static INTERNET: Experiment = Experiment {
                 _ => day,
             }
         };
-        runs(&CONTENDERS, NAMES, vary, |contender, name, variant| match contender.flow {
-            "sabul" => Case::simulated(name, variant, HOSTS_LIMIT),
-            _ => Case::both(name, variant),
-        })
+        runs(&CONTENDERS, NAMES, vary, |_, name, variant| Case::both(name, variant))
     },
     tables: |outcomes| tables(&CONTENDERS, NAMES, outcomes),
     courses: Experiment::NO_COURSES,

@@ -6,7 +6,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::EmulationError;
-use crate::link::{ETHERNET_FRAMING, LinkSpec};
+use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
 /// The most hosts: each has a last byte of an address.
@@ -67,7 +67,10 @@ impl EmulationSpec {
 
     /// The hosts and the network of `scenario`. A host's card becomes a router of the name
     /// `HOST-card`, and a link in each direction between it and the host, of the card's rate. What
-    /// programs and disks can take has no place here: programs are what they are.
+    /// the receiving program of a host takes, out of its socket buffer, becomes a router
+    /// `HOST-program` on the last link of every way to it, so that what the buffer has no room for
+    /// is lost before the real program could count it. What programs send and disks do has no place
+    /// here: they are what they are.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario
@@ -100,6 +103,14 @@ impl EmulationSpec {
             links.push(LinkBetween { from: *host, to: card, link: link.clone() });
             links.push(LinkBetween { from: card, to: *host, link });
         }
+        for (place, host) in scenario.hosts.iter().enumerate() {
+            let Some(link) = program(host, scenario.mtu) else { continue };
+            let program = n + routers.len();
+            routers.push(format!("{}-program", host.name));
+            links.iter_mut().filter(|link| link.to == place).for_each(|link| link.to = program);
+            links.push(LinkBetween { from: program, to: place, link });
+            routes.iter_mut().filter(|r| r.to == place).for_each(|r| r.via.push(program));
+        }
         let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();
         let network = Network { routers, links, routes };
         EmulationSpec { hosts, network, mtu: scenario.mtu, seed: scenario.seed }
@@ -124,6 +135,17 @@ impl EmulationSpec {
         };
         scenario.validate().map_err(|fault| EmulationError::Spec(fault.what))
     }
+}
+
+/// What the receiving program of a host is to full packets: a link of the rate at which it takes
+/// them, with its socket buffer as the queue. `None` where it takes all that comes.
+fn program(host: &Host, mtu: u16) -> Option<LinkSpec> {
+    let payload = Bytes::new(u64::from(mtu) - u64::from(UDP_IP));
+    let frame = Bytes::new(u64::from(mtu) + u64::from(ETHERNET_FRAMING));
+    let rate = host.receives.keeps_up_with(payload, frame)?;
+    let datagrams = host.socket_buffer.get() / payload.get();
+    let queue = Bytes::new(datagrams.max(1).saturating_mul(frame.get()));
+    Some(LinkSpec { rate: Some(rate), queue, ..LinkSpec::default() })
 }
 
 #[cfg(test)]
@@ -178,5 +200,28 @@ mod tests {
         assert_eq!(rates(0, 1), [card(1_000), None, None]);
         assert_eq!(rates(0, 2), [card(1_000), None, None, card(100)]);
         assert_eq!(rates(2, 0), [card(100), None, None, card(1_000)]);
+    }
+
+    #[test]
+    fn what_a_program_takes_is_the_last_link_of_every_way_to_it() {
+        let text = r#"
+            host = [{ name = "a" }, { name = "b", nic = "1G", receives-rate = "736M", socket-buffer = 147_200 }]
+            link = [{ between = ["a", "b"] }]
+            route = [{ from = "a", to = "b", via = [] }]
+        "#;
+        let scenario = Scenario::parse("programs", text, &Reading::PLAIN).unwrap();
+        let spec = EmulationSpec::of(&scenario);
+        spec.validate().unwrap();
+        let mut routes = spec.network.routes(2);
+        let mut links = |from, to| -> Vec<&LinkSpec> {
+            let way = routes.between(from, to).unwrap();
+            way.into_iter().map(|link| &spec.network.links[link].link).collect()
+        };
+        let there = links(0, 1);
+        let rates: Vec<_> = there.iter().map(|link| link.rate).collect();
+        // 1472 bytes of payload are 1538 on the wire.
+        assert_eq!(rates, [None, Some(Rate::from_mbps(1_000)), Some(Rate::from_mbps(769))]);
+        assert_eq!(there[2].queue, Bytes::new(100 * 1_538));
+        assert_eq!(links(1, 0).len(), 2);
     }
 }

@@ -22,5 +22,5 @@ pub use codel::CoDel;
 pub use loss::{GilbertElliott, Loss};
 pub use passage::{Fate, Link, LinkTally, Passage};
 pub use spec::{
-    Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step,
+    Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step, UDP_IP,
 };

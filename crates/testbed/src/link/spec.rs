@@ -11,6 +11,9 @@ use super::{CoDel, Loss};
 /// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
 pub const ETHERNET_FRAMING: u32 = 38;
 
+/// The headers of UDP and IPv4 in a packet: 8 and 20 bytes.
+pub const UDP_IP: u32 = 28;
+
 /// One direction of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {

@@ -95,6 +95,13 @@ impl Pace {
         let bytes = self.rate.map_or(Span::ZERO, |rate| payload / rate);
         each.max(bytes)
     }
+
+    /// The bits of `size` a second that datagrams of `payload` keep it busy with; `None` where it
+    /// is never busy. `size` is the payload or more, such as the frame around it.
+    pub fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
+        let cost = self.cost(payload).as_secs_f64();
+        (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))
+    }
 }
 
 impl Stalls {
@@ -118,6 +125,13 @@ mod tests {
         assert_eq!(pace.cost(Bytes::new(2_000)), Span::from_millis(2));
         assert_eq!(Pace::default().cost(Bytes::new(2_000)), Span::ZERO);
         assert!(pace.is_limited() && !Pace::default().is_limited());
+        let rate = |pace: Pace, payload, size| {
+            pace.keeps_up_with(Bytes::new(payload), Bytes::new(size)).map(Rate::as_bps)
+        };
+        assert_eq!(rate(pace, 2_000, 2_000), Some(8_000_000));
+        assert_eq!(rate(pace, 2_000, 2_500), Some(10_000_000));
+        assert_eq!(rate(pace, 500, 500), Some(4_000_000));
+        assert_eq!(rate(Pace::default(), 2_000, 2_000), None);
     }
 
     #[test]

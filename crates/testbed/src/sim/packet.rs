@@ -3,10 +3,8 @@
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::layout::Block;
 
+pub(super) use crate::link::UDP_IP;
 use crate::tcp;
-
-/// Headers of IPv4 and UDP.
-pub(super) const UDP_IP: u32 = 28;
 
 /// One end of an agent: a copy, a connection, a stream of UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

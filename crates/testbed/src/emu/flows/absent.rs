@@ -1,17 +1,19 @@
-//! What a scenario asks for and no emulation gives: programs and disks are what they are.
+//! What a scenario asks for and no emulation gives: disks, and most of what programs do, are what
+//! they are.
 
 use std::fs;
 
 use longhaul_proto::time::Span;
 
+use super::copies::is_alone;
 use super::streams::{kernels_name, knows};
 use crate::scenario::{Amount, Flow, Host, Scenario, Tcp, Traffic, Transfer};
 
 /// Each thing by its host's or flow's name.
 pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     let mut absent: Vec<String> = Vec::new();
-    for host in scenario.hosts.iter() {
-        let keys = of_host(host);
+    for (place, host) in scenario.hosts.iter().enumerate() {
+        let keys = of_host(host, is_alone(scenario, place));
         if !keys.is_empty() {
             let (name, keys) = (&host.name, keys.join(", "));
             absent.push(format!("host {name}: {keys} (for the simulator alone)"));
@@ -23,14 +25,14 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     absent
 }
 
-fn of_host(host: &Host) -> Vec<&'static str> {
+/// `alone`: one copy leaves it, which can be told what to send at most.
+fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
+    let buffer = host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER;
     let keys = [
-        ("sends-packets", host.sends.packets.is_some()),
-        ("sends-rate", host.sends.rate.is_some()),
-        ("receives-packets", host.receives.packets.is_some()),
-        ("receives-rate", host.receives.rate.is_some()),
+        ("sends-packets", host.sends.packets.is_some() && !alone),
+        ("sends-rate", host.sends.rate.is_some() && !alone),
         ("report-cost", host.report_cost != Span::ZERO),
-        ("socket-buffer", host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER),
+        ("socket-buffer", buffer && !host.receives.is_limited()),
         ("disk-rate", host.disk.is_some()),
         ("disk-stall", host.disk.is_some_and(|disk| disk.stalls.is_some())),
     ];
@@ -95,7 +97,6 @@ mod tests {
             kind = "pair"
             [[host]]
             name = "b"
-            receives-rate = "1M"
             report-cost = "1ms"
             socket-buffer = "20KB"
             disk-rate = "8M"
@@ -126,7 +127,7 @@ mod tests {
         "#;
         let absent = of(&Scenario::parse("absent", text, &Reading::PLAIN).unwrap());
         let begins = [
-            "host b: receives-rate, report-cost, socket-buffer, disk-rate, disk-stall (",
+            "host b: report-cost, socket-buffer, disk-rate, disk-stall (",
             "flow endless: a real copy has an end; it is NOT run",
             "flow endless: writes-disk",
             "flow cut: segment 1.50 MB: real segments are whole MiB, so 2 MiB",

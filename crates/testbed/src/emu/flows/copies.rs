@@ -17,6 +17,7 @@ use super::scratch::Scratch;
 use super::tells::Told;
 use super::{Run, Stop};
 use crate::emu::{Emulation, EmulationError};
+use crate::link::UDP_IP;
 use crate::random::Random;
 use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
@@ -168,6 +169,7 @@ impl Copies {
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
             .args(arguments(run.flow, transfer))
+            .args(limit(run.scenario, run.flow, transfer))
             .arg(self.scratch.path().join(object(run.place)))
             .arg(format!("lh://{}/", run.to()))
             .env(CONFIG, self.client())
@@ -323,6 +325,24 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     arguments
 }
 
+/// What the sending program of the flow's host gets out, as a flag; nothing where that is no limit
+/// or the flow is not alone there.
+fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
+    let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));
+    let payload = transfer.block.map_or(full, |block| Bytes::new((block + OVERHEAD).into()));
+    let rate = scenario.hosts[flow.from].sends.keeps_up_with(payload, payload);
+    let rate = rate.filter(|_| is_alone(scenario, flow.from));
+    rate.map_or(Vec::new(), |rate| vec!["--bwlimit".to_owned(), format!("{}bit", rate.as_bps())])
+}
+
+/// Whether one copy, and nothing else, leaves the host at a place.
+pub(super) fn is_alone(scenario: &Scenario, host: usize) -> bool {
+    let mut leaving = scenario.flows.iter().filter(|flow| flow.from == host);
+    let first = leaving.next();
+    first.is_some_and(|flow| matches!(flow.traffic, Traffic::Protocol(_)))
+        && leaving.next().is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,6 +371,25 @@ mod tests {
         let cut =
             r#"size = "9MB", block = 1400, segment = "1500KB", settings = { tail-copies = 2 }"#;
         assert_eq!(words(cut), "--segment 2Mi --datagram 1432 --tail-copies=2");
+    }
+
+    #[test]
+    fn what_a_program_sends_at_most_limits_the_one_copy_that_leaves_its_host() {
+        let words = |sends: &str, flows: &str| {
+            let text = format!(
+                "host = [{{ name = \"a\", {sends} }}, {{ name = \"b\" }}]\nflow = [{flows}]\n\
+                 [[link]]\nbetween = [\"a\", \"b\"]"
+            );
+            let scenario = Scenario::parse("copies", &text, &Reading::PLAIN).unwrap();
+            let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { unreachable!() };
+            limit(&scenario, &scenario.flows[0], transfer).join(" ")
+        };
+        let copy = r#"{ from = "a", to = "b", protocol = "rbudp", size = 1000 }"#;
+        assert_eq!(words("nic = \"1G\"", copy), "");
+        assert_eq!(words("sends-rate = \"5M\"", copy), "--bwlimit 5000000bit");
+        // 1472 bytes each.
+        assert_eq!(words("sends-packets = 1000", copy), "--bwlimit 11776000bit");
+        assert_eq!(words("sends-rate = \"5M\"", &format!("{copy}, {copy}")), "");
     }
 
     #[test]

@@ -11,11 +11,10 @@ use rustix::net::sockopt;
 
 use super::end::{FlowCounts, FlowEnd};
 use super::{Run, duration};
+use crate::link::UDP_IP;
 use crate::random::Random;
 use crate::scenario::{Amount, Udp};
 
-/// Bytes of headers before the payload.
-const UDP_IP: u32 = 28;
 /// What the receiving socket asks for.
 const BUFFER: usize = 8 << 20;
 /// The receiving end looks up this often; what comes later than twice this is not waited for.
