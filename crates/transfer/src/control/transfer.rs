@@ -265,6 +265,16 @@ pub struct Held {
     pub seconds: u32,
 }
 
+/// The request is granted, but nothing is taken in yet: another transfer has to give way first, or
+/// to give memory back. What the client sends meanwhile is lost, but for the little that is held
+/// of first data. Told again with `over` once it begins.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Wait {
+    /// It begins now.
+    #[prost(bool, tag = "1")]
+    pub over: bool,
+}
+
 /// Files, folders and links that have got their names; told only where the request asks for it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Named {
