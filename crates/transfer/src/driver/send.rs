@@ -454,13 +454,18 @@ pub(super) fn tell_failures(
 ) -> bool {
     let failures = payloads.new_failures();
     for failure in failures {
-        outbox.tell(Message::EntryFailed(EntryFailed {
-            entry: failure.entry.map_or(u64::MAX, u64::from),
-            path: failure.path.clone(),
-            reason: failure.reason.clone(),
-            at_source: true,
-        }));
+        tell_failure(failure, outbox);
         let _ = notices.send(Noticed::Failed(failure.clone()));
     }
     !failures.is_empty()
+}
+
+/// Tells the other end of a file that went wrong here.
+pub(crate) fn tell_failure(failure: &Failure, outbox: &Outbox) {
+    outbox.tell(Message::EntryFailed(EntryFailed {
+        entry: failure.entry.map_or(u64::MAX, u64::from),
+        path: failure.path.clone(),
+        reason: failure.reason.clone(),
+        at_source: true,
+    }));
 }

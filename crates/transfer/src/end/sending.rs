@@ -129,12 +129,14 @@ impl SendingEnd<'_> {
             true => (offer_surveyed(&source), None),
             false => offer(&mut source, clear),
         };
+        // Before the offer: where nothing need come the other end may be done with that.
+        for failure in source.failures() {
+            self.hooks.entry_failed(&failure.path, &failure.reason, true);
+            send::tell_failure(failure, self.wire.outbox());
+        }
         self.wire.outbox().tell(Message::Offer(offer));
         if let Some(encoded) = manifest {
             listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?;
-        }
-        for failure in source.failures() {
-            self.hooks.entry_failed(&failure.path, &failure.reason, true);
         }
         let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
         let payloads = Payloads::new(source)?;
