@@ -503,5 +503,7 @@ pub(crate) mod tests {
             lines(&example(), Kind::DryRun, true),
             ["longhaul: would copy 12 files, 300.00 MB"]
         );
+        let said = lines(&Summary { failed_files: 1, ..example() }, Kind::DryRun, false);
+        assert_eq!(said[1..], ["  failing  1 file, named above"]);
     }
 }

@@ -147,7 +147,7 @@ pub(super) fn slow_disk(millis: u32) -> Option<Vec<String>> {
 }
 
 /// The same for other calls of the system, in microseconds.
-fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
+pub(super) fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
     let inject = format!("inject={call}:delay_exit={micros}");
     let trace = format!("trace={call}");
     let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
