@@ -68,7 +68,12 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
     let left = summary.bytes.saturating_sub(summary.resumed_bytes);
     if kind == Kind::DryRun {
         let files = count(summary.files.saturating_sub(summary.skipped_files), "file");
-        return vec![format!("longhaul: would copy {files}, {}", Bytes::new(left))];
+        let mut lines = vec![format!("longhaul: would copy {files}, {}", Bytes::new(left))];
+        if summary.failed_files > 0 {
+            let failed = count(summary.failed_files, "file");
+            lines.push(format!("  failing  {failed}, named above"));
+        }
+        return lines;
     }
     let mut lines = vec![headline(summary, kind)];
     let some_resumed = summary.resumed_bytes > 0 || summary.skipped_files > 0;
@@ -498,5 +503,7 @@ pub(crate) mod tests {
             lines(&example(), Kind::DryRun, true),
             ["longhaul: would copy 12 files, 300.00 MB"]
         );
+        let said = lines(&Summary { failed_files: 1, ..example() }, Kind::DryRun, false);
+        assert_eq!(said[1..], ["  failing  1 file, named above"]);
     }
 }

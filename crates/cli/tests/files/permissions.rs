@@ -68,8 +68,12 @@ fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
     };
     cp(&[&"tree/shut", &pair.at("")]).is(4, &["tree/shut", "Permission denied"]);
     cp(&[&"-r", &"tree/shut", &pair.at("")]).is(4, &["tree/shut", "Permission denied"]);
-    let ended = cp(&[&"-r", &"tree", &pair.at("")]);
-    ended.is(8, &["tree/shut", "tree/cell", "Permission denied", "(here)"]);
+    let named = ["tree/shut", "tree/cell", "Permission denied", "(here)"];
+    cp(&[&"-rn", &"tree", &pair.at("")]).is(8, &named);
+    assert!(!pair.there.join("tree").exists());
+    cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
+    // Where nothing is left to do it is named as well.
+    cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());
     write(&pair.there.join("file"), b"f");
@@ -88,14 +92,33 @@ fn what_the_server_may_not_read_or_write_is_named_and_the_rest_is_copied() {
     pair.server = Server::start_as(bound(&mut pair.host.command(words)));
     pair.cp(&[&pair.at("tree/shut"), &"."]).is(5, &["tree/shut", "Permission denied"]);
     pair.cp(&[&"-r", &pair.at("tree/shut"), &"."]).is(5, &["tree/shut", "Permission denied"]);
-    let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
-    ended.is(8, &["tree/shut", "tree/cell", "Permission denied", "other side"]);
+    let named = ["tree/shut", "tree/cell", "Permission denied", "other side"];
+    pair.cp(&[&"-rn", &pair.at("tree"), &"."]).is(8, &named);
+    assert!(!pair.here.join("tree").exists());
+    pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
+    // Where nothing is left to do it is named as well.
+    pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
     assert_eq!(fs::read(pair.here.join("tree/open")).unwrap(), b"open");
     assert!(!pair.here.join("tree/shut").exists());
     write(&pair.here.join("file"), b"f");
     set_mode(&pair.there, 0o555);
     pair.cp(&[&"file", &pair.at("new")]).is(5, &["new", "Permission denied"]);
     assert!(!pair.there.join("new").exists());
+    // What could not be written: a dry run ends as the copy does.
+    write(&pair.here.join("more/x"), b"x");
+    write(&pair.here.join("tree/open"), b"other");
+    write(&pair.here.join("tree/sub/x"), b"x");
+    set_mode(&pair.there.join("tree"), 0o555);
+    for flags in ["-rn", "-r"] {
+        pair.cp(&[&flags, &"file", &pair.at("new")]).is(5, &["new", "Permission denied"]);
+        let named = ["tree/open", "tree/sub", "tree/sub/x", "Permission denied", "other side"];
+        let ended = pair.cp(&[&flags, &"tree", &pair.at("")]);
+        ended.is(8, &named);
+        assert!(ended.events("file").is_empty(), "{ended}");
+        pair.cp(&[&flags, &"more", &pair.at("")]).is(8, &["more", "Permission denied"]);
+        pair.cp(&[&flags, &"more", &pair.at("other")]).is(5, &["other", "Permission denied"]);
+    }
+    set_mode(&pair.there.join("tree"), 0o755);
     set_mode(&pair.there, 0o755);
     release(&pair.there);
 }

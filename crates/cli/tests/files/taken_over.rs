@@ -4,6 +4,7 @@ use std::fs::{self, File};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::rig::{Pair, bytes, remains, write};
 
@@ -25,6 +26,48 @@ fn a_client_that_is_silent_gives_way_to_the_same_command() {
     assert_eq!(silent.end().status, Some(1));
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LEN, 1));
     assert!(remains(&pair.there).is_empty());
+}
+
+/// Bytes that came before the server had let a copy in, and were lost.
+fn lost_at_the_door(summary: &Value) -> u64 {
+    let count = |name: &str| summary[name].as_u64().expect("it is a count");
+    count("hold_lost") * count("payload_bytes")
+}
+
+/// What is too much of [`LARGE`]: at [`FAST`] it leaves in a second.
+const TOO_MUCH: u64 = 20_000_000;
+const LARGE: usize = 60_000_000;
+const FAST: &str = "--rate=160M";
+
+#[test]
+fn a_copy_that_waits_until_another_gives_way_sends_nothing_meanwhile() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(LARGE, 1));
+    let copy = |rate| pair.start(&[&rate, &"--retry-for=0s", &"file", &pair.at("to")]);
+    let mut silent = copy("--rate=60M");
+    silent.progressed(1);
+    silent.signal(Signal::STOP);
+    let ended = copy(FAST).end();
+    let summary = ended.summary();
+    assert!(lost_at_the_door(&summary) < TOO_MUCH, "{ended}");
+    assert_eq!(summary["protocol"], "rbudp", "{ended}");
+    assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LARGE, 1));
+}
+
+#[test]
+fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
+    // Enough for one copy.
+    let pair = Pair::with(&["--memory=32Mi"]);
+    write(&pair.here.join("first"), &bytes(LEN, 1));
+    write(&pair.here.join("second"), &bytes(LARGE, 2));
+    let mut first = pair.start(&[&"--rate=24M", &"first", &pair.at("one")]);
+    first.progressed(1);
+    let ended = pair.cp(&[&FAST, &"second", &pair.at("two")]);
+    let summary = ended.summary();
+    assert!(lost_at_the_door(&summary) < TOO_MUCH, "{ended}");
+    assert_eq!(summary["protocol"], "rbudp", "{ended}");
+    assert!(fs::read(pair.there.join("two")).unwrap() == bytes(LARGE, 2));
+    assert_eq!(first.end().summary()["verified"], true);
 }
 
 #[test]

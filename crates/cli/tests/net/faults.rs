@@ -147,7 +147,7 @@ pub(super) fn slow_disk(millis: u32) -> Option<Vec<String>> {
 }
 
 /// The same for other calls of the system, in microseconds.
-fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
+pub(super) fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
     let inject = format!("inject={call}:delay_exit={micros}");
     let trace = format!("trace={call}");
     let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
@@ -215,6 +215,28 @@ fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
     let mut copy = Child::spawn(command.current_dir(&pair.here));
     let last = copy.event(|event| event["event"] == "error");
     assert_eq!((&last["status"], &last["class"]), (&7.into(), &"stalled".into()), "{last}");
+}
+
+#[test]
+fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_at_once() {
+    let Some(hangs) = slow_calls("getdents64", HANGS) else { return };
+    let (pair, _) = pair(1);
+    write(&pair.here.join("tree/file"), b"f");
+    let id = format!("--server-id={}", pair.server.id);
+    let start = |stall: &str| {
+        let to = pair.at("");
+        let words = crate::rig::words(&[&"cp", &"--json", &id, &stall, &"-r", &"tree", &to]);
+        let mut command = pair.client.wrapped(&as_words(&hangs), words);
+        Child::spawn(command.current_dir(&pair.here))
+    };
+    let last = start("--stall=3s").event(|event| event["event"] == "error");
+    assert_eq!((&last["status"], &last["class"]), (&7.into(), &"stalled".into()), "{last}");
+    let mut copy = start("--stall=600s");
+    copy.event(|event| event["event"] == "progress");
+    let traced = i32::try_from(traced(copy.id())).ok().and_then(Pid::from_raw);
+    kill_process(traced.expect("a child has a number"), Signal::INT).expect("it is ours");
+    let last = copy.event(|event| event["event"] == "error");
+    assert_eq!((&last["status"], &last["class"]), (&130.into(), &"interrupted".into()), "{last}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod blocked;
 mod cells;
 mod compared;
 mod damage;
+mod drains;
 mod faults;
 mod flood;
 mod gathered;

@@ -13,6 +13,7 @@
 //! | sending end | [`Digests`] | with the data: what each chunk must hash to |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
+//! | server | [`Wait`] | a transfer cannot begin yet, and when it can |
 //! | receiving end | [`Held`] | another copy has the destination, and its end is waited for |
 //! | receiving end | [`Needless`] | these chunks need not come any more |
 //! | receiving end | [`Named`] | these files have got their names, where that is asked for |
@@ -41,7 +42,7 @@ pub use request::{Direction, Pattern, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
     Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Held, Named, Needless, Offer,
-    Outcome, Pass, PassEnd, Plan, Relay, Status,
+    Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
 /// One frame of the control stream.
@@ -50,7 +51,7 @@ pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
     #[prost(oneof = "Message")]
     #[prost(
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub message: Option<Message>,
 }
@@ -103,6 +104,8 @@ pub enum Message {
     Surveyed(Surveyed),
     #[prost(message, tag = "22")]
     Held(Held),
+    #[prost(message, tag = "23")]
+    Wait(Wait),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -219,6 +219,10 @@ pub struct Status {
     /// Names looked at and chunks read, to find out what there is to do.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
+    /// How long the thread that receives did not wait for datagrams, with a CPU or without one
+    /// (receiving end).
+    #[prost(uint64, tag = "31")]
+    pub awake_nanos: u64,
 }
 
 /// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
@@ -250,6 +254,7 @@ impl Status {
             *nanos = (*nanos).min(MOST);
         }
         self.carrier_nanos = self.carrier_nanos.min(MOST);
+        self.awake_nanos = self.awake_nanos.min(MOST);
         self
     }
 }
@@ -263,6 +268,16 @@ pub struct Held {
     /// How many seconds it is waited for at most.
     #[prost(uint32, tag = "2")]
     pub seconds: u32,
+}
+
+/// The request is granted, but nothing is taken in yet: another transfer has to give way first, or
+/// to give memory back. What the client sends meanwhile is lost, but for the little that is held
+/// of first data. Told again with `over` once it begins.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Wait {
+    /// It begins now.
+    #[prost(bool, tag = "1")]
+    pub over: bool,
 }
 
 /// Files, folders and links that have got their names; told only where the request asks for it.

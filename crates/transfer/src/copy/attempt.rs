@@ -13,6 +13,7 @@ use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, interval_at};
 
 use super::cut::{CutWatch, Knock};
 use super::hooks::{ClientHooks, State, interrupted};
@@ -29,7 +30,7 @@ use crate::driver::{random_flow, random_u64};
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
-use crate::end::{DEFAULT_SEGMENT, Terms};
+use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
 use crate::objects::{Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
@@ -39,6 +40,8 @@ use crate::session::{self, Carriers, Identity, Session, Settings};
 /// How long another copy on this host may take to let go of a file: one that was killed does so as
 /// soon as the system has cleared it away, one that runs does not.
 const LET_GO: Duration = Duration::from_secs(1);
+/// How often the user hears how far the walk over the source is, and may wish its end.
+const TICK: Duration = Duration::from_millis(100);
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
 /// What carries the data of an attempt.
@@ -166,7 +169,7 @@ impl<'a> Attempt<'a> {
     pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
         // The walk comes first: what is wrong with the source is no trouble of the network's.
-        let source = self.source()?;
+        let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();
         let (reach, settings) = (self.reach(), self.settings(way));
         let ready = self.part.reached.take();
@@ -195,13 +198,25 @@ impl<'a> Attempt<'a> {
         self.transfer(way, reached, source).await
     }
 
-    fn source(&self) -> Result<Option<Source>, Error> {
+    /// Walks the source, on a thread of its own: whatever its disk does, the user's wish is heard,
+    /// and patience ends.
+    async fn source(&self) -> Result<Option<Source>, End> {
         let Route::Push { sources, .. } = self.route else { return Ok(None) };
         let places: Vec<Place> = sources.iter().cloned().map(Place::Ambient).collect();
         let filters = self.options.filters.clone();
         let watch = self.hooks.board.watch().clone();
-        let options = SourceOptions { recursive: self.options.recursive, filters, watch };
-        let source = Source::open(&places, &options)?;
+        let recursive = self.options.recursive;
+        let options = SourceOptions { recursive, filters, watch: watch.clone() };
+        let mut walk = tokio::task::spawn_blocking(move || Source::open(&places, &options));
+        let mut tick = interval_at(Instant::now() + TICK, TICK);
+        let opened = loop {
+            tokio::select! {
+                opened = &mut walk => break opened,
+                _ = tick.tick() => self.hooks.tick().inspect_err(|_| watch.end())?,
+            }
+        };
+        let ended = |_| Error::new(Class::Unfinished, "the walk over the source ended early");
+        let source = opened.map_err(ended)??;
         for warning in source.warnings() {
             self.hooks.observer.notice(Notice::Warning(warning.clone()));
         }

@@ -298,7 +298,9 @@ impl Hooks for ClientHooks {
     }
 
     fn would_copy(&self, manifest: &Manifest, entries: &[Range<u64>]) {
-        made(manifest, entries).for_each(|made| self.observer.notice(made));
+        let failed = &self.state.borrow().failed;
+        let due = entries_of(manifest, entries).filter(|due| !failed.contains_key(&due.path[..]));
+        due.for_each(|due| self.observer.notice(told(due)));
     }
 
     fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool) {
@@ -354,14 +356,16 @@ pub(super) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
 ) -> impl Iterator<Item = Notice> + 'a {
-    entries_of(manifest, entries).map(|entry| {
-        let path = shown(&entry.path);
-        match &entry.kind {
-            Kind::File { .. } => Notice::File { path },
-            Kind::Folder => Notice::Folder { path },
-            Kind::Link { target } => Notice::Link { path, target: shown(target) },
-        }
-    })
+    entries_of(manifest, entries).map(told)
+}
+
+fn told(entry: &Entry) -> Notice {
+    let path = shown(&entry.path);
+    match &entry.kind {
+        Kind::File { .. } => Notice::File { path },
+        Kind::Folder => Notice::Folder { path },
+        Kind::Link { target } => Notice::Link { path, target: shown(target) },
+    }
 }
 
 pub(super) fn shown(path: &[u8]) -> PathBuf {

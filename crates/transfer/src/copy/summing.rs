@@ -168,7 +168,7 @@ fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
         return destination();
     }
     let whole = from.paced_nanos + from.granted_nanos + from.busy_nanos;
-    let receives = to.busy_nanos > work.max(whole / 10 * 8);
+    let receives = to.busy_nanos.max(to.awake_nanos) > work.max(whole / 10 * 8);
     if receives && !(fixed_rate && most == from.paced_nanos) {
         return BoundBy::ReceiverCpu;
     }
@@ -214,6 +214,10 @@ mod tests {
         assert_eq!(of(&sending(60, 0, 40), &Status::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
+        // One that is always behind, but has no CPU for it.
+        let behind = Status { awake_nanos: 95, busy_nanos: 20, ..Status::default() };
+        assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
+        assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
         // Hashing is no disk.
         let writing =
             |disk_cpu_nanos| Status { disk_nanos: 90, disk_cpu_nanos, ..Status::default() };

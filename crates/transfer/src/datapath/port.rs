@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_proto::endpoint::FlowId;
-use longhaul_proto::time::Time;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::wire::header::Header;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -133,6 +133,8 @@ pub struct PortStatistics {
     pub probes: u64,
     /// Datagrams dropped by the kernel for want of receive buffer, wrapping at 2³².
     pub kernel_drops: u64,
+    /// How long the receive thread has waited for something to do.
+    pub idle: Span,
 }
 
 /// Counters that the receive thread writes and others read.
@@ -144,6 +146,7 @@ pub(super) struct Counters {
     pub(super) held: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) probes: AtomicU64,
+    pub(super) idle_nanos: AtomicU64,
 }
 
 /// What the receive thread is told.
@@ -330,6 +333,7 @@ impl PortHandle {
             dropped: counters.dropped.load(Ordering::Relaxed),
             probes: counters.probes.load(Ordering::Relaxed),
             kernel_drops: self.shared.socket.kernel_drops().unwrap_or(0).into(),
+            idle: Span::from_nanos(counters.idle_nanos.load(Ordering::Relaxed)),
         }
     }
 

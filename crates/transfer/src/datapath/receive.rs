@@ -85,16 +85,20 @@ impl ReceiveLoop {
     fn sleep(&mut self) -> bool {
         let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
         let earliest = wakeups.chain(self.hold.next_expiry()).min();
+        let now = clock::now();
         let timeout = earliest.filter(|time| *time != Time::NEVER).map(|time| {
-            let left = clock::duration(time.since(clock::now()));
+            let left = clock::duration(time.since(now));
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });
         let mut fds = [
             PollFd::new(&*self.shared.socket, PollFlags::IN),
             PollFd::new(&self.shared.bell, PollFlags::IN),
         ];
+        let polled = poll(&mut fds, timeout.as_ref());
+        let idle = clock::now().since(now).as_nanos();
+        self.shared.counters.idle_nanos.fetch_add(idle, Ordering::Relaxed);
         // An interrupted or failed poll is as a wake-up too early.
-        if poll(&mut fds, timeout.as_ref()).is_err() {
+        if polled.is_err() {
             return false;
         }
         let [socket, bell] = fds.map(|fd| fd.revents());

@@ -32,7 +32,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// The object of `source`.
+    /// The object of `source`; what its walk could not read has been told.
     ///
     /// # Errors
     /// It has more chunks than can be counted.
@@ -40,6 +40,7 @@ impl Payloads {
         let too_large = |_| Error::new(Class::Usage, "the object has more than 2³² chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
+            failures_told: source.failures().len(),
             source,
             chunk: None,
             len: 0,
@@ -47,7 +48,6 @@ impl Payloads {
             block: Vec::new(),
             announced: Tally::new(chunks),
             digests: Vec::new(),
-            failures_told: 0,
             reading: Duration::ZERO,
             reading_cpu: Duration::ZERO,
         })

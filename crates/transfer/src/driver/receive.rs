@@ -151,6 +151,14 @@ pub(crate) struct ReceivePass {
     pub(crate) letters: Receiver<Letter>,
 }
 
+/// What a port's thread had come to when a flow began.
+#[derive(Clone, Copy)]
+struct Began {
+    at: Time,
+    cpu: Duration,
+    idle: Span,
+}
+
 /// The port's side of a receiving flow.
 pub(crate) struct Receiving {
     flow: FlowId,
@@ -184,8 +192,8 @@ pub(crate) struct Receiving {
     came: u64,
     /// Datagrams with data that fell before the port knew this flow.
     fallen: u64,
-    /// CPU time of the port's thread when the flow first ran on it.
-    began: Option<Duration>,
+    /// The port's thread when the flow first ran on it.
+    began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
     finish_told: bool,
@@ -408,7 +416,10 @@ impl Receiving {
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
         let cpu = super::thread_time();
-        let busy = cpu.saturating_sub(*self.began.get_or_insert(cpu)).as_nanos() as u64;
+        let began = *self.began.get_or_insert(Began { at: now, cpu, idle: port.idle });
+        let busy = cpu.saturating_sub(began.cpu).as_nanos() as u64;
+        let awake =
+            now.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle)).as_nanos();
         self.core.set_socket_lost(now, self.flow, drops + self.fallen);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let sum = &self.earlier;
@@ -428,6 +439,7 @@ impl Receiving {
             status.unasked = sum.unasked + counts.refused;
             status.memory_lost = sum.memory_lost + no_room;
             status.busy_nanos = sum.busy_nanos + busy;
+            status.awake_nanos = sum.awake_nanos + awake;
         });
     }
 

@@ -40,6 +40,10 @@ const TOGETHER: Span = Span::from_millis(20);
 /// How often an idle way is shown to be open.
 const ALIVE: Span = Span::from_millis(250);
 
+/// Where every full datagram vanishes, less than this share of them arrives: each chunk's last
+/// block may be short, and a chunk of the largest blocks has 17.
+const SHORT_ONES: u64 = 16;
+
 /// What a sending thread is told.
 pub(crate) enum Command {
     /// A control message for the core.
@@ -68,7 +72,7 @@ pub(crate) enum Noticed {
     /// The receiver speaks, but our datagrams no longer reach it: they are too large, or the first
     /// link refuses them.
     TooLarge {
-        /// Some of this pass did arrive.
+        /// Datagrams of that size did arrive in this pass.
         begun: bool,
     },
     /// Something of the core.
@@ -275,7 +279,8 @@ impl Sending {
     fn tell_hole(&mut self) {
         if !self.hole_told {
             self.hole_told = true;
-            let _ = self.notices.send(Noticed::TooLarge { begun: self.arrived > 0 });
+            let begun = self.arrived > self.core.accounting().sent / SHORT_ONES;
+            let _ = self.notices.send(Noticed::TooLarge { begun });
         }
     }
 
@@ -449,13 +454,18 @@ pub(super) fn tell_failures(
 ) -> bool {
     let failures = payloads.new_failures();
     for failure in failures {
-        outbox.tell(Message::EntryFailed(EntryFailed {
-            entry: failure.entry.map_or(u64::MAX, u64::from),
-            path: failure.path.clone(),
-            reason: failure.reason.clone(),
-            at_source: true,
-        }));
+        tell_failure(failure, outbox);
         let _ = notices.send(Noticed::Failed(failure.clone()));
     }
     !failures.is_empty()
+}
+
+/// Tells the other end of a file that went wrong here.
+pub(crate) fn tell_failure(failure: &Failure, outbox: &Outbox) {
+    outbox.tell(Message::EntryFailed(EntryFailed {
+        entry: failure.entry.map_or(u64::MAX, u64::from),
+        path: failure.path.clone(),
+        reason: failure.reason.clone(),
+        at_source: true,
+    }));
 }

@@ -401,6 +401,10 @@ impl Writer {
             failures_told: 0,
             left,
         });
+        if dry_run {
+            // What would fail is not among what would be made.
+            self.tell_failures();
+        }
         let _ = self.happened.send(happened);
         for failed in std::mem::take(&mut self.early_failures) {
             self.take_source_failure(failed);
@@ -415,17 +419,23 @@ impl Writer {
     fn end_dry_run(&mut self, manifest: &Arc<Manifest>, skipped: &[u32]) {
         self.ended = true;
         let all = 0..manifest.entries().len() as u64;
-        let there = planned::runs(skipped.iter().map(|entry| u64::from(*entry)));
-        let entries = without(std::slice::from_ref(&all), &there);
+        let sink = self.opened.as_ref().and_then(|opened| opened.sink.as_ref());
+        let failures = sink.map_or(&[][..], Sink::failures);
+        let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
+        let is_file = |entry: &u32| manifest.entries()[*entry as usize].size().is_some();
+        let failed_files = failed.iter().filter(|entry| is_file(entry)).count() as u64;
+        let settled: BTreeSet<u32> = failed.into_iter().chain(skipped.iter().copied()).collect();
+        let settled = planned::runs(settled.into_iter().map(u64::from));
+        let entries = without(std::slice::from_ref(&all), &settled);
         let due = entries
             .iter()
             .flat_map(|range| &manifest.entries()[range.start as usize..range.end as usize]);
         let files = due.filter(|entry| entry.size().is_some()).count() as u64;
         let manifest = manifest.clone();
-        let all_files = manifest.files();
+        let skipped = manifest.files().saturating_sub(files + failed_files);
+        let failed_count = failures.len() as u64;
         let _ = self.happened.send(Happened::WouldCopy { manifest, entries });
-        let outcome =
-            Outcome { files, skipped: all_files.saturating_sub(files), ..Outcome::default() };
+        let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
         let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
     }
 
@@ -485,6 +495,20 @@ impl Writer {
         Ok(())
     }
 
+    /// Tells which entries have failed here since it was last told.
+    fn tell_failures(&mut self) {
+        let Some(opened) = &mut self.opened else { return };
+        let Some(sink) = &opened.sink else { return };
+        for failure in &sink.failures()[opened.failures_told..] {
+            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains(&entry)) {
+                continue;
+            }
+            let (path, reason) = (failure.path.clone(), failure.reason.clone());
+            let _ = self.happened.send(Happened::EntryFailed { path, reason });
+        }
+        opened.failures_told = sink.failures().len();
+    }
+
     /// After each job: syncs that are due, failures to tell, and whether the pass is over.
     fn settle(&mut self) -> Result<(), Error> {
         self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
@@ -504,14 +528,9 @@ impl Writer {
             let manifest = opened.object.manifest();
             let _ = self.happened.send(planned::named(manifest, named));
         }
-        for failure in &sink.failures()[opened.failures_told..] {
-            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains(&entry)) {
-                continue;
-            }
-            let (path, reason) = (failure.path.clone(), failure.reason.clone());
-            let _ = self.happened.send(Happened::EntryFailed { path, reason });
-        }
-        opened.failures_told = sink.failures().len();
+        self.tell_failures();
+        let Some(opened) = &mut self.opened else { return Ok(()) };
+        let Some(sink) = &mut opened.sink else { return Ok(()) };
         let needless = sink.take_needless();
         if !needless.is_empty() {
             opened.failed.retain(|chunk| sink.needs(*chunk));

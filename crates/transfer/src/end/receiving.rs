@@ -165,6 +165,9 @@ impl ReceivingEnd<'_> {
             self.board.note_spoke(clock::now());
             match message {
                 Message::Offer(offer) => return Ok(offer),
+                Message::EntryFailed(failed) => {
+                    self.hooks.entry_failed(&failed.path, &failed.reason, true);
+                }
                 Message::Status(status) => self.board.set_theirs(status),
                 _ => {}
             }

@@ -1,6 +1,7 @@
 //! The end that has the object.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -88,6 +89,8 @@ struct Running<'a, 'b> {
     datagram: u16,
     /// Chunks of the present pass; nothing for all.
     missing: Option<Vec<Range<u64>>>,
+    /// The other end takes nothing in yet: what the next pass will send, once it does.
+    waiting: Option<Payloads>,
     silence: Silence,
     /// CPU time of this thread when the transfer began.
     cpu_before: Duration,
@@ -126,12 +129,14 @@ impl SendingEnd<'_> {
             true => (offer_surveyed(&source), None),
             false => offer(&mut source, clear),
         };
+        // Before the offer: where nothing need come the other end may be done with that.
+        for failure in source.failures() {
+            self.hooks.entry_failed(&failure.path, &failure.reason, true);
+            send::tell_failure(failure, self.wire.outbox());
+        }
         self.wire.outbox().tell(Message::Offer(offer));
         if let Some(encoded) = manifest {
             listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?;
-        }
-        for failure in source.failures() {
-            self.hooks.entry_failed(&failure.path, &failure.reason, true);
         }
         let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
         let payloads = Payloads::new(source)?;
@@ -151,6 +156,7 @@ impl SendingEnd<'_> {
             repeats: 0,
             datagram,
             missing: None,
+            waiting: None,
             silence: Silence::new(),
             cpu_before: thread_time(),
         };
@@ -206,6 +212,10 @@ impl Running<'_, '_> {
                 let patience = Duration::from_secs(held.seconds.into());
                 self.end.hooks.held(&Held { path: held.path, patience });
             }
+            Message::Wait(wait) if self.end.decides => match wait.over {
+                false => self.wait().await?,
+                true => self.go_on().await?,
+            },
             Message::PassEnd(end) if end.lease > self.lease => {
                 let chunks = self.virtual_object.chunks();
                 let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
@@ -309,9 +319,9 @@ impl Running<'_, '_> {
             Noticed::TooLarge { .. } if self.datagram > SMALLEST_DATAGRAM => {
                 self.datagram =
                     if self.datagram > SAFE_DATAGRAM { SAFE_DATAGRAM } else { SMALLEST_DATAGRAM };
-                let payloads = self.stop().await.ok_or_else(lost_thread)?;
-                self.number += 1;
-                self.begin_pass(payloads).await?;
+                if self.waiting.is_none() {
+                    self.pass_again().await?;
+                }
             }
             Noticed::TooLarge { .. } if self.end.decides => return Err(End::NoDatagrams),
             Noticed::Failed(failure) => {
@@ -346,9 +356,30 @@ impl Running<'_, '_> {
 
     /// A further pass brings these chunks, and nothing else.
     async fn go_on_with(&mut self, chunks: Vec<Range<u64>>) -> Result<(), End> {
-        let payloads = self.stop().await.ok_or_else(lost_thread)?;
-        self.number += 1;
         self.missing = Some(chunks);
+        self.pass_again().await
+    }
+
+    /// A further pass takes the place of the present one.
+    async fn pass_again(&mut self) -> Result<(), End> {
+        let payloads = self.take_payloads().await?;
+        self.number += 1;
+        self.begin_pass(payloads).await
+    }
+
+    /// The other end takes nothing in yet, and what was sent is as good as lost. Streams wait by
+    /// themselves.
+    async fn wait(&mut self) -> Result<(), End> {
+        if matches!(self.carried, Some(Carried::Flow { .. })) {
+            self.waiting = Some(self.take_payloads().await?);
+        }
+        Ok(())
+    }
+
+    /// The other end takes in what comes: all of it, for nothing that was measured before counts.
+    async fn go_on(&mut self) -> Result<(), End> {
+        let Some(payloads) = self.waiting.take() else { return Ok(()) };
+        self.number += 1;
         self.begin_pass(payloads).await
     }
 
@@ -494,15 +525,31 @@ impl Running<'_, '_> {
         })
     }
 
-    /// Ends the present pass and gets the payloads back.
-    async fn stop(&mut self) -> Option<Payloads> {
-        match self.carried.take()? {
-            Carried::Flow { flow, commands, done } => {
-                let _ = commands.send(Command::Stop);
-                self.end.port.unregister(flow);
-                done.await.ok()?.ok()
+    /// Ends the present pass and gets the payloads back. Its thread may be at a disk that does not
+    /// answer.
+    async fn take_payloads(&mut self) -> Result<Payloads, End> {
+        let mut stopped = pin!(self.stop());
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                payloads = &mut stopped => return Ok(payloads.ok_or_else(lost_thread)?),
+                _ = tick.tick() => self.tick()?,
             }
-            Carried::Stream(outgoing) => outgoing.stop().await,
+        }
+    }
+
+    /// Ends the present pass; what comes of that are its payloads.
+    fn stop(&mut self) -> impl Future<Output = Option<Payloads>> + use<> {
+        let carried = self.carried.take();
+        if let Some(Carried::Flow { flow, commands, .. }) = &carried {
+            let _ = commands.send(Command::Stop);
+            self.end.port.unregister(*flow);
+        }
+        async move {
+            match carried? {
+                Carried::Flow { done, .. } => done.await.ok()?.ok(),
+                Carried::Stream(outgoing) => outgoing.stop().await,
+            }
         }
     }
 

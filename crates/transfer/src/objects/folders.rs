@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::manifest::FileTime;
 
@@ -90,6 +90,12 @@ pub(crate) fn create(folder: impl AsFd, name: &[u8], mode: u32) -> io::Result<Fi
 pub(crate) fn open_folder(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(fs::openat(folder, name, how, Mode::empty())?)
+}
+
+/// Whether entries of `folder` may be made and renamed.
+pub(crate) fn may_write(folder: impl AsFd) -> io::Result<()> {
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    Ok(fs::accessat(folder, ".", wanted, AtFlags::EACCESS)?)
 }
 
 /// Removes the file or link `name` in `folder` if it is there.

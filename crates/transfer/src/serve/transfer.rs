@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use super::Server;
 use super::door::Access;
 use super::hooks::ServerHooks;
 use super::register::{ASKED, Registered};
-use crate::control::{Direction, Held, Message, Request, Setting};
+use crate::control::{Direction, Held, Message, Request, Setting, Wait};
 use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
+use crate::driver::budget::Part;
 use crate::driver::writer::Target;
 use crate::end::receiving::ReceivingEnd;
 use crate::end::sending::SendingEnd;
@@ -54,7 +56,7 @@ pub(super) async fn answer(
         server.port.announce(FlowId(request.flow), session.remote.ip());
     }
     let judged = judge(server, &session, &request);
-    let (terms, mut work) = match judged {
+    let (terms, work) = match judged {
         Ok(judged) => judged,
         Err(error) => {
             let _ = session.close(Some(&error)).await;
@@ -66,14 +68,6 @@ pub(super) async fn answer(
     let destination = work.destination(&request);
     let registered = server.register.enter(peer, transfer, replaces, destination, streams);
     let mut wire = Wire::new(session);
-    let is_held = make_way(&registered, &wire, &request).await;
-    if let Work::Receive { target: Target::Place { options, .. }, .. } = &mut work {
-        // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
-        // too, their sessions decide.
-        options.patience = if is_held { Duration::ZERO } else { session::Settings::default().idle };
-    }
-    // That may have taken long.
-    server.port.announce(FlowId(request.flow), terms.peer);
     let result = run(server, &mut wire, terms, &request, work, registered).await;
     match result {
         Ok(()) => {
@@ -95,6 +89,48 @@ pub(super) async fn answer(
             Err(error)
         }
     }
+}
+
+/// Waits for what a transfer that receives needs before it can begin: the way to its destination,
+/// and memory. Its client hears of that at once where it takes any time: its data are lost until
+/// then.
+async fn let_in(
+    server: &Server,
+    registered: &Registered<'_>,
+    wire: &Wire,
+    request: &Request,
+    terms: &Terms,
+    target: &mut Target,
+) -> Result<Arc<Part>, Error> {
+    let mut entering = pin!(enter(server, registered, wire, request, target));
+    tokio::select! {
+        biased;
+        entered = &mut entering => return entered,
+        () = std::future::ready(()) => {}
+    }
+    wire.outbox().tell(Message::Wait(Wait { over: false }));
+    let memory = entering.await?;
+    // The next data may be of another flow, and here before that is announced.
+    server.port.expect(terms.peer);
+    server.port.announce(FlowId(request.flow), terms.peer);
+    wire.outbox().tell(Message::Wait(Wait { over: true }));
+    Ok(memory)
+}
+
+async fn enter(
+    server: &Server,
+    registered: &Registered<'_>,
+    wire: &Wire,
+    request: &Request,
+    target: &mut Target,
+) -> Result<Arc<Part>, Error> {
+    let is_held = make_way(registered, wire, request).await;
+    if let Target::Place { options, .. } = target {
+        // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
+        // too, their sessions decide.
+        options.patience = if is_held { Duration::ZERO } else { session::Settings::default().idle };
+    }
+    Ok(Arc::new(server.memory.enter().await?))
 }
 
 /// Waits until no dead transfer has the destination, and tells the client if that takes long.
@@ -261,8 +297,8 @@ async fn run(
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
-        Work::Receive { target, receive } => {
-            let memory = Arc::new(server.memory.enter().await?);
+        Work::Receive { mut target, receive } => {
+            let memory = let_in(server, &registered, wire, request, &terms, &mut target).await?;
             // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
             // come.
             let core =
@@ -285,6 +321,9 @@ async fn run(
             end.run().await.map(drop)
         }
         Work::Send { places, options } => {
+            make_way(&registered, wire, request).await;
+            // That may have taken long.
+            port.announce(FlowId(request.flow), terms.peer);
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
             let source = open(places, options, surveyed, wire, hooks, &board).await?;

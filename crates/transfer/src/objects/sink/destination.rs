@@ -63,6 +63,8 @@ impl Ground {
                 return Err(Error::new(Class::LocalFile, what).advise(format!("mkdir {shown}")));
             }
             (Found::Nothing { parent, .. }, Shape::Contents) if dry => {
+                folders::may_write(&parent)
+                    .map_err(|error| file_error("make the folder", &shown, &error))?;
                 is_missing = true;
                 parent
             }
@@ -70,7 +72,10 @@ impl Ground {
                 .map_err(|error| file_error("make the folder", &shown, &error))?,
             (Found::Nothing { parent, name }, _) => {
                 check_name(&name, &shown)?;
-                if top_is_folder && !dry {
+                if dry {
+                    folders::may_write(&parent)
+                        .map_err(|error| file_error("write", &shown, &error))?;
+                } else if top_is_folder {
                     let name = names::unfinished(&name);
                     leave_mark(&parent, &name, manifest)
                         .map_err(|error| file_error("write", &shown, &error))?;

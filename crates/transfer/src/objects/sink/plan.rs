@@ -109,6 +109,7 @@ impl Sink {
                 Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
                 Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
             };
+            let planned = planned.and_then(|()| self.see_whether_it_may(number, is_new, &walk));
             if let Err(error) = planned {
                 if self.watch.is_over() {
                     return Err(left_off());
@@ -132,6 +133,18 @@ impl Sink {
             resumed_bytes: walk.resumed,
             bytes_due: self.bytes_due(),
         })
+    }
+
+    /// Of a dry run: that what is due could be made in the folder that is to hold it. What is new
+    /// in a new folder could.
+    fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
+        let is_settled =
+            self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
+        if !self.options.dry_run || is_new || is_settled {
+            return Ok(());
+        }
+        let (folder, _) = self.ground.at(number)?;
+        folders::may_write(folder)
     }
 
     fn plan_folder(
@@ -168,7 +181,7 @@ impl Sink {
                 }
             }
         }
-        if !dry {
+        if !dry || walk.skipped.last() == Some(&number) {
             self.ground.folder(number)?;
         }
         Ok(())

@@ -1,0 +1,43 @@
+//! Receivers that take less than the path brings: a sender that finds its rate keeps to that.
+
+use serde_json::Value;
+
+use super::faults::{serve_slowly, slow_calls, slow_disk};
+use crate::rig::{Ended, Pair, bytes, write};
+
+/// Pushes an object of `len` bytes, at no given rate, to a server that `slow` runs.
+fn push_to(slow: &[String], len: usize) -> Ended {
+    let mut pair = Pair::new();
+    let content = bytes(len, 5);
+    write(&pair.here.join("object"), &content);
+    serve_slowly(&mut pair, slow, "32Mi");
+    let ended = pair.cp(&[&"object", &pair.at("copy")]);
+    assert!(std::fs::read(pair.there.join("copy")).expect("it was copied") == content);
+    ended
+}
+
+fn count(summary: &Value, name: &str) -> u64 {
+    summary[name].as_u64().expect("it is a count")
+}
+
+#[test]
+fn a_disk_slower_than_the_path_sets_the_rate_and_nothing_is_lost_for_it() {
+    // 5 MB/s: slower than a traced program on a busy machine receives.
+    let Some(slow) = slow_disk(200) else { return };
+    let ended = push_to(&slow, 60_000_000);
+    let summary = ended.summary();
+    assert_eq!(summary["bound_by"], "destination-disk", "{ended}");
+    assert_eq!(summary["memory_lost"], 0, "{ended}");
+    assert!(count(&summary, "socket_lost") < count(&summary, "blocks") / 20, "{ended}");
+}
+
+#[test]
+fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
+    // Each call takes so much longer, whatever it brings.
+    let Some(slow) = slow_calls("recvmmsg", 20_000) else { return };
+    let ended = push_to(&slow, 60_000_000);
+    let summary = ended.summary();
+    assert_eq!(summary["bound_by"], "receiver-cpu", "{ended}");
+    assert_eq!(summary["memory_lost"], 0, "{ended}");
+    assert!(count(&summary, "socket_lost") < count(&summary, "blocks") / 5, "{ended}");
+}
