@@ -1,9 +1,10 @@
 //! `longhaul compare`: the same object by each protocol in turn, and one table.
 //!
 //! In reading order: `candidate` (what is compared), `runs` (what a run gave, and what the runs of
-//! one candidate come to), `simulated` and `copies` (where runs come from), `table`, `events` and
-//! `page` (where they go to).
+//! one candidate come to), `simulated` and `copies` with `beside` (where runs come from), `table`,
+//! `events` and `page` (where they go to).
 
+mod beside;
 mod candidate;
 mod copies;
 mod events;
@@ -38,8 +39,8 @@ Send the same object by each protocol in turn, and say how each fared
 With --scenario the runs are in virtual time: the scenario's first flow is carried by each \
 protocol, what else the scenario has stays beside it, and each seed is run once more with a CUBIC \
 TCP flow beside the copy. Against HOST they are real copies of random bytes; nothing is written \
-there unless --write says so. The protocols take turns, so that a path that changes changes for \
-all of them.";
+there unless --write says so, and no TCP goes beside them unless --beside-tcp does. The \
+protocols take turns, so that a path that changes changes for all of them.";
 
 /// Send the same object by each protocol in turn, and say how each fared
 #[derive(clap::Args)]
@@ -74,6 +75,9 @@ pub(crate) struct CompareArgs {
     /// Write the object at the path of HOST, verified; each run replaces it, the last stays
     #[arg(long, conflicts_with = "scenario")]
     write: bool,
+    /// Copy once more in each turn, beside a TCP copy to HOST, and say how the two shared the path
+    #[arg(long, conflicts_with = "scenario")]
+    beside_tcp: bool,
     #[command(flatten)]
     reach: ReachArgs,
     /// Write runs as JSON on stdout, one object a line; the last is the summary

@@ -8,7 +8,7 @@ use longhaul_proto::units::Rate;
 use longhaul_transfer::error::Error;
 use longhaul_transfer::options::{CopyOptions, Protocol};
 use longhaul_transfer::progress::{Notice, Progress, SourceRow};
-use longhaul_transfer::summary::Summary;
+use longhaul_transfer::summary::{Segments, Summary};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -148,6 +148,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "received": receiver.received,
         "duplicates": receiver.duplicates,
         "waste": summary.waste,
+        "tcp_segments": summary.segments.map(segments),
         "bound_by": summary.bound_by.name(),
         "rounds": sender.rounds,
         "resumed_bytes": summary.resumed_bytes,
@@ -157,6 +158,11 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "receives": summary.receives.map(receives),
         "sources": sources(&summary.sources),
     }))
+}
+
+/// What the kernel's TCP has sent of the data.
+fn segments(Segments { sent, retransmitted }: Segments) -> Value {
+    json!({"sent": sent, "retransmitted": retransmitted})
 }
 
 /// What this host took in all, of what, and what of that was left to others.
@@ -200,7 +206,7 @@ mod tests {
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
             blake3 verified unread_files memory_lost hold_lost refused_datagrams sources \
-            failed_sources last_block_seconds receives";
+            failed_sources last_block_seconds receives tcp_segments";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

@@ -328,6 +328,7 @@ pub(crate) mod tests {
                 ..Default::default()
             },
             waste: 0.0104,
+            segments: None,
             bound_by: BoundBy::RateOption,
             resumed_bytes: 0,
             skipped_files: 0,

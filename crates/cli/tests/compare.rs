@@ -79,12 +79,26 @@ fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
     assert!(each(&measured, "run", "bytes").iter().all(|bytes| **bytes == 3_000_000));
     let last = measured.last().expect("a summary");
     let (rbudp, tcp) = (&last["protocols"][0], &last["protocols"][1]);
-    assert!(rbudp["waste"].is_number() && tcp["waste"].is_null(), "the kernel does not tell");
+    for told in ["waste", "retransmitted"] {
+        assert!(rbudp[told].is_number() && tcp[told].is_number(), "{told}: {last}");
+    }
+    for lost in ["path_lost", "blocks_lost", "reported_lost", "duplicates"] {
+        let told = (rbudp[lost].is_number(), tcp[lost].is_null());
+        assert_eq!(told, (true, true), "the kernel does not tell {lost}: {last}");
+    }
+    assert!(rbudp["beside_tcp_tcp_share"].is_null(), "nobody asked for it: {last}");
     assert!(rbudp["cpu_here_seconds_per_gb"].as_f64() > Some(0.0));
     assert!(rbudp["cpu_there_seconds_per_gb"].as_f64() > Some(0.0));
     assert_eq!(content(&pair.there), before, "a measurement writes nothing");
-    let written = compared(&["--repeat=1", "--write"], &file);
+    let written = compared(&["--repeat=1", "--write", "--beside-tcp"], &file);
     assert_eq!(each(&written, "run", "error"), [&Value::Null; 2]);
+    for run in written.iter().filter(|event| event["event"] == "run") {
+        let rate = |name: &str| run[name].as_u64().unwrap_or_else(|| panic!("{name}: {run}"));
+        let both = rate("beside_tcp_goodput_bps") + rate("beside_tcp_tcp_bps");
+        assert!(both > 0, "the first of the two has ended: {run}");
+        let share = run["beside_tcp_tcp_share"].as_f64();
+        assert!(share.is_some_and(|share| (0.0..=1.0).contains(&share)), "{run}");
+    }
     let left = fs::metadata(pair.there.join("object")).expect("the last object stays");
     assert_eq!(left.len(), 3_000_000);
 }
@@ -102,12 +116,13 @@ fn what_cannot_be_compared_says_why() {
     let udp = scenario("b.toml", udp.replace("settings = { tail-copies = 1 }", ""));
     let none = scenario("c.toml", WAN.split("[[flow]]").next().unwrap_or_default().to_owned());
     let real = scenario("d.toml", WAN.to_owned());
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&[], "required"),
         (&["here"], "no host"),
         (&["h:", "--scenario", "x"], "cannot be used with"),
         (&["h:", "--seed=1"], "cannot be used with"),
         (&["--scenario=x", "--write"], "cannot be used with"),
+        (&["--scenario=x", "--beside-tcp"], "cannot be used with"),
         (&["h:", "--protocols=ftp"], "rbudp"),
         (&["h:", "--protocols=tcp,tcp:8"], "twice"),
         (&["h:", "--size=0"], "--size 0"),

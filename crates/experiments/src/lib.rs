@@ -11,7 +11,8 @@
 //! - [`scenarios`]: the files of `scenarios/`, and how a row varies its file. [`paths`]: rates as
 //!   papers give them.
 //! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`],
-//!   [`sabul`], [`gtp`]; [`grid`]: simulator against emulator.
+//!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: to many receivers;
+//!   [`grid`]: simulator against emulator.
 //! - [`simulate`]: cases run in virtual time.
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.
@@ -23,6 +24,7 @@ pub mod experiment;
 pub mod fobs;
 pub mod grid;
 pub mod gtp;
+pub mod many;
 pub mod ornl;
 pub mod outcome;
 pub mod page;

@@ -163,12 +163,13 @@ pub static FIG5: Experiment = Experiment {
     learned: "Up to the receiver's limit RBUDP gives the application what it asks for, and \
               equation 4 predicts it within a fraction of a per cent. Beyond, what is sent in \
               excess is lost in the receiver's socket, round after round: asked for 878 Mbit/s, \
-              ours delivers 583 with scatter/gather, 9 % less than the paper's, and the path \
-              carries a third more than the object for nothing. A program that takes 10 % more \
-              because it moves the data once delivers 10 to 13 % more: all of the gain reaches \
-              the application, as in the paper, and near the limit a little besides, where one \
-              form is overrun and the other is not. The loss that RBUDP then reports is the \
-              host's, not the network's: longhaul counts the two apart (`socket_lost`).",
+              ours delivers 586 with scatter/gather, 9 % worse than the paper's for the rounds of \
+              repair, and the path carries a third more than the object for nothing. A program \
+              that takes 10 % more because it moves the data once delivers 11 to 13 % more: all of \
+              the gain reaches the application, as in the paper, and near the limit a little \
+              besides, where one form is overrun and the other is not. The loss that RBUDP then \
+              reports is the host's, not the network's: longhaul counts the two apart \
+              (`socket_lost`).",
     set: Set::Full,
 };
 
@@ -234,8 +235,8 @@ pub static FIG6: Experiment = Experiment {
               so there is one line. The sending limit is a service time for each datagram.",
     learned: "A sender that cannot keep up slows itself and loses nothing: the same excess that \
               costs a slow receiver a quarter of its datagrams ([quanta-fig5](quanta-fig5.md)) \
-              costs a slow sender none. Ours is 2 % below the paper's limit, which is the last \
-              round trip.",
+              costs a slow sender none. Ours is worse, 2 % below the paper's limit, which is the \
+              last round trip.",
     set: Set::Quick,
 };
 
@@ -327,17 +328,19 @@ pub static FIG7: Experiment = Experiment {
               that 12 % loss costs little on large payloads, and that the model bounds what was \
               measured. The paper's loss came from an overrun host; ours is independent from \
               packet to packet and the same in every round, as equation 6 assumes.\n\n\
-              Equation 6 stops when less than one packet is left *on average*; a real round can \
-              leave a packet over, and then one more round trip is paid. So the simulated rounds \
-              scatter around the model's by one, which shows where a round trip is a large part \
-              of the time.",
-    learned: "The round trips decide at small payloads, the rate at large ones. The price of 12 \
-              % loss is what is sent again (13.6 % of the payload) and some round trips: at 900 \
-              MB that is 568 Mbit/s of 682, less than one part in five, at 2 MB it is 36 \
-              against 127 without loss. Ours keeps to the model, or is up to 17 % better where \
-              a round fewer than the model's is enough. A product that sends small objects over \
-              long paths must avoid rounds, not loss: longhaul's default sends small last \
-              rounds twice (`tail-copies`), which this page leaves out.",
+              Equation 6 stops when less than one packet is left *on average*, and counts from the \
+              whole payload, though the first round is no repair: that is a round more than is \
+              needed on average. A real round can leave a packet over, or none, by chance. So the \
+              simulated rounds are the model's or one or two fewer, and the emulated ones differ \
+              from them by one, which shows where a round trip is a large part of the time.",
+    learned: "The round trips decide at small payloads, the rate at large ones. The price of 12 % \
+              loss is what is sent again (13.6 % of the payload) and some round trips: at 900 MB \
+              that is 568 Mbit/s of 682, less than one part in five, at 2 MB it is 36 against 127 \
+              without loss. Ours keeps to the model within 4 %, or is up to 17 % better where a \
+              round or two fewer than the model's are enough; the paper's own values are not \
+              known. A product that sends small objects over long paths must avoid rounds, not \
+              loss: longhaul's default sends small last rounds twice (`tail-copies`), which this \
+              page leaves out.",
     set: Set::Quick,
 };
 
@@ -384,7 +387,7 @@ pub static FIRST_VERSION: Experiment = Experiment {
               so loses less. The loss is counted over all rounds.",
     learned: "iperf says what a program can take that throws the data away. A rate chosen by it \
               overruns a program that keeps them, and all of the loss is in the host: the line \
-              loses nothing in either case. Ours loses a third less than the paper's, for its \
+              loses nothing in either case. Ours is better, 22 % lost for the paper's 33, for its \
               program is faster by the paper's own later measurement. This is why longhaul counts \
               the socket's drops apart and grants a sender only what the receiving end can take.",
     set: Set::Quick,
@@ -462,8 +465,8 @@ pub static STREAMING: Experiment = Experiment {
     learned: "Equation 11 is exact where nothing is lost, and leaves no room for anything else: at \
               its rate the first lost datagram makes a payload late, by 20 to 26 %: that is the \
               one round trip of its repair. Ours needs the paper's 288 Mbit/s to the digit and is \
-              no better; a stream over a path that loses needs a rate (or a delay) with a round \
-              trip to spare.",
+              no better, over real sockets 1 % worse; a stream over a path that loses needs a rate \
+              (or a delay) with a round trip to spare.",
     set: Set::Quick,
 };
 

@@ -158,26 +158,24 @@ pub static COMPARE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
     differs: "Nothing was published. The model of TCP is the simulator's \
-              ([tcp-model](tcp-model.md)). Of BBR it has none: its rows are emulated alone, by \
-              the kernel's, and CUBIC's emulated values are what they are to be held against. \
-              On the same path [transfer](transfer.md) measures 258 Mbit/s of BBR without loss \
-              and 79 at 5 % by one connection, 793 and 535 by eight. SABUL could be \
-              told a rate to begin with; \
-              it would search for less long, and yield to loss as here.",
+              ([tcp-model](tcp-model.md)). Of BBR it has none: its rows are emulated alone, by the \
+              kernel's, and CUBIC's emulated values are what they are to be held against. On the \
+              same path [transfer](transfer.md) measures 830 Mbit/s of BBR without loss and 453 at \
+              5 % by one connection with 64 MiB of window, 833 and 731 by eight. SABUL could be \
+              told a rate to begin with; it would search for less long, and yield to loss as here.",
     learned: "With the rate told, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
-              other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: 95 \
-              % of what the path leaves, of 97.8 that there are. They differ in what it costs: \
-              RBUDP sends again what was lost and hardly more; greedy FOBS sends a round trip \
-              more, which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its \
-              table and NETBLT stay 10 points behind at 5 %, for they slow down for it. Tsunami \
-              needs seconds to come to its rate: 54 to 68 % of a small object, 89 to 92 of a \
-              large one. GTP is the best of all without loss, but takes a loss of the path for \
-              its own: at 1 % it falls to 19 % of C before 3 GB are through, at 5 % to nothing \
-              (`tolerated-loss` tells it how much to put up with). SABUL and TCP, which take \
-              any loss for congestion, are left with 5 % or less at one lost packet in a \
-              thousand.\n\n\
-              Of the aims for 3 GB all are met but one: SABUL without loss has 84 % of C for \
-              the 88 that we want; what it lacks is its search for the rate in the first \
-              seconds and the eighth that it gives back at each loss of its own.",
+              other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: 95 % \
+              of what the path leaves, of 97.8 that there are. They differ in what it costs: RBUDP \
+              sends again what was lost and hardly more; greedy FOBS sends a round trip more, \
+              which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its table and \
+              NETBLT stay 10 points behind at 5 %, for they slow down for it. Tsunami needs \
+              seconds to come to its rate: 54 to 68 % of a small object, 89 to 92 of a large one. \
+              GTP is the best of all without loss, but takes a loss of the path for its own: at 1 \
+              % it falls to 19 % of what C leaves before 3 GB are through, at 5 % to nothing \
+              (`tolerated-loss` tells it how much to put up with). SABUL and TCP, which take any \
+              loss for congestion, are left with 5 % or less at one lost packet in a thousand.\n\n\
+              Of the aims for 3 GB all are met but one: SABUL without loss has 84 % of C for the \
+              88 that we want; what it lacks is its search for the rate in the first seconds and \
+              the eighth that it gives back at each loss of its own.",
     set: Set::Named,
 };

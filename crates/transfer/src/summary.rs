@@ -47,6 +47,22 @@ impl BoundBy {
     }
 }
 
+/// What the kernel's TCP says that it has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// Segments with data, those that were sent again included.
+    pub sent: u64,
+    /// Those that were sent again.
+    pub retransmitted: u64,
+}
+
+impl Segments {
+    /// What was sent again, as a share of what was sent for the first time.
+    pub fn waste(&self) -> f64 {
+        self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
+    }
+}
+
 /// The end of a copy.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -96,6 +112,8 @@ pub struct Summary {
     pub receiver: ReceiverAccounting,
     /// (sent − blocks) / blocks.
     pub waste: f64,
+    /// Where TCP carried the data from here over connections that this end opened: what they sent.
+    pub segments: Option<Segments>,
     /// What bounded the copy.
     pub bound_by: BoundBy,
     /// Bytes that an earlier run had brought, or that were there and equal.

@@ -18,7 +18,7 @@ use longhaul_transfer::summary::Summary;
 
 use super::candidate::Candidate;
 use super::runs::{Counts, Cpu, Measured, Run};
-use super::{CompareArgs, Setting};
+use super::{CompareArgs, Setting, beside};
 use crate::progress::Meter;
 use crate::{console, report, signals, trust};
 
@@ -55,14 +55,21 @@ pub(super) fn run(
             if console::is_terminal() {
                 console::note(format_args!("{candidate}, run {} of {all}", runs.len() + 1));
             }
-            let ended =
-                copy(options(args, host, &object, *candidate)?, watch.clone(), cancel.clone());
+            let options = options(args, host, &object, *candidate)?;
+            let ended = copy(options.clone(), watch.clone(), cancel.clone());
             let rates = watch.ended();
-            let end = match ended {
+            let mut end = match ended {
                 Ok(summary) => measured(*candidate, &summary, watch.cpu_before, rates),
                 Err(error) if ends_all(&error) => return Err(error),
                 Err(error) => Err(error.what),
             };
+            if let (true, Ok(alone)) = (args.beside_tcp, &mut end) {
+                match beside::shares(&options, &cancel) {
+                    Ok(shares) => alone.beside_tcp = Some(shares),
+                    Err(error) if ends_all(&error) => return Err(error),
+                    Err(error) => end = Err(format!("beside TCP: {}", error.what)),
+                }
+            }
             let run = Run { candidate: *candidate, turn, seed: None, end };
             tell(&run);
             runs.push(run);
@@ -140,18 +147,27 @@ fn measured(
     let gigabytes = summary.bytes as f64 / 1e9;
     let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();
     let there = summary.far_cpu.filter(|_| !by_tcp).map(|span| span.as_secs_f64() / gigabytes);
-    let counts = Counts {
-        waste: summary.waste,
-        path_lost: summary.path_lost as f64,
-        blocks_lost: summary.receiver.blocks_lost as f64,
-        reported_lost: summary.sender.reported_lost as f64,
-        duplicates: summary.receiver.duplicates as f64,
+    let counts = match by_tcp {
+        // More than this the kernel does not tell.
+        true => summary.segments.map(|segments| Counts {
+            waste: segments.waste(),
+            retransmitted: segments.retransmitted as f64,
+            ..Counts::default()
+        }),
+        false => Some(Counts {
+            waste: summary.waste,
+            retransmitted: summary.sender.retransmitted as f64,
+            path_lost: Some(summary.path_lost as f64),
+            blocks_lost: Some(summary.receiver.blocks_lost as f64),
+            reported_lost: Some(summary.sender.reported_lost as f64),
+            duplicates: Some(summary.receiver.duplicates as f64),
+        }),
     };
     Ok(Measured {
         bytes: Bytes::new(summary.bytes),
         took: summary.elapsed,
         goodput: summary.goodput,
-        counts: (!by_tcp).then_some(counts),
+        counts,
         cpu: Some(Cpu { here: here / gigabytes, there }),
         beside_tcp: None,
         rates,
@@ -169,14 +185,18 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
         title: format!("{host}: {size} of random bytes{rate}, {turns} of each in turn"),
         notes: vec![
             fate.into(),
-            "goodput is over the time from the start, session included; of TCP, the kernel \
-             repairs losses and does not tell"
+            "goodput is over the time from the start, session included; of TCP the kernel tells \
+             what it sent again, in segments, and not what was lost or came twice"
                 .into(),
             "CPU in seconds a GB: all of this process; of the other end, the threads that receive \
              and write datagrams"
                 .into(),
-            "no TCP flow was sent beside the copies, for others may use this path: see --scenario"
-                .into(),
+            match args.beside_tcp {
+                true => beside::NOTE.into(),
+                false => "no TCP flow was sent beside the copies, for others may use this path: \
+                          --beside-tcp sends one"
+                    .into(),
+            },
         ],
         rates: "delivered, Mbit/s",
     }

@@ -64,9 +64,10 @@ fn common(
     cpu: Option<Cpu>,
     shares: Option<Shares>,
 ) {
-    let of = |get: fn(&Counts) -> f64| json!(counts.as_ref().map(get));
+    let of = |get: fn(&Counts) -> Option<f64>| json!(counts.as_ref().and_then(get));
     let names = [
-        ("waste", of(|counts| counts.waste)),
+        ("waste", of(|counts| Some(counts.waste))),
+        ("retransmitted", of(|counts| Some(counts.retransmitted))),
         ("path_lost", of(|counts| counts.path_lost)),
         ("blocks_lost", of(|counts| counts.blocks_lost)),
         ("reported_lost", of(|counts| counts.reported_lost)),

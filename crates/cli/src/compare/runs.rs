@@ -35,19 +35,21 @@ pub(super) struct Measured {
     pub(super) rates: Vec<(f64, f64)>,
 }
 
-/// What was lost and repeated.
+/// What was lost and repeated; of the kernel's TCP no more than what it sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Sent beyond the first time of each block, as a share of those.
+    /// Sent beyond the first time of each block, as a share of those; of TCP, of segments.
     pub(super) waste: f64,
+    /// Blocks sent again; of TCP, segments.
+    pub(super) retransmitted: f64,
     /// First loss: datagrams that were sent and have not come.
-    pub(super) path_lost: f64,
+    pub(super) path_lost: Option<f64>,
     /// Second loss: blocks found missing, once each.
-    pub(super) blocks_lost: f64,
+    pub(super) blocks_lost: Option<f64>,
     /// Third loss: as reported to the sender, the same one perhaps several times.
-    pub(super) reported_lost: f64,
+    pub(super) reported_lost: Option<f64>,
     /// Arrivals of what was there already.
-    pub(super) duplicates: f64,
+    pub(super) duplicates: Option<f64>,
 }
 
 /// CPU time of both ends, in seconds a GB of the object.
@@ -117,15 +119,16 @@ fn standing(candidate: Candidate, runs: &[Run]) -> Standing {
 fn figures(ended: &[&Measured]) -> Option<Figures> {
     let goodputs = ended.iter().map(|one| one.goodput);
     let (least, most) = (goodputs.clone().min()?, goodputs.clone().max()?);
-    let of_counts = |get: fn(&Counts) -> f64| {
-        median(ended.iter().filter_map(|one| one.counts.as_ref().map(get)))
+    let of_counts = |get: fn(&Counts) -> Option<f64>| {
+        median(ended.iter().filter_map(|one| one.counts.as_ref().and_then(get)))
     };
-    let counts = of_counts(|counts| counts.waste).map(|waste| Counts {
+    let counts = of_counts(|counts| Some(counts.waste)).map(|waste| Counts {
         waste,
-        path_lost: of_counts(|counts| counts.path_lost).unwrap_or_default(),
-        blocks_lost: of_counts(|counts| counts.blocks_lost).unwrap_or_default(),
-        reported_lost: of_counts(|counts| counts.reported_lost).unwrap_or_default(),
-        duplicates: of_counts(|counts| counts.duplicates).unwrap_or_default(),
+        retransmitted: of_counts(|counts| Some(counts.retransmitted)).unwrap_or_default(),
+        path_lost: of_counts(|counts| counts.path_lost),
+        blocks_lost: of_counts(|counts| counts.blocks_lost),
+        reported_lost: of_counts(|counts| counts.reported_lost),
+        duplicates: of_counts(|counts| counts.duplicates),
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
@@ -169,7 +172,7 @@ pub(super) mod tests {
             bytes: Bytes::new(1_000_000),
             took: Span::from_millis(8_000 / mbps),
             goodput: Rate::from_mbps(mbps),
-            counts: Some(Counts { waste: 0.01, path_lost: mbps as f64, ..Counts::default() }),
+            counts: Some(Counts { waste: 0.01, path_lost: Some(mbps as f64), ..Counts::default() }),
             cpu: None,
             beside_tcp: Some(Shares { copy: Rate::from_mbps(mbps), tcp: Rate::from_mbps(1) }),
             rates: vec![(0.1, mbps as f64), (0.2, mbps as f64)],
@@ -188,7 +191,7 @@ pub(super) mod tests {
         let figures = one.figures.as_ref().unwrap();
         let all = [figures.goodput, figures.least, figures.most];
         assert_eq!(all, [25, 10, 90].map(Rate::from_mbps));
-        assert_eq!(figures.counts.unwrap().path_lost, 25.0);
+        assert_eq!(figures.counts.unwrap().path_lost, Some(25.0));
         assert!(other.runs == 0 && other.figures.is_none());
         assert_eq!(typical(one.candidate, &runs).unwrap().goodput, Rate::from_mbps(30));
     }

@@ -173,10 +173,11 @@ fn measured(
     };
     let counts = Counts {
         waste: flow.waste,
-        path_lost: path_lost as f64,
-        blocks_lost: accounts.blocks_lost as f64,
-        reported_lost: accounts.reported_lost as f64,
-        duplicates: accounts.duplicates as f64,
+        retransmitted: accounts.retransmitted as f64,
+        path_lost: Some(path_lost as f64),
+        blocks_lost: Some(accounts.blocks_lost as f64),
+        reported_lost: Some(accounts.reported_lost as f64),
+        duplicates: Some(accounts.duplicates as f64),
     };
     let rates = flow.receive_rates().into_iter();
     let rates =

@@ -11,7 +11,7 @@ struct Column {
     cell: fn(&Figures) -> Option<String>,
 }
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     Column { heading: "goodput", cell: |figures| Some(figures.goodput.to_string()) },
     Column {
         heading: "min–max, Mbit/s",
@@ -24,6 +24,7 @@ const COLUMNS: [Column; 10] = [
         heading: "waste",
         cell: |figures| figures.counts.map(|counts| format!("{:.2} %", counts.waste * 100.0)),
     },
+    Column { heading: "sent again", cell: |figures| count(figures, |c| Some(c.retransmitted)) },
     Column { heading: "lost on the way", cell: |figures| count(figures, |c| c.path_lost) },
     Column { heading: "found missing", cell: |figures| count(figures, |c| c.blocks_lost) },
     Column { heading: "reported", cell: |figures| count(figures, |c| c.reported_lost) },
@@ -48,8 +49,8 @@ const COLUMNS: [Column; 10] = [
     },
 ];
 
-fn count(figures: &Figures, get: fn(&Counts) -> f64) -> Option<String> {
-    figures.counts.as_ref().map(|counts| format!("{:.0}", get(counts)))
+fn count(figures: &Figures, get: fn(&Counts) -> Option<f64>) -> Option<String> {
+    figures.counts.as_ref().and_then(get).map(|count| format!("{count:.0}"))
 }
 
 /// The cells, headings first; columns in which nothing stands are left out.

@@ -1,33 +1,54 @@
 //! The figures of the advice are those of the pages that it rests on.
 
 use std::fs;
+use std::ops::Range;
 
+use super::prose::{quantities, said};
 use super::root;
 
-/// The numbers of a text, with how many decimals each is written; thousands may have commas.
-fn numbers(text: &str) -> Vec<(f64, usize)> {
+/// A number of a text.
+pub(super) struct Written {
+    pub(super) value: f64,
+    /// With how many decimals it is written.
+    pub(super) decimals: usize,
+    /// Where it stands.
+    pub(super) at: Range<usize>,
+}
+
+/// The numbers of a text; thousands may have commas.
+pub(super) fn written(text: &str) -> Vec<Written> {
     let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let inside = rest[..start].chars().next_back().is_some_and(|c| c.is_alphanumeric());
-        let tail = &rest[start..];
+    let mut from = 0;
+    while let Some(start) = text[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at) {
+        let inside = text[..start].chars().next_back().is_some_and(|c| c.is_alphanumeric());
+        let tail = &text[start..];
         let end = tail.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
-        let written = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', ',']);
-        rest = &tail[written.len()..];
-        let plain = written.replace(',', "");
+        let number = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', ',']);
+        from = start + number.len();
+        let plain = number.replace(',', "");
         // `a1`, and `1.2.3`, are names.
         if !inside && let Ok(value) = plain.parse() {
             let decimals = plain.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-            found.push((value, decimals));
+            found.push(Written { value, decimals, at: start..from });
         }
     }
     found
 }
 
-/// Whether one of `known`, rounded as `number` is, is that number.
-fn is_among(known: &[(f64, usize)], (value, decimals): (f64, usize)) -> bool {
+/// The same, as values with how many decimals each is written.
+pub(super) fn numbers(text: &str) -> Vec<(f64, usize)> {
+    written(text).iter().map(|number| (number.value, number.decimals)).collect()
+}
+
+/// Whether `known`, rounded as `value` is, is that number.
+pub(super) fn is_rounded(known: f64, (value, decimals): (f64, usize)) -> bool {
     let half = 0.5 / 10f64.powi(decimals as i32);
-    known.iter().any(|(known, _)| (known.abs() - value).abs() <= half * 1.000_001)
+    (known.abs() - value).abs() <= half * 1.000_001
+}
+
+/// Whether one of `known`, rounded as `number` is, is that number.
+fn is_among(known: &[(f64, usize)], number: (f64, usize)) -> bool {
+    known.iter().any(|(known, _)| is_rounded(*known, number))
 }
 
 /// The entries of the lists of a page, each on one line, in order.
@@ -60,6 +81,14 @@ fn claims(entry: &str) -> Vec<(&str, &str)> {
     claims
 }
 
+/// Whether a page has the number, with this unit where the page tells units.
+fn says(page: &str, number: (f64, usize), unit: &str) -> bool {
+    match said(page).filter(|_| !unit.is_empty()) {
+        Some(said) => said.iter().any(|(value, own)| own == unit && is_rounded(*value, number)),
+        None => is_among(&numbers(page), number),
+    }
+}
+
 #[test]
 fn numbers_are_told_from_names_and_sentences() {
     assert_eq!(
@@ -85,12 +114,11 @@ fn each_figure_of_the_advice_is_on_the_page_that_it_names() {
             let known: Vec<_> = pages
                 .filter_map(|page| page.split('#').next())
                 .filter_map(|page| fs::read_to_string(docs.join(page)).ok())
-                .flat_map(|page| numbers(&page))
                 .collect();
-            for number in numbers(text) {
+            for (number, around, unit) in quantities(text) {
                 checked += 1;
-                if !is_among(&known, number) {
-                    wrong.push(format!("{} is not on {page}: {text}", number.0));
+                if !known.iter().any(|page| says(page, number, unit)) {
+                    wrong.push(format!("{around} is not on {page}: {text}"));
                 }
             }
         }

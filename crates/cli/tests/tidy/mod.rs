@@ -6,8 +6,10 @@ mod figures;
 mod lengths;
 mod modules;
 mod names;
+mod prose;
 mod purity;
 mod registry;
+mod worked_out;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -76,6 +76,7 @@ pub(super) fn summary(
         sender: sender_columns(&status),
         receiver: receiver_columns(&status),
         waste,
+        segments: attempt.hooks.board.segments(),
         bound_by,
         resumed_bytes,
         skipped_files,

@@ -24,6 +24,8 @@ pub mod socket;
 mod sys;
 pub mod wait;
 
+pub(crate) use sys::tcp_segments;
+
 #[cfg(test)]
 mod port_tests;
 #[cfg(test)]

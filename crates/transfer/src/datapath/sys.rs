@@ -3,6 +3,7 @@
 //!
 //! - `SO_MEMINFO`: what the kernel dropped for want of receive buffer; the other ways to learn it
 //!   are a control message with every datagram, or reading all of `/proc/net/udp`.
+//! - `TCP_INFO`: how many segments a connection has sent, and sent again.
 //! - `recvmsg` into many slices that also tells the distance of joined datagrams: rustix and
 //!   socket2 hide that control message, quinn-udp takes one slice a message.
 
@@ -10,6 +11,8 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+
+use crate::summary::Segments;
 
 /// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h.
 const DROPS: usize = 8;
@@ -34,6 +37,36 @@ pub(super) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
         return Err(io::Error::last_os_error());
     }
     Ok(memory[DROPS])
+}
+
+/// What a TCP connection has sent: segments with data, and how many of them again.
+pub(crate) fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
+    // Where `struct tcp_info` (linux/tcp.h) has the two; it only grows at its end.
+    const TOTAL_RETRANS: usize = 100;
+    const DATA_SEGS_OUT: usize = 156;
+    let mut told = [0u8; 256];
+    let mut len = size_of_val(&told) as libc::socklen_t;
+    // SAFETY: pointer and length are those of a live array that the kernel fills up to `len`;
+    // any bit pattern is a valid u8.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            told.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let number = |at: usize| {
+        let bytes = told[..(len as usize).min(told.len())].get(at..)?.first_chunk()?;
+        Some(u64::from(u32::from_ne_bytes(*bytes)))
+    };
+    let both = number(DATA_SEGS_OUT).zip(number(TOTAL_RETRANS));
+    let (sent, retransmitted) = both.ok_or(io::ErrorKind::Unsupported)?;
+    Ok(Segments { sent, retransmitted })
 }
 
 /// What one `recvmsg` brought.

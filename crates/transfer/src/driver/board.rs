@@ -9,6 +9,7 @@ use longhaul_proto::time::Time;
 
 use crate::control::Status;
 use crate::objects::Watch;
+use crate::summary::Segments;
 
 /// One end's notice board.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(crate) struct Board {
     block: AtomicU32,
     /// Time of the last block that this end was waiting for; 0 before it.
     last_block: AtomicU64,
+    /// What TCP has sent of the chunks, where the kernel tells.
+    segments: Mutex<Option<Segments>>,
     /// This end's long work at its files.
     watch: Watch,
 }
@@ -36,6 +39,16 @@ impl Board {
     /// Changes this end's columns.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
+    }
+
+    /// TCP has sent so many segments of the chunks by now.
+    pub(crate) fn note_segments(&self, segments: Segments) {
+        *self.segments.lock().expect("no holder of a board panics") = Some(segments);
+    }
+
+    /// How many segments TCP has sent of the chunks, where it carries them and the kernel tells.
+    pub(crate) fn segments(&self) -> Option<Segments> {
+        *self.segments.lock().expect("no holder of a board panics")
     }
 
     /// The calling thread carries the control stream; before the transfer it had taken `before` of

@@ -23,6 +23,8 @@ use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 use crate::session::Session;
+use crate::session::segments::SegmentWatch;
+use crate::summary::Segments;
 
 /// Bytes of one piece: small, so that the other end can tell soon what has come.
 const PIECE: usize = 64 << 10;
@@ -100,6 +102,8 @@ pub(crate) struct Outgo {
 /// Starts the sender's thread.
 pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     let (free, freed) = std::sync::mpsc::channel();
+    let counted = outgo.sessions.iter().filter_map(Session::segments);
+    let counted = counted.map(|watch| (watch, Segments::default())).collect();
     let sessions = outgo.sessions.into_iter().enumerate();
     let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
         sessions.map(|(way, session)| way_over(session, way, free.clone())).collect();
@@ -115,6 +119,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         payloads: outgo.payloads,
         wanted: outgo.wanted,
         ways,
+        counted,
         trial,
         pace: outgo.cap.map(Pace::new),
         by_control,
@@ -131,6 +136,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         .name("send by stream".into())
         .spawn(move || {
             let result = sending.run(planned);
+            sending.count_segments();
             let _ = ended.send(result.map(|()| sending.payloads));
         })
         .map_err(|error| {
@@ -179,6 +185,8 @@ struct Streaming {
     payloads: Payloads,
     wanted: Vec<Range<u64>>,
     ways: Vec<mpsc::Sender<ChunkPiece>>,
+    /// What TCP had sent on each of them when it last could be asked.
+    counted: Vec<(SegmentWatch, Segments)>,
     /// While the best number of ways is looked for.
     trial: Option<Trial>,
     pace: Option<Pace>,
@@ -331,6 +339,20 @@ impl Streaming {
         Ok(true)
     }
 
+    /// Asks what TCP has sent, for who wants to know.
+    fn count_segments(&mut self) {
+        let mut all = Segments::default();
+        for (watch, last) in &mut self.counted {
+            // A way that was given up keeps what it had.
+            *last = watch.now().unwrap_or(*last);
+            all.sent += last.sent;
+            all.retransmitted += last.retransmitted;
+        }
+        if !self.counted.is_empty() {
+            self.board.note_segments(all);
+        }
+    }
+
     fn piece(&self) -> usize {
         self.pace.as_ref().map_or(PIECE, |pace| pace.piece)
     }
@@ -365,11 +387,12 @@ impl Streaming {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();
         trial.look(clock::now(), self.board.theirs().streamed);
-        let found = trial.is_found();
+        let (found, count) = (trial.is_found(), trial.count());
         if found {
-            self.ways.truncate(trial.count());
+            self.count_segments();
+            self.ways.truncate(count);
         }
-        if found || trial.count() != before {
+        if found || count != before {
             self.tell_ways();
         }
         if found {

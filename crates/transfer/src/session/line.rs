@@ -15,6 +15,7 @@ use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
 use super::id::PeerId;
 use super::quic;
+use super::segments::{Counted, SegmentWatch};
 use super::ssh::Child;
 use crate::error::{Class, Error};
 
@@ -38,6 +39,8 @@ pub(super) struct Line {
     pub(super) peer: PeerId,
     /// What QUIC needs beside the stream.
     pub(super) quic: Option<quic::Keeper>,
+    /// The TCP connection that carries the stream, where this end opened one.
+    tcp: Option<Counted>,
     /// The ssh that carries the stream, or that started the other side.
     ssh: OnceLock<Child>,
     /// What the user calls the other side, where the user named it.
@@ -51,10 +54,21 @@ impl Line {
         Line {
             peer,
             quic,
+            tcp: None,
             ssh: OnceLock::new(),
             name: OnceLock::new(),
             peer_done: AtomicBool::new(false),
         }
+    }
+
+    /// The same over this TCP connection.
+    pub(super) fn over(self, tcp: Option<Counted>) -> Line {
+        Line { tcp, ..self }
+    }
+
+    /// What tells the segments that TCP has sent, where this end opened the connection.
+    pub(super) fn segments(&self) -> Option<SegmentWatch> {
+        self.tcp.as_ref().map(SegmentWatch::new)
     }
 
     /// Keeps `child` running as long as the session; the first one given counts.

@@ -326,7 +326,7 @@ impl Door {
         stream::tune(&stream, &self.settings);
         let local_ip = stream.local_addr().ok().map(|address| address.ip());
         let rtt = RttWatch::once(None);
-        let under = Under { remote, local_ip, carrier: "tls", rtt };
+        let under = Under { remote, local_ip, carrier: "tls", rtt, tcp: None };
         match stream::server(stream, under, &self.tls, &self.settings).await {
             Ok(session) => self.greeted(session).await,
             Err(_) => Arrival::Foreign,

@@ -8,7 +8,8 @@
 //! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
 //! and [`allow`] (who is trusted), [`hello`] and [`frame`] (what is said), `line` (the two halves
 //! of the stream), [`export`] (keys for the data); the carriers: `quic` with `window` and `twice`,
-//! `stream`, [`ssh`]; the ways in: [`mod@connect`] with `race`, and [`listen`] with `gate`.
+//! `stream` with `segments`, [`ssh`]; the ways in: [`mod@connect`] with `race`, and [`listen`] with
+//! `gate`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -34,6 +35,7 @@ mod line;
 pub mod listen;
 mod quic;
 mod race;
+pub(crate) mod segments;
 pub mod ssh;
 mod stream;
 mod tls;
@@ -243,6 +245,12 @@ impl Session {
     /// The round-trip time as it changes, to keep after [`Session::split`].
     pub fn rtt(&self) -> RttWatch {
         self.watch.clone()
+    }
+
+    /// What tells the segments that TCP has sent of it, where TCP carries it; to keep after
+    /// [`Session::split`].
+    pub(crate) fn segments(&self) -> Option<segments::SegmentWatch> {
+        self.writer.line().segments()
     }
 
     /// The two halves. The session lives while one of them does.

@@ -2,6 +2,7 @@
 //! needs besides.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use super::id::PeerId;
 use super::identity::Identity;
 use super::line::Line;
 use super::race::Failure;
+use super::segments::Counted;
 use super::tls::{self, Expect};
 use super::{Parts, RttWatch, Session, Settings};
 use crate::error::{Class, Error};
@@ -33,6 +35,8 @@ pub(super) struct Under {
     pub(super) local_ip: Option<IpAddr>,
     pub(super) carrier: &'static str,
     pub(super) rtt: RttWatch,
+    /// The TCP connection, where what it sends is of interest.
+    pub(super) tcp: Option<Counted>,
 }
 
 /// Makes TCP send small messages at once, and notice a silent path as QUIC does. What the system
@@ -63,7 +67,9 @@ pub(super) async fn connect(
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
-    let under = Under { remote, local_ip, carrier: "tls", rtt };
+    // Without it nothing is told.
+    let tcp = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
+    let under = Under { remote, local_ip, carrier: "tls", rtt, tcp };
     client(stream, under, identity, expect, settings).await
 }
 
@@ -143,7 +149,7 @@ fn session(
         out: Box::new(out),
         input: Box::new(input),
         delivered: None,
-        line: Line::new(peer, None),
+        line: Line::new(peer, None).over(under.tcp),
     };
     Session::new(parts, settings)
 }

@@ -72,6 +72,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             refused: rows.table().iter().map(|row| row.refused).sum(),
         },
         waste: sent.saturating_sub(blocks) as f64 / blocks.max(1) as f64,
+        segments: None,
         bound_by: main.map_or(BoundBy::Nothing, |summary| summary.bound_by),
         resumed_bytes: 0,
         skipped_files: 0,

@@ -136,6 +136,7 @@ impl Under {
             local_ip: None,
             carrier: "ssh",
             rtt: RttWatch::once(None),
+            tcp: None,
         }
     }
 }

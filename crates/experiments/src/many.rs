@@ -1,0 +1,173 @@
+//! One sender and many receivers, each of which wants the whole object.
+
+use longhaul_proto::units::Rate;
+
+use crate::experiment::{Case, Experiment, Figure, Set};
+use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{FAIRNESS, Quantity, Unit, WASTE};
+use crate::scenarios::vary;
+use crate::table::{Row, Table};
+
+/// The experiments of this file.
+pub const ALL: [&Experiment; 1] = [&MANY];
+
+const LINK: Rate = Rate::from_mbps(1_000);
+/// What those that take a rate send together, in bits a second of UDP payload: 98 % of what the
+/// link carries of it.
+const TOLD: u64 = 938_000_000;
+const MEGABYTES: u64 = 100;
+const RECEIVERS: [usize; 3] = [1, 4, 16];
+/// The flow that is told the whole link, however many there are, and how many there are then: of
+/// one it is its share, and sixteen show nothing that four do not.
+const BLIND: &str = "blind";
+const BLIND_TO: usize = 4;
+/// The flow whose receivers ask for what their own links take.
+const ASKED: &str = "gtp";
+/// Why what overruns the shared link is not emulated.
+const OVERRUN: &str = "what is sent is several times what the link carries, more than one machine \
+                       emulates";
+/// Name, flow in the scenario, whether it is told its share of the link.
+const CONTENDERS: [(&str, &str, bool); 9] = [
+    ("RBUDP, told its share", "rbudp", true),
+    ("FOBS, told its share", "fobs", true),
+    ("Tsunami, told its share", "tsunami", true),
+    ("NETBLT, told its share", "netblt", true),
+    ("RBUDP, told the link", BLIND, false),
+    ("GTP", ASKED, false),
+    ("SABUL", "sabul", false),
+    ("TCP CUBIC", "cubic", false),
+    ("TCP CUBIC, 8 connections", "cubic8", false),
+];
+
+const ALL_HAVE_IT: Quantity = Quantity { name: "time until all have it", unit: Unit::Seconds };
+const FIRST_HAS_IT: Quantity = Quantity { name: "time until one has it", unit: Unit::Seconds };
+
+fn contenders(receivers: usize) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    CONTENDERS.into_iter().filter(move |(_, flow, _)| *flow != BLIND || receivers == BLIND_TO)
+}
+
+fn case_name(contender: &str, receivers: usize) -> String {
+    format!("{contender}, to {receivers}")
+}
+
+/// How long the link is busy with the object, in full packets, once for each receiver.
+fn least(receivers: usize) -> f64 {
+    let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
+    let bits = (receivers as u64 * MEGABYTES * 8_000_000) as f64;
+    bits / payload_ceiling(LINK).scale(object).as_bps() as f64
+}
+
+fn first(outcome: &Outcome) -> f64 {
+    outcome.flows.iter().map(|flow| flow.elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min)
+}
+
+/// How even their goodputs are, each from start to end.
+fn evenness(outcome: &Outcome) -> f64 {
+    fairness(&outcome.flows.iter().map(FlowOutcome::goodput).collect::<Vec<_>>())
+}
+
+/// What all flows sent beyond the object, in per cent of it.
+fn waste(outcome: &Outcome) -> f64 {
+    let mean: f64 = outcome.flows.iter().map(FlowOutcome::waste).sum();
+    mean / outcome.flows.len() as f64
+}
+
+fn tables(outcomes: &Outcomes) -> Vec<Table> {
+    let table = |receivers: usize| {
+        let rows = contenders(receivers).flat_map(|(name, _, _)| {
+            let case = case_name(name, receivers);
+            let of = |number: fn(&Outcome) -> f64| outcomes.of(&case, number);
+            let time = of(|outcome| outcome.span().as_secs_f64());
+            let one = Row::new(&*case, ALL_HAVE_IT, time).model(least(receivers));
+            let wasted = Row::new(&*case, WASTE, of(waste));
+            let several = [
+                Row::new(&*case, FIRST_HAS_IT, of(first)),
+                Row::new(&*case, FAIRNESS, of(evenness)),
+            ];
+            let several = several.into_iter().filter(move |_| receivers > 1);
+            [one, wasted].into_iter().chain(several)
+        });
+        let plural = if receivers == 1 { "receiver" } else { "receivers" };
+        Table::new(format!("{receivers} {plural}"), rows.collect())
+    };
+    RECEIVERS.map(table).into()
+}
+
+fn figures(outcomes: &Outcomes) -> Vec<Figure> {
+    let points = |time: &dyn Fn(usize) -> Option<f64>| -> Vec<(f64, f64)> {
+        let all = RECEIVERS.iter();
+        all.filter_map(|receivers| Some((*receivers as f64, time(*receivers)?))).collect()
+    };
+    let model = points(&|receivers| Some(least(receivers)));
+    let mut series = vec![Series::new("model: the link alone", Origin::Model, model)];
+    series.extend(CONTENDERS.iter().map(|(name, _, _)| {
+        let time = |receivers| {
+            outcomes.of(&case_name(name, receivers), |outcome| outcome.span().as_secs_f64())
+        };
+        Series::new(*name, Origin::Simulated, points(&time))
+    }));
+    let (x, y) = (Axis::linear("receivers"), Axis::linear(&ALL_HAVE_IT.heading()));
+    let title = "100 MB to each receiver over 1 Gbit/s".into();
+    vec![Figure { name: "", plot: Plot { title, x, y, series } }]
+}
+
+/// The page.
+pub static MANY: Experiment = Experiment {
+    id: "many-receivers",
+    title: "One sender, the same object to 1, 4 and 16 receivers over a link that they share",
+    source: "No paper: they all have one receiver, or several senders",
+    setup: "100 MB to each of 1, 4 or 16 receivers, from memory to memory, all from 0 s, as that \
+            many copies, out of one host with a card of 10 Gbit/s over a link of 1 Gbit/s \
+            (Ethernet framing included) that all of them share, with a drop-tail queue of 50 ms. \
+            Behind it each receiver has a link of 1 Gbit/s of its own, and is 100, 50, 30 or 10 ms \
+            away in turn; nothing is lost but in queues. Those that take a rate are told their \
+            share of 938 Mbit/s of UDP payload, 98 % of what the link carries of it; RBUDP also \
+            once the whole of it, each of four copies as if it were alone. GTP's receivers know of \
+            their own links only; SABUL and TCP, whose windows congestion alone limits, find their \
+            rates. The model is how long the link is busy with all the objects in full packets. \
+            The fairness index is that of the receivers' goodputs, each from start to end.",
+    cases: || {
+        let all =
+            RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));
+        all.map(|(receivers, (name, flow, shares))| {
+            let name = case_name(name, receivers);
+            let star = vary("many-receivers").only(&[flow]).set("topology.hosts", receivers);
+            let star = match shares {
+                true => star.set(&format!("flow.{flow}.rate"), TOLD / receivers as u64),
+                false => star,
+            };
+            match flow == BLIND || flow == ASKED && receivers > 1 {
+                true => Case::simulated(name, star, OVERRUN),
+                false => Case::both(name, star),
+            }
+        })
+        .collect()
+    },
+    tables,
+    courses: Experiment::NO_COURSES,
+    figures: |outcomes, _| figures(outcomes),
+    differs: "Nothing was published. No protocol here has a sender that knows of several \
+              receivers: each receiver is a copy of its own, which reads the object again and \
+              knows nothing of the others. That the link drops what is too much is the harder \
+              case; a card that is itself the shared link holds its host back, and nothing is lost \
+              ([gtp-table3](gtp-table3.md)).",
+    learned: "What all receivers together need is that the link behind the sender carries the \
+              object once for each, and told its share of that link each of the protocols that \
+              keep to a rate does nearly so, whatever the distance: 4 receivers have it by RBUDP \
+              and FOBS after 3.59 s for the 3.42 that the link alone would take, by NETBLT after \
+              3.63, 16 after 14.05 to 14.09 for 13.67. Nothing is sent for nothing but FOBS's last \
+              round trip, and all have it at nearly the same time. Tsunami comes a second later, \
+              for it begins slowly. Told the whole link each, four copies of RBUDP gain 0.07 s and \
+              send 249 % of the object for nothing, into a link that is then nobody else's.\n\n\
+              GTP's receivers share out their own links, and it is not these that are short: 16 of \
+              them ask for 16 times what the sender's link carries, and 836 % of the object is \
+              sent for nothing, by four 130 %. SABUL finds its part, with 4 % of waste among four \
+              and 18 % among 16, of which the last has the object 4.6 s after RBUDP's and the \
+              first in half of their time. TCP gives the near ones all they want first: of four \
+              receivers one has the object after 1.0 s and the last after 9.12 s, when the link \
+              has long been idle. Eight connections for each help where there are 16 (15.6 s for \
+              29.4), not where there are four (12.4 s).",
+    set: Set::Full,
+};

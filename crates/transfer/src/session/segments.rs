@@ -1,0 +1,47 @@
+//! What the kernel's TCP counts of a session that it carries.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use crate::datapath::tcp_segments;
+use crate::summary::Segments;
+
+/// The connection below a session, to be asked; it is closed with the session.
+pub(super) type Counted = Arc<OwnedFd>;
+
+/// Asks how many segments a session has sent. It does not keep the session open.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentWatch(Weak<OwnedFd>);
+
+impl SegmentWatch {
+    pub(super) fn new(connection: &Counted) -> SegmentWatch {
+        SegmentWatch(Arc::downgrade(connection))
+    }
+
+    /// How many so far; nothing once the session has ended, or where the kernel does not tell.
+    pub(crate) fn now(&self) -> Option<Segments> {
+        tcp_segments(&*self.0.upgrade()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_tells_what_it_sent_until_it_ends() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut there, _) = listener.accept().unwrap();
+        let counted: Counted = Arc::new(here.try_clone().unwrap().into());
+        let watch = SegmentWatch::new(&counted);
+        assert_eq!(watch.now().unwrap().sent, 0);
+        here.write_all(b"12345").unwrap();
+        there.read_exact(&mut [0; 5]).unwrap();
+        assert_eq!(watch.now(), Some(Segments { sent: 1, retransmitted: 0 }));
+        drop(counted);
+        assert_eq!(watch.now(), None);
+    }
+}
