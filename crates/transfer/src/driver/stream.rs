@@ -72,8 +72,11 @@ impl Outgoing {
         (&mut self.done).await
     }
 
-    /// Stops the thread and gets the payloads back.
+    /// Stops the thread and gets the payloads back; nothing if it has ended by itself.
     pub(crate) async fn stop(self) -> Option<Payloads> {
+        if self.done.is_terminated() {
+            return None;
+        }
         let _ = self.commands.send(Command::Stop);
         self.done.await.ok()?.ok()
     }
@@ -428,4 +431,22 @@ pub(crate) struct Streamed {
     pub(crate) content: Vec<u8>,
     #[expect(dead_code, reason = "its end is what counts: it makes room")]
     pub(crate) room: tokio::sync::OwnedSemaphorePermit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_lost_its_streams_is_heard_once_and_leaves_nothing_to_stop() {
+        let (commands, _inbox) = std::sync::mpsc::channel();
+        let (ended, done) = oneshot::channel();
+        let mut outgoing = Outgoing { commands, done };
+        assert!(ended.send(Err(lost())).is_ok());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            assert!(outgoing.ended().await.is_ok_and(|result| result.is_err()));
+            assert!(outgoing.stop().await.is_none());
+        });
+    }
 }

@@ -547,6 +547,8 @@ impl Running<'_, '_> {
         }
         async move {
             match carried? {
+                // It has ended by itself, and was heard.
+                Carried::Flow { done, .. } if done.is_terminated() => None,
                 Carried::Flow { done, .. } => done.await.ok()?.ok(),
                 Carried::Stream(outgoing) => outgoing.stop().await,
             }
