@@ -92,7 +92,8 @@ impl GtpSender {
         // Its own frontier moves on as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // A request cannot allow nothing, so that is no limit that could be kept to.
-        let limit = cap.filter(|cap| *cap > Rate::ZERO);
+        let known = [cap, setup.card].into_iter().flatten();
+        let limit = known.filter(|rate| *rate > Rate::ZERO).min();
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,

@@ -49,6 +49,20 @@ fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
 }
 
 #[test]
+fn a_sender_that_tells_its_cards_rate_is_asked_for_no_more_and_the_others_lack_nothing() {
+    // Nobody holds it back: what it is asked for beyond its card's rate would come.
+    let card = Rate::from_mbps(20);
+    let mut star = given(100);
+    star.join(1, 20, 100);
+    let told = Setup { card: Some(card), ..star.setup(2, 40, 100) };
+    star.join_with(&told);
+    star.run(ms(3000));
+    let rates = star.rates(500, 3000);
+    assert!((19.0..20.2).contains(&rates[1]), "{rates:?}");
+    assert!(rates[0] > 76.0, "{rates:?}");
+}
+
+#[test]
 fn what_a_finished_flow_leaves_is_taken_up_at_once() {
     let mut star = given(100);
     star.join(1, 20, 100);
