@@ -63,6 +63,8 @@ pub(super) struct Flow {
     sfc: Controller,
     ce: Estimator,
     own: OwnLoss,
+    /// What it is asked for at the least.
+    least: f64,
     datagram: Bytes,
     overhead: Bytes,
     pending: Pending,
@@ -96,8 +98,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(now: Time, setup: &Setup) -> Flow {
-        let rules = Rules::new(&setup.settings);
+    /// A flow under these rules, that is asked for `least` until its first target takes effect.
+    pub(super) fn new(now: Time, setup: &Setup, rules: Rules, least: f64) -> Flow {
         let standing = Standing::new(now, setup);
         let bound = standing.bound();
         let mut frontier = Frontier::new(setup);
@@ -117,9 +119,10 @@ impl Flow {
             asked,
             monitor: Monitor::default(),
             // Until its first target takes effect, others have not made room for it.
-            sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
+            sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::default(),
+            least,
             datagram: datagram(setup),
             overhead: setup.overhead,
             pending: Pending::default(),
@@ -165,10 +168,15 @@ impl Flow {
         self.ce.raise(by, self.standing.bound());
     }
 
+    /// What it is asked for at the least from now on, as far as its bound lets it.
+    pub(super) fn set_least(&mut self, least: f64) -> f64 {
+        self.least = least;
+        least.min(self.standing.bound())
+    }
+
     /// The scheduler's target, which takes effect at `at`.
     pub(super) fn set_target(&mut self, at: Time, target: f64) {
-        let least = self.rules.least_rate.min(self.standing.bound());
-        self.pending.set(at, target.max(least));
+        self.pending.set(at, target);
     }
 
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
@@ -422,7 +430,7 @@ impl Flow {
             self.news.gone += self.rate();
         }
         if self.standing.fixed().is_none() {
-            self.sfc.set_target(self.rules.least_rate.min(self.standing.bound()));
+            self.sfc.set_target(self.least.min(self.standing.bound()));
             self.pending = Pending::default();
         }
     }
@@ -496,7 +504,7 @@ mod tests {
     fn an_answer_that_is_only_said_again_starves_nobody() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
-        let mut flow = Flow::new(Time::ZERO, &setup);
+        let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);
         let mut offer = Offer { highest: 64, ..Offer::default() };
         for (rtt, highest, starved) in [(10, 64, true), (14, 64, false), (14, 90, true)] {
             offer.sequence += 1;

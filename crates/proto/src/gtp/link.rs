@@ -75,7 +75,8 @@ impl Link {
         self.taken(capacity)
     }
 
-    fn taken(&self, capacity: &Capacity) -> f64 {
+    /// The same, where they are what they were.
+    pub(super) fn taken(&self, capacity: &Capacity) -> f64 {
         let rest = (Link::carries(capacity) - self.left()).max(self.fixed);
         capacity.rate(self.fixed).min(rest).min(self.limit)
     }

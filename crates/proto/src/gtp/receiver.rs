@@ -14,7 +14,7 @@ use super::capacity::{Capacity, Whole};
 use super::flow::Flow;
 use super::link::{Link, estimates};
 use super::options::Rules;
-use super::scheduler::{Demand, shares};
+use super::scheduler::{Demand, floor, shares};
 use super::transitions::{delay, gain};
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
@@ -134,14 +134,17 @@ impl GtpReceiver {
         let capacity = self.link.rate(&self.capacity, fixed);
         let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
         let gone = core::mem::take(&mut self.gone);
+        let weights: f64 = active.iter().map(|(_, flow)| flow.rules.weight).sum();
         let mut demands = Vec::with_capacity(active.len());
         let mut flows = Vec::with_capacity(active.len());
         let mut longest = Span::ZERO;
         for (id, flow) in active {
             flow.raise_estimate(gain(gone, flow.estimate().min(capacity), sum));
             longest = longest.max(flow.standing.path_rtt());
-            let estimate = flow.estimate().min(capacity);
-            demands.push(Demand { estimate, weight: flow.rules.weight });
+            let weight = flow.rules.weight;
+            let least = floor(flow.rules.least_rate, capacity, weight, weights);
+            let least = flow.set_least(least);
+            demands.push(Demand { estimate: flow.estimate().max(least).min(capacity), weight });
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
@@ -278,9 +281,12 @@ impl Receiver for GtpReceiver {
         if self.flows.contains_key(&setup.flow) {
             return;
         }
-        let flow = Flow::new(now, setup);
-        self.capacity.set_rules(&flow.rules);
-        self.rules = Some(flow.rules);
+        let rules = Rules::new(&setup.settings);
+        self.capacity.set_rules(&rules);
+        self.rules = Some(rules);
+        let among = (self.flows.len() + 1) as f64;
+        let least = floor(rules.least_rate, self.link.taken(&self.capacity), 1.0, among);
+        let flow = Flow::new(now, setup, rules, least);
         self.flows.insert(setup.flow, flow);
         self.with(setup.flow, |_| ());
     }
