@@ -16,6 +16,7 @@ use super::link::{Link, estimates};
 use super::options::Rules;
 use super::scheduler::{Demand, floor, shares};
 use super::transitions::{delay, gain};
+use super::tuning::Tuning;
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
     Arrival, BlockRange, Event, FlowId, Others, Outgoing, ReceiveCapacity, Receiver, Setup, Wake,
@@ -24,10 +25,6 @@ use crate::endpoint::{
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
-
-/// Control intervals are no shorter and no longer.
-const MIN_INTERVAL: Span = Span::from_millis(30);
-const MAX_INTERVAL: Span = Span::from_secs(3);
 
 /// GTP's receiver, of any number of flows.
 pub struct GtpReceiver {
@@ -157,7 +154,8 @@ impl GtpReceiver {
             self.next_interval = Time::NEVER;
         } else if interval || self.next_interval == Time::NEVER {
             let length = Span::from_secs_f64(longest.as_secs_f64() * rules.interval);
-            self.next_interval = now + length.max(MIN_INTERVAL).min(MAX_INTERVAL);
+            let Tuning { shortest_interval, longest_interval, .. } = rules.tuning;
+            self.next_interval = now + length.min(longest_interval).max(shortest_interval);
         }
     }
 
@@ -190,7 +188,7 @@ impl GtpReceiver {
             (flow.estimate().max(least), flow.rules.weight)
         };
         let estimates = estimates(active.into_iter().map(could));
-        self.link.on_interval(&mut self.capacity, whole.current, &estimates);
+        self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
     /// What a flow's first datagrams show of the receiver's capacity.
