@@ -82,7 +82,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         Layout::whole(Bytes::new(object), block)
     };
     let rate = |input: &mut Input<'_>| input.flag().then(|| Rate::from_bps(input.any()));
-    Setup {
+    let setup = Setup {
         flow: FLOW,
         layout: layout.expect("sizes that fit each other"),
         overhead: Bytes::new(input.byte().into()),
@@ -91,7 +91,10 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         rate_limit: rate(input),
         grant: Bytes::new(input.any()),
         settings: settings(row, input.byte()),
-    }
+        card: None,
+    };
+    // Of the bytes that there are: a card that is as fast as another rate.
+    Setup { card: setup.rate, ..setup }
 }
 
 /// Settings of the protocol that a user may have made: any of a few whole numbers; of other ranges

@@ -88,7 +88,33 @@ fn shown(number: f64) -> String {
 }
 
 /// Settings of what receives, which all sources share.
-const SHARED: [&str; 4] = ["receive-rate", "receive-share", "others", "interval"];
+const SHARED: [&str; 25] = [
+    "receive-rate",
+    "receive-share",
+    "others",
+    "interval",
+    "shortest-interval",
+    "longest-interval",
+    "train",
+    "train-steps",
+    "belief",
+    "longest-belief",
+    "same-ceiling",
+    "below-ceiling",
+    "first-loss",
+    "queue-growth",
+    "paused",
+    "like-card",
+    "link-full",
+    "others-least",
+    "others-used",
+    "others-unused",
+    "others-gone",
+    "others-more",
+    "others-less",
+    "others-much-less",
+    "others-look",
+];
 
 /// What a setting's number may be, beside a bare one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,6 +154,10 @@ pub struct Setup {
     /// The most that a protocol which finds its rate by itself may send; also in bits a second of
     /// UDP payload. Beside a fixed rate the smaller of the two holds.
     pub rate_limit: Option<Rate>,
+    /// What the sending host's card puts out of UDP payload in full datagrams, in bits a second,
+    /// where that is known; told to the sending end only. A protocol whose receiver shares its
+    /// link out tells it there; it is no limit of its own, for a card holds its programs back.
+    pub card: Option<Rate>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
     /// The protocol's own settings.
@@ -170,6 +174,7 @@ impl Setup {
             rtt,
             rate: None,
             rate_limit: None,
+            card: None,
             grant: Bytes::MAX,
             settings: Settings::default(),
         }

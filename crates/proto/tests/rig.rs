@@ -185,6 +185,7 @@ pub(crate) fn setup(flow: u32, blocks: u64, segment: u64, rate: Option<Rate>, rt
         rtt,
         rate,
         rate_limit: None,
+        card: None,
         grant: Bytes::MAX,
         settings: tail_copies(1),
     }

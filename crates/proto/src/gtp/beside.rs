@@ -19,28 +19,14 @@
 use alloc::vec::Vec;
 
 use super::scheduler::{Demand, shares};
+use super::tuning::Tuning;
 use crate::endpoint::Others;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::units::{Bytes, Rate};
-
-/// What is left to others at the least, so that what they could do shows, as a share of the link.
-const LEAST: f64 = 0.01;
-/// The share of what they were left above which they want more: TCP between two losses has three
-/// quarters of its window on average. The one below which they are left less; and below which
-/// they have gone, as far as one can see.
-const USED: f64 = 0.7;
-const UNUSED: f64 = 0.5;
-const GONE: f64 = 0.1;
-/// By how much they are left more or less.
-const MORE: f64 = 1.25;
-const LESS: f64 = 0.9;
-const MUCH_LESS: f64 = 0.7;
-/// What came in is not judged over a shorter time: a card's counter moves in steps.
-const SHORTEST: Span = Span::from_millis(100);
 
 /// The traffic beside ours on the receiver's access link.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
+pub(super) struct Beside {
     left: f64,
 }
 
@@ -48,8 +34,9 @@ impl Beside {
     /// C_r for the next control interval. In the last one, `seen` came in over a link that carries
     /// `link` that was not ours, of about `flows` flows; ours could do `estimates`, each with its
     /// weight.
-    pub fn capacity(
+    pub(super) fn capacity(
         &mut self,
+        tuning: &Tuning,
         link: Rate,
         seen: Rate,
         flows: u32,
@@ -57,17 +44,16 @@ impl Beside {
     ) -> Rate {
         let link = link.as_bps() as f64;
         let seen = (seen.as_bps() as f64).min(link);
-        let left = self.left.clamp(link * LEAST, link);
+        let least = link * tuning.others_least;
+        let left = self.left.clamp(least, link);
         let estimate = match seen / left.max(f64::MIN_POSITIVE) {
-            used if used >= USED => left.max(seen) * MORE,
-            used if used < GONE => left * MUCH_LESS,
-            used if used < UNUSED => left * LESS,
+            used if used >= tuning.others_used => left.max(seen) * tuning.others_more,
+            used if used < tuning.others_gone => left * tuning.others_much_less,
+            used if used < tuning.others_unused => left * tuning.others_less,
             _ => left,
         };
-        let others = Demand {
-            estimate: estimate.clamp(link * LEAST, link),
-            weight: f64::from(flows.max(1)),
-        };
+        let others =
+            Demand { estimate: estimate.clamp(least, link), weight: f64::from(flows.max(1)) };
         let ours = estimates.iter().map(|(estimate, weight)| Demand {
             estimate: estimate.as_bps() as f64,
             weight: weight.max(f64::MIN_POSITIVE),
@@ -109,15 +95,15 @@ impl Told {
 
     /// A control interval is over, in which ours could do `estimates`, each with its weight, over a
     /// link that carries `link`.
-    pub(super) fn on_interval(&mut self, link: Rate, estimates: &[(Rate, f64)]) {
+    pub(super) fn on_interval(&mut self, tuning: &Tuning, link: Rate, estimates: &[(Rate, f64)]) {
         let ((since, before), (at, others)) = (self.from, self.newest);
         let span = at.since(since);
-        if span >= SHORTEST {
+        if span >= tuning.others_look {
             self.from = (at, others.bytes);
             let came = (others.bytes - before) / span;
             self.seen = came.min(self.last);
             self.last = came;
-            self.beside.capacity(link, self.seen, others.flows, estimates);
+            self.beside.capacity(tuning, link, self.seen, others.flows, estimates);
         }
     }
 
@@ -140,14 +126,20 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
+    use crate::time::Span;
 
     const LINK: Rate = Rate::from_mbps(1000);
+
+    fn tuning() -> Tuning {
+        Tuning::new(&Settings::default())
+    }
 
     /// C_r after each of the looks at which so many Mbit/s had come, in Mbit/s.
     fn looks(beside: &mut Beside, looks: &[u64], flows: u32, ours: &[(Rate, f64)]) -> Vec<u64> {
         let look = |seen: &u64| {
             let seen = Rate::from_mbps(*seen);
-            beside.capacity(LINK, seen, flows, ours).as_bps() / 1_000_000
+            beside.capacity(&tuning(), LINK, seen, flows, ours).as_bps() / 1_000_000
         };
         looks.iter().map(look).collect()
     }
@@ -187,7 +179,7 @@ mod tests {
             let room = LINK.as_bps() as f64 - capacity.as_bps() as f64;
             // Reno is slow to take what is free, and quick to give way.
             seen = (seen + 0.3 * (room - seen)).min(room).min(could as f64 * 1e6);
-            capacity = beside.capacity(LINK, Rate::from_bps_f64(seen), flows, ours);
+            capacity = beside.capacity(&tuning(), LINK, Rate::from_bps_f64(seen), flows, ours);
         }
         capacity.as_bps() as f64 / 1e6
     }
@@ -234,7 +226,7 @@ mod tests {
         let mut told = Told::new(at(0), others(5));
         let mut look = |ms, megabytes| {
             told.note(at(ms), others(megabytes));
-            told.on_interval(LINK, &[(LINK, 1.0)]);
+            told.on_interval(&tuning(), LINK, &[(LINK, 1.0)]);
             (told.seen() / 1e6, told.left() / 1e6)
         };
         // Of 10 MB in 100 ms, 800 Mbit/s, nothing is believed before they come again.

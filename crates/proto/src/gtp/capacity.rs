@@ -20,26 +20,8 @@
 use core::cmp::Ordering;
 
 use super::options::Rules;
-
-/// For how many intervals a ceiling is believed, the first time and at the most.
-const BELIEF: (u32, u32) = (8, 32);
-/// Ceilings no further apart are the same.
-const SAME: f64 = 0.05;
-/// What of a first train's rate is taken at the most, and up to which part of it C_r may rise in
-/// steps that double.
-const TRAIN: f64 = 0.9;
-/// A train of so many steps shows a ceiling.
-const EXACT_STEPS: u32 = 16;
-/// How far below a ceiling C_r goes; and where it was before a queue grew: three steps back, for a
-/// queue shows two intervals late.
-const BELOW: f64 = 0.98;
-const BEFORE: f64 = BELOW * BELOW * BELOW;
-/// A first loss is more than this: a step up that was too much loses more of an interval.
-const FIRST_LOSS: f64 = 0.003;
-/// A queue has grown by so many seconds: hosts that are busy make as much, but not on all flows.
-const GROWN: f64 = 0.004;
-/// Flows that send less than this share of what they are asked for have hosts that pause.
-const PAUSED: f64 = 0.8;
+use super::tuning::Tuning;
+use crate::settings::Settings;
 
 /// What all flows did together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -88,12 +70,13 @@ pub(super) struct Capacity {
     searching: bool,
     /// The last ceiling, intervals for which it is still believed, and will be if it is met again.
     ceiling: f64,
-    belief: u32,
-    lasts: u32,
+    belief: u64,
+    lasts: u64,
     /// The shortest queue since C_r began to rise.
     queue: f64,
     /// The last interval had a loss that may not have been of the link's making.
     doubted: bool,
+    tuning: Tuning,
 }
 
 impl Capacity {
@@ -110,9 +93,10 @@ impl Capacity {
             searching: true,
             ceiling: 0.0,
             belief: 0,
-            lasts: BELIEF.0,
+            lasts: 0,
             queue: f64::INFINITY,
             doubted: false,
+            tuning: Tuning::new(&Settings::default()),
         }
     }
 
@@ -120,12 +104,18 @@ impl Capacity {
     pub(super) fn set_rules(&mut self, rules: &Rules) {
         self.given = rules.receive_rate;
         self.share = rules.receive_share;
+        self.tuning = rules.tuning;
         self.found = self.found.max(rules.start_rate);
     }
 
     /// C_r, where the rates that users fixed add up to `fixed`: what is found does not lower them.
     pub(super) fn rate(&self, fixed: f64) -> f64 {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
+    }
+
+    /// The constants that it goes by.
+    pub(super) fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// What was given.
@@ -153,10 +143,10 @@ impl Capacity {
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
         // The first step may have been late by all of one, and the last early.
         let slower = f64::from(steps) / f64::from(steps + 1);
-        let sure = rate * slower.min(TRAIN);
+        let sure = rate * slower.min(self.tuning.train);
         let news = self.given.is_none() && sure > self.found;
         if news {
-            (self.found, self.shown, self.exact) = (sure, rate, steps >= EXACT_STEPS);
+            (self.found, self.shown, self.exact) = (sure, rate, self.is_exact(steps));
             (self.base, self.step, self.belief) = (sure, 0.0, 0);
             self.queue = f64::INFINITY;
         }
@@ -164,24 +154,33 @@ impl Capacity {
         news
     }
 
+    /// Whether a first train of so many steps shows a ceiling.
+    fn is_exact(&self, steps: u32) -> bool {
+        u64::from(steps) >= self.tuning.train_steps
+    }
+
     /// An interval is over.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
         let loss = rules.excess(whole.loss);
-        let most = if self.belief == 0 { FIRST_LOSS } else { rules.loss_threshold };
+        let most = if self.belief == 0 { self.tuning.first_loss } else { rules.loss_threshold };
         let (current, asked) = (whole.current + whole.unmeasured, self.found * self.share);
         let was_doubted = core::mem::take(&mut self.doubted);
         if loss > most && current < asked {
-            self.doubted = !self.searching && whole.total + whole.unmeasured < asked * PAUSED;
+            self.doubted =
+                !self.searching && whole.total + whole.unmeasured < asked * self.tuning.paused;
             if was_doubted || !self.doubted {
-                self.believe((current * BELOW / self.share).max(rules.least_rate));
+                let below = current * self.tuning.below_ceiling;
+                self.believe((below / self.share).max(rules.least_rate));
             }
         } else if self.belief > 0 {
             self.belief -= 1;
             self.queue = whole.queue;
         } else if self.grows(whole.queue) {
-            self.believe((self.found * BEFORE).max(self.base));
+            // Three steps back, for a queue shows two intervals late.
+            let below = self.tuning.below_ceiling;
+            self.believe((self.found * below * below * below).max(self.base));
             // It costs nothing to look again, and a host that paused may have made the queue.
-            self.belief = BELIEF.0;
+            self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
             // What nobody has seen arrive does not show that there is more.
             self.rise(rules);
@@ -192,7 +191,7 @@ impl Capacity {
     /// may have made it.
     fn grows(&mut self, queue: f64) -> bool {
         self.queue = self.queue.min(queue);
-        self.step > 0.0 && queue >= self.queue + GROWN
+        self.step > 0.0 && queue >= self.queue + self.tuning.queue_growth.as_secs_f64()
     }
 
     fn rise(&mut self, rules: &Rules) {
@@ -200,7 +199,8 @@ impl Capacity {
             self.found *= 2.0;
         } else if self.share == 1.0 {
             // More than a share of the link is not asked for, so nothing shows the link's limit.
-            let is_far = self.shown.is_finite() && self.found < self.shown * TRAIN;
+            let Tuning { train, below_ceiling, .. } = self.tuning;
+            let is_far = self.shown.is_finite() && self.found < self.shown * train;
             self.step = if is_far { (2.0 * self.step).max(rules.increase) } else { rules.increase };
             let wanted = self.found * (1.0 + self.step);
             self.waits = self.ceiling > 0.0 && !is_far && !self.waits;
@@ -208,9 +208,9 @@ impl Capacity {
                 return;
             }
             if is_far {
-                self.found = wanted.min(self.shown * TRAIN);
-            } else if self.exact && wanted >= self.shown * BELOW {
-                self.believe(self.found.max(self.shown * BELOW));
+                self.found = wanted.min(self.shown * train);
+            } else if self.exact && wanted >= self.shown * below_ceiling {
+                self.believe(self.found.max(self.shown * below_ceiling));
             } else {
                 self.found = wanted;
             }
@@ -219,8 +219,9 @@ impl Capacity {
 
     /// A ceiling has shown itself, and C_r goes to `rate`.
     fn believe(&mut self, rate: f64) {
-        let is_same = (rate - self.ceiling).abs() <= self.ceiling * SAME;
-        self.lasts = if is_same { (self.lasts * 2).min(BELIEF.1) } else { BELIEF.0 };
+        let Tuning { same_ceiling, belief, longest_belief, .. } = self.tuning;
+        let is_same = (rate - self.ceiling).abs() <= self.ceiling * same_ceiling;
+        self.lasts = if is_same { (self.lasts * 2).min(longest_belief) } else { belief };
         (self.ceiling, self.belief) = (rate, self.lasts);
         (self.found, self.base) = (rate, rate);
         // Next time the train counts no more.
@@ -232,7 +233,6 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
 
     fn rules() -> Rules {
         Rules::new(&Settings::default())

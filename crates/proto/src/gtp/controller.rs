@@ -12,9 +12,6 @@
 use super::options::Rules;
 use crate::time::{Span, Time};
 
-/// The shortest round-trip time is looked for in a time of this length and the one before.
-const PATH_AGE: Span = Span::from_secs(10);
-
 /// A flow's requested rate r_req and its target, in bits a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Controller {
@@ -61,15 +58,17 @@ pub(super) struct PathRtt {
     /// The shortest of this stretch of time, of the last one, and when this one began.
     shortest: [Span; 2],
     began: Time,
+    /// How long such a stretch is.
+    age: Span,
 }
 
 impl PathRtt {
-    pub(super) fn new(now: Time, rtt: Span) -> PathRtt {
-        PathRtt { now: rtt, shortest: [rtt; 2], began: now }
+    pub(super) fn new(now: Time, rtt: Span, age: Span) -> PathRtt {
+        PathRtt { now: rtt, shortest: [rtt; 2], began: now, age }
     }
 
     pub(super) fn on_sample(&mut self, now: Time, rtt: Span) {
-        if now.since(self.began) >= PATH_AGE {
+        if now.since(self.began) >= self.age {
             self.shortest = [rtt, self.shortest[0]];
             self.began = now;
         }
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_queue_lowers_the_rate_only_with_delay_control() {
-        let mut path = PathRtt::new(Time::ZERO, Span::from_millis(100));
+        let mut path = PathRtt::new(Time::ZERO, Span::from_millis(100), Span::from_secs(10));
         path.on_sample(Time::ZERO, Span::from_millis(135));
         assert_eq!(path.queued(&rules()), 0.0);
         let settings = Settings::default().with(&ROW, DELAY_CONTROL.name, 1.0).unwrap();

@@ -17,28 +17,15 @@ use super::own::OwnLoss;
 use super::sender::{early, first_train};
 use super::standing::Standing;
 use super::transitions::Pending;
+use super::tuning::Tuning;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
 use crate::ends::{Frontier, ReceivingEnd, Wholes};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::rate::datagram;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Offer, Request};
-
-/// A sender that says nothing for this long, or [`SILENT_RTTS`] round trips, is asked anew; then
-/// twice as long, up to [`MAX_SILENT`].
-const SILENT: Span = Span::from_millis(500);
-const SILENT_RTTS: u64 = 4;
-const MAX_SILENT: Span = Span::from_secs(4);
-/// A flow that waits for its host so many round trips leaves the schedule.
-const IDLE_RTTS: u64 = 3;
-/// An estimate is not made on fewer datagrams.
-const MIN_DATAGRAMS: u64 = 16;
-/// The least that is asked for ahead, in blocks, and in time: a host that is busy may not look for
-/// as long.
-const MIN_WINDOW: u64 = 4;
-const MIN_AHEAD: Span = Span::from_millis(100);
 
 /// What happened to a flow that concerns the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,6 +50,8 @@ pub(super) struct Flow {
     sfc: Controller,
     ce: Estimator,
     own: OwnLoss,
+    /// What it is asked for at the least.
+    least: f64,
     datagram: Bytes,
     overhead: Bytes,
     pending: Pending,
@@ -96,9 +85,9 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(now: Time, setup: &Setup) -> Flow {
-        let rules = Rules::new(&setup.settings);
-        let standing = Standing::new(now, setup);
+    /// A flow under these rules, that is asked for `least` until its first target takes effect.
+    pub(super) fn new(now: Time, setup: &Setup, rules: Rules, least: f64) -> Flow {
+        let standing = Standing::new(now, setup, &rules);
         let bound = standing.bound();
         let mut frontier = Frontier::new(setup);
         let mut asked = Asked::default();
@@ -117,9 +106,10 @@ impl Flow {
             asked,
             monitor: Monitor::default(),
             // Until its first target takes effect, others have not made room for it.
-            sfc: Controller::new(standing.fixed().unwrap_or(rules.least_rate.min(bound))),
+            sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
-            own: OwnLoss::default(),
+            own: OwnLoss::new(&rules),
+            least,
             datagram: datagram(setup),
             overhead: setup.overhead,
             pending: Pending::default(),
@@ -165,10 +155,15 @@ impl Flow {
         self.ce.raise(by, self.standing.bound());
     }
 
+    /// What it is asked for at the least from now on, as far as its bound lets it.
+    pub(super) fn set_least(&mut self, least: f64) -> f64 {
+        self.least = least;
+        least.min(self.standing.bound())
+    }
+
     /// The scheduler's target, which takes effect at `at`.
     pub(super) fn set_target(&mut self, at: Time, target: f64) {
-        let least = self.rules.least_rate.min(self.standing.bound());
-        self.pending.set(at, target.max(least));
+        self.pending.set(at, target);
     }
 
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
@@ -315,7 +310,7 @@ impl Flow {
             return;
         }
         // A host that was asleep itself has not heard what came meanwhile.
-        if now.since(core::mem::replace(&mut self.looked, now)) > SILENT / 2 {
+        if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
             self.sign = now;
         }
         self.settle(now);
@@ -360,7 +355,7 @@ impl Flow {
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
-        let idle = now.since(self.sign) > self.standing.tick() * IDLE_RTTS;
+        let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
             // It waits for its host, and its share is the others' meanwhile.
             self.quiet = true;
@@ -373,7 +368,9 @@ impl Flow {
             seen.at = now;
         }
         let measure = Measure::between(from, seen, self.datagram)?;
-        if measure.datagrams < MIN_DATAGRAMS || measure.span < self.standing.rtt() {
+        if measure.datagrams < self.rules.tuning.measure_datagrams
+            || measure.span < self.standing.rtt()
+        {
             return None;
         }
         self.interval_from = Some(seen);
@@ -406,8 +403,9 @@ impl Flow {
             return Time::NEVER;
         }
         let pace = self.datagram / self.told.max(Rate::from_bps(1));
-        let wait = SILENT.max(self.standing.rtt() * SILENT_RTTS) + pace * 4;
-        self.sign + (wait * (1 << self.silences.min(8))).min(MAX_SILENT.max(wait))
+        let Tuning { silence, silence_rtts, longest_silence, .. } = self.rules.tuning;
+        let wait = silence.max(self.standing.rtt() * silence_rtts) + pace * 4;
+        self.sign + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
     }
 
     /// The sender does not answer: it is asked anew, for little, until it does.
@@ -422,7 +420,7 @@ impl Flow {
             self.news.gone += self.rate();
         }
         if self.standing.fixed().is_none() {
-            self.sfc.set_target(self.rules.least_rate.min(self.standing.bound()));
+            self.sfc.set_target(self.least.min(self.standing.bound()));
             self.pending = Pending::default();
         }
     }
@@ -431,9 +429,9 @@ impl Flow {
     /// the next request comes.
     fn window(&self) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
-        let ahead = ahead.max(MIN_AHEAD.as_secs_f64());
+        let ahead = ahead.max(self.rules.tuning.ahead.as_secs_f64());
         let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
-        ((bits / self.datagram.bits().max(1.0)) as u64).max(MIN_WINDOW)
+        ((bits / self.datagram.bits().max(1.0)) as u64).max(self.rules.tuning.ahead_blocks)
     }
 
     fn ask(&mut self, now: Time) {
@@ -491,12 +489,13 @@ mod tests {
     use super::*;
     use crate::endpoint::FlowId;
     use crate::layout::Layout;
+    use crate::time::Span;
 
     #[test]
     fn an_answer_that_is_only_said_again_starves_nobody() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
-        let mut flow = Flow::new(Time::ZERO, &setup);
+        let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);
         let mut offer = Offer { highest: 64, ..Offer::default() };
         for (rtt, highest, starved) in [(10, 64, true), (14, 64, false), (14, 90, true)] {
             offer.sequence += 1;

@@ -13,15 +13,10 @@ use alloc::vec::Vec;
 
 use super::beside::Told;
 use super::capacity::{Capacity, Whole};
+use super::tuning::Tuning;
 use crate::endpoint::{Origin, Others, ReceiveCapacity};
 use crate::time::Time;
 use crate::units::Rate;
-
-/// A first train that came at this share of what the card takes shows that the card is the bound:
-/// a train is timed by when the host looked.
-const LIKE_CARD: f64 = 0.75;
-/// A link that carries this share of what it is believed to carry is full.
-const FULL: f64 = 0.98;
 
 /// What is known of the link beside what the flows show.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +70,8 @@ impl Link {
         self.taken(capacity)
     }
 
-    fn taken(&self, capacity: &Capacity) -> f64 {
+    /// The same, where they are what they were.
+    pub(super) fn taken(&self, capacity: &Capacity) -> f64 {
         let rest = (Link::carries(capacity) - self.left()).max(self.fixed);
         capacity.rate(self.fixed).min(rest).min(self.limit)
     }
@@ -84,7 +80,7 @@ impl Link {
     pub(super) fn on_train(&self, capacity: &mut Capacity, rate: f64) -> bool {
         let (found, most) = (capacity.found().0, self.most(capacity));
         let news = capacity.given().is_none()
-            && (found > most || (rate >= self.card * LIKE_CARD && found < most));
+            && (found > most || (rate >= self.card * capacity.tuning().like_card && found < most));
         if news {
             capacity.set_found(most);
         }
@@ -99,7 +95,7 @@ impl Link {
         let came = whole.current + whole.unmeasured + others.seen();
         // A link that carries what it should, and loses, has others who take more than they were
         // left: they will be left more.
-        let is_full = others.seen() > 0.0 && came >= found * FULL;
+        let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         Whole { total, current, loss: if is_full { 0.0 } else { whole.loss }, ..whole }
     }
@@ -115,17 +111,18 @@ impl Link {
     /// its weight.
     pub(super) fn on_interval(
         &mut self,
+        tuning: &Tuning,
         capacity: &mut Capacity,
         current: f64,
         estimates: &[(Rate, f64)],
     ) {
         let seen = self.others.map_or(0.0, |others| others.seen());
         // So much has been carried.
-        let carried = if seen > 0.0 { (current + seen) * FULL } else { 0.0 };
+        let carried = if seen > 0.0 { (current + seen) * tuning.link_full } else { 0.0 };
         let (found, _) = capacity.found();
         capacity.set_found(found.max(carried).min(self.most(capacity)));
         if let Some(others) = &mut self.others {
-            others.on_interval(Rate::from_bps_f64(Link::carries(capacity)), estimates);
+            others.on_interval(tuning, Rate::from_bps_f64(Link::carries(capacity)), estimates);
         }
     }
 
@@ -198,7 +195,7 @@ mod tests {
         assert!(!link.on_train(&mut capacity, 5e9));
         // What would be found beyond it is not taken, also where it has come from a train.
         capacity.set_found(1.02e9);
-        link.on_interval(&mut capacity, 1e9, &[]);
+        link.on_interval(&rules().tuning, &mut capacity, 1e9, &[]);
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
         capacity.set_found(1.3e9);
         assert!(link.on_train(&mut capacity, 1.5e9));
@@ -223,7 +220,7 @@ mod tests {
         for _ in 0..200 {
             let whole = Whole { total: 100e6, current: 100e6, ..Whole::default() };
             capacity.on_interval(&rules(), &whole);
-            link.on_interval(&mut capacity, 100e6, &[]);
+            link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
         // A narrow link is found all the same.
@@ -244,7 +241,7 @@ mod tests {
             let bytes = Rate::from_mbps(others).over(Span::from_secs(look));
             let told = Others { link: None, bytes, flows: 1 };
             link.set(Time::ZERO + Span::from_secs(look), told, true);
-            link.on_interval(capacity, 0.0, &[(Rate::from_bps(u64::MAX), 1.0)]);
+            link.on_interval(&rules().tuning, capacity, 0.0, &[(Rate::from_bps(u64::MAX), 1.0)]);
         }
         link
     }
@@ -268,7 +265,7 @@ mod tests {
         let mut capacity = found(450e6);
         let mut link = beside(&mut capacity, 600);
         // 300 of ours and 600 of theirs came through: it carries 900, of which 98 % are believed.
-        link.on_interval(&mut capacity, 300e6, &[]);
+        link.on_interval(&rules().tuning, &mut capacity, 300e6, &[]);
         assert_eq!(capacity.found().0, 882e6);
         let mut capacity = found(1e9);
         let link = beside(&mut capacity, 600);

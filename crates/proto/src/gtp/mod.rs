@@ -37,11 +37,11 @@
 //! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `own`
 //! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS)
 //! shares it, `transitions` says what joins and departures change and when, `link` knows the card
-//! and other traffic, which [`beside`] leaves its share, `receiver` ties it together. `sender`
-//! obeys. `options`: every constant.
+//! and other traffic, which `beside` leaves its share, `receiver` ties it together. `sender`
+//! obeys. Every constant: the paper's in `options`, ours in `tuning`.
 
 mod asked;
-pub mod beside;
+mod beside;
 mod capacity;
 mod controller;
 mod estimator;
@@ -57,11 +57,13 @@ mod standing;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod tuning;
 
 pub use options::*;
 pub use receiver::GtpReceiver;
 pub use scheduler::{Demand, shares};
 pub use sender::GtpSender;
+pub use tuning::*;
 
 use alloc::boxed::Box;
 

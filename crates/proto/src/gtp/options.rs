@@ -1,10 +1,12 @@
-//! Every constant of the protocol, with its place in the paper; each may be set.
+//! The constants that the paper has, with their places in it, and what users choose by; each may be
+//! set. Those that are ours alone are in `tuning`.
 
+use super::tuning::{TUNING, Tuning};
 use crate::registry::ProtocolOption;
 use crate::settings::Settings;
 use crate::units::Rate;
 
-const fn option(
+pub(super) const fn option(
     name: &'static str,
     help: &'static str,
     range: (f64, f64),
@@ -153,8 +155,8 @@ pub const OTHERS: ProtocolOption = option(
     2.0,
 );
 
-/// All of them, for the registry.
-pub(super) const ALL: &[ProtocolOption] = &[
+/// All of these.
+const PAPERS: &[ProtocolOption] = &[
     RECEIVE_RATE,
     RECEIVE_SHARE,
     WEIGHT,
@@ -176,6 +178,19 @@ pub(super) const ALL: &[ProtocolOption] = &[
     OWN_LOSS,
     OTHERS,
 ];
+
+/// Those of `tuning` too, for the registry.
+pub(super) const ALL: &[ProtocolOption] = &all();
+
+const fn all() -> [ProtocolOption; PAPERS.len() + TUNING.len()] {
+    let mut all = [RECEIVE_RATE; PAPERS.len() + TUNING.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < PAPERS.len() { PAPERS[at] } else { TUNING[at - PAPERS.len()] };
+        at += 1;
+    }
+    all
+}
 
 /// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +214,7 @@ pub(super) struct Rules {
     pub(super) tolerated_loss: f64,
     pub(super) own_loss: bool,
     pub(super) others: bool,
+    pub(super) tuning: Tuning,
 }
 
 impl Rules {
@@ -230,6 +246,7 @@ impl Rules {
                 ..1.5 => true,
                 _ => receive_rate.is_none(),
             },
+            tuning: Tuning::new(settings),
         }
     }
 

@@ -2,37 +2,45 @@
 //! high a rate, and a flow over such a path never stops slowing down.
 //!
 //! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
-//! a rate is known. So once a flow's rate has fallen to [`FALLEN`] of what it was when losses
+//! a rate is known. So once a flow's rate has fallen to `own-fallen` of what it was when losses
 //! began, its loss is compared with what it should be by then. If it is nearer to what it was, it
 //! is the path's own, and nothing reacts to it any more. A stretch with less loss takes that back.
 
-/// The share to which a rate falls before its loss is judged.
-const FALLEN: f64 = 0.95;
-/// A loss up to this is none to learn from.
-const LEAST: f64 = 0.001;
-/// The path's own loss varies from stretch to stretch.
-const MARGIN: f64 = 1.25;
+use super::options::Rules;
+use super::tuning::Tuning;
 
 /// What is known of a path's own loss.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct OwnLoss {
+    /// The share to which a rate falls before its loss is judged, the loss up to which there is
+    /// none to learn from, and what more than the own loss still is it.
+    fallen: f64,
+    least: f64,
+    margin: f64,
     own: f64,
     /// The highest rate since losses began, and the loss at it.
     began: Option<(f64, f64)>,
 }
 
 impl OwnLoss {
+    /// Nothing is known.
+    pub(super) fn new(rules: &Rules) -> OwnLoss {
+        let Tuning { own_fallen, own_least, own_margin, .. } = rules.tuning;
+        let (fallen, least, margin) = (own_fallen, own_least, own_margin);
+        OwnLoss { fallen, least, margin, own: 0.0, began: None }
+    }
+
     /// A stretch is over, in which the flow did `rate` with this loss ratio.
     pub(super) fn note(&mut self, rate: f64, loss: f64) {
         self.own = self.own.min(loss);
-        if self.excess(loss) <= LEAST {
+        if self.excess(loss) <= self.least {
             self.began = None;
             return;
         }
         let (before, was) = self.began.unwrap_or((0.0, 0.0));
         if rate >= before {
             self.began = Some((rate, loss));
-        } else if rate <= before * FALLEN {
+        } else if rate <= before * self.fallen {
             // What a link loses that carries no more than it did.
             let ours = (1.0 - (1.0 - was) * before / rate).max(0.0);
             if loss > (was + ours) / 2.0 {
@@ -44,14 +52,19 @@ impl OwnLoss {
 
     /// What of a loss ratio is more than the path's own.
     pub(super) fn excess(&self, loss: f64) -> f64 {
-        (loss - self.own * MARGIN).max(0.0)
+        (loss - self.own * self.margin).max(0.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
     use alloc::vec::Vec;
+
+    fn rules() -> Rules {
+        Rules::new(&Settings::default())
+    }
 
     /// Stretches at rates that fall by 2 %, over a link that carries `link` and a path that loses
     /// `share` of anything; gives what counts of the loss in each.
@@ -73,7 +86,7 @@ mod tests {
     #[test]
     fn loss_that_stays_while_the_rate_falls_is_the_paths_own() {
         for share in [0.005, 0.01, 0.05, 0.2] {
-            let mut own = OwnLoss::default();
+            let mut own = OwnLoss::new(&rules());
             let excess = excesses(&mut own, 1e9, share, 0..6);
             assert!((excess[0] - share).abs() < 1e-9, "{excess:?}");
             assert_eq!(excess[3..], [0.0; 3], "{share}: {excess:?}");
@@ -83,7 +96,7 @@ mod tests {
     #[test]
     fn loss_that_falls_with_the_rate_is_of_our_own_making() {
         for link in [10.0, 50.0, 90.0, 99.0] {
-            let mut own = OwnLoss::default();
+            let mut own = OwnLoss::new(&rules());
             excesses(&mut own, link, 0.0, 0..40);
             assert_eq!(own.own, 0.0, "a link of {link}");
         }
@@ -91,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_for_the_paths_own_is_given_up_when_it_is_gone() {
-        let mut own = OwnLoss::default();
+        let mut own = OwnLoss::new(&rules());
         excesses(&mut own, 1e9, 0.05, 0..6);
         own.note(100.0, 0.0);
         assert_eq!(own.excess(0.05), 0.05);

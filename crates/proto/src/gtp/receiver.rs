@@ -14,8 +14,9 @@ use super::capacity::{Capacity, Whole};
 use super::flow::Flow;
 use super::link::{Link, estimates};
 use super::options::Rules;
-use super::scheduler::{Demand, shares};
+use super::scheduler::{Demand, floor, shares};
 use super::transitions::{delay, gain};
+use super::tuning::Tuning;
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{
     Arrival, BlockRange, Event, FlowId, Others, Outgoing, ReceiveCapacity, Receiver, Setup, Wake,
@@ -24,10 +25,6 @@ use crate::endpoint::{
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
-
-/// Control intervals are no shorter and no longer.
-const MIN_INTERVAL: Span = Span::from_millis(30);
-const MAX_INTERVAL: Span = Span::from_secs(3);
 
 /// GTP's receiver, of any number of flows.
 pub struct GtpReceiver {
@@ -134,14 +131,17 @@ impl GtpReceiver {
         let capacity = self.link.rate(&self.capacity, fixed);
         let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
         let gone = core::mem::take(&mut self.gone);
+        let weights: f64 = active.iter().map(|(_, flow)| flow.rules.weight).sum();
         let mut demands = Vec::with_capacity(active.len());
         let mut flows = Vec::with_capacity(active.len());
         let mut longest = Span::ZERO;
         for (id, flow) in active {
             flow.raise_estimate(gain(gone, flow.estimate().min(capacity), sum));
             longest = longest.max(flow.standing.path_rtt());
-            let estimate = flow.estimate().min(capacity);
-            demands.push(Demand { estimate, weight: flow.rules.weight });
+            let weight = flow.rules.weight;
+            let least = floor(flow.rules.least_rate, capacity, weight, weights);
+            let least = flow.set_least(least);
+            demands.push(Demand { estimate: flow.estimate().max(least).min(capacity), weight });
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
@@ -154,7 +154,8 @@ impl GtpReceiver {
             self.next_interval = Time::NEVER;
         } else if interval || self.next_interval == Time::NEVER {
             let length = Span::from_secs_f64(longest.as_secs_f64() * rules.interval);
-            self.next_interval = now + length.max(MIN_INTERVAL).min(MAX_INTERVAL);
+            let Tuning { shortest_interval, longest_interval, .. } = rules.tuning;
+            self.next_interval = now + length.min(longest_interval).max(shortest_interval);
         }
     }
 
@@ -187,7 +188,7 @@ impl GtpReceiver {
             (flow.estimate().max(least), flow.rules.weight)
         };
         let estimates = estimates(active.into_iter().map(could));
-        self.link.on_interval(&mut self.capacity, whole.current, &estimates);
+        self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
     /// What a flow's first datagrams show of the receiver's capacity.
@@ -278,9 +279,12 @@ impl Receiver for GtpReceiver {
         if self.flows.contains_key(&setup.flow) {
             return;
         }
-        let flow = Flow::new(now, setup);
-        self.capacity.set_rules(&flow.rules);
-        self.rules = Some(flow.rules);
+        let rules = Rules::new(&setup.settings);
+        self.capacity.set_rules(&rules);
+        self.rules = Some(rules);
+        let among = (self.flows.len() + 1) as f64;
+        let least = floor(rules.least_rate, self.link.taken(&self.capacity), 1.0, among);
+        let flow = Flow::new(now, setup, rules, least);
         self.flows.insert(setup.flow, flow);
         self.with(setup.flow, |_| ());
     }

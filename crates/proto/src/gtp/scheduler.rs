@@ -26,6 +26,13 @@ impl Demand {
     }
 }
 
+/// What a flow of this weight is given at the least, whatever its estimate, so that it can be
+/// measured: `least`, but no more than its even share of `capacity` among flows whose weights add
+/// up to `weights`. So all floors together are never more than there is.
+pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
+    least.min(capacity * (weight / weights))
+}
+
 /// The shares of `capacity`, in the order of `demands`. What it took is added to `work`: looks at
 /// flows, O(N log N) for N.
 pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
@@ -119,6 +126,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn floors_hold_and_never_add_up_to_more_than_there_is(
+            list in prop::collection::vec((0.0..1e6, 0.01..100.0, 0.0..1e6), 1..3_000),
+            capacity in 1.0..1e9,
+        ) {
+            let weights: f64 = list.iter().map(|(_, weight, _)| weight).sum();
+            let floors: Vec<f64> = list
+                .iter()
+                .map(|&(_, weight, least)| floor(least, capacity, weight, weights))
+                .collect();
+            let demand = |(&(estimate, weight, _), floor): (&(f64, f64, f64), &f64)| {
+                Demand { estimate: f64::max(estimate, *floor), weight }
+            };
+            let demands: Vec<Demand> = list.iter().zip(&floors).map(demand).collect();
+            let shares = shares(&demands, capacity, &mut 0);
+            let slack = capacity * 1e-9;
+            prop_assert!(shares.iter().sum::<f64>() <= capacity + slack);
+            prop_assert!(shares.iter().zip(&floors).all(|(share, floor)| *share >= floor - slack));
+        }
+
         #[test]
         fn shares_are_weighted_max_min_fair(demands in demands(), capacity in 1.0..2e9) {
             let shares = shares(&demands, capacity, &mut 0);

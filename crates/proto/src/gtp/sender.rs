@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::options::{EARLY, RECEIVE_RATE, START_RATE};
+use super::tuning::Tuning;
 use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
 use crate::ends::{FirstTrain, Frontier, Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
@@ -23,15 +24,8 @@ use crate::wire::{Ack, Control, Offer, Pulse, Request};
 /// honest receiver asks for as many.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
-/// The round-trip time is told again when it has changed by this part of itself; a smaller one
-/// where the receiver looks in it for the queue that tells how much it can take.
-const RTT_NEWS: u64 = 8;
-const RTT_NEWS_FOUND: u64 = 32;
-/// But not for less than this.
+/// A change of the round-trip time is not told again for less than this.
 const LEAST_NEWS: Span = Span::from_millis(1);
-/// A sender whose core is busy makes up for so much at once: what it did not send would be taken
-/// for what it cannot.
-const LATE: Span = Span::from_millis(2);
 
 /// GTP's sender.
 pub struct GtpSender {
@@ -42,6 +36,9 @@ pub struct GtpSender {
     train: FirstTrain,
     /// The receiver has to find what it can take.
     is_found: bool,
+    /// The part of the round-trip time by which it must have changed to be told again: a smaller
+    /// one where the receiver looks in it for the queue that tells how much it can take.
+    rtt_news: f64,
     /// What is to be sent, in the order of asking.
     wanted: VecDeque<Range<u64>>,
     /// What has been sent.
@@ -92,13 +89,16 @@ impl GtpSender {
         // Its own frontier moves on as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // A request cannot allow nothing, so that is no limit that could be kept to.
-        let limit = cap.filter(|cap| *cap > Rate::ZERO);
+        let known = [cap, setup.card].into_iter().flatten();
+        let limit = known.filter(|rate| *rate > Rate::ZERO).min();
+        let tuning = Tuning::new(&setup.settings);
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,
             train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0)
                 .with_len(first_train(setup)),
             is_found: is_found(setup),
+            rtt_news: if is_found(setup) { tuning.rtt_news_found } else { tuning.rtt_news },
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),
@@ -108,7 +108,7 @@ impl GtpSender {
             offer: Offer { rtt: setup.rtt, limit, ..Offer::default() },
             acknowledged: 0,
         };
-        sender.end.pacer.forgive(LATE);
+        sender.end.pacer.forgive(tuning.late);
         if !sender.end.is_finished() {
             sender.say_offer();
         }
@@ -209,10 +209,9 @@ impl GtpSender {
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         let Some(feedback) = self.end.on_pulse(now, pulse) else { return };
         let (rtt, told) = (feedback.rtt, self.offer.rtt);
-        let news = match self.is_found {
-            true => (told / RTT_NEWS_FOUND).max(LEAST_NEWS),
-            false => told / RTT_NEWS,
-        };
+        let share = told.as_secs_f64() * self.rtt_news;
+        let least = if self.is_found { LEAST_NEWS } else { Span::ZERO };
+        let news = Span::from_secs_f64(share).max(least);
         if feedback.sample.is_some() && (rtt - told).max(told - rtt) > news {
             self.offer.rtt = rtt;
             self.say_offer();

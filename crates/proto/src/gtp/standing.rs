@@ -3,8 +3,8 @@
 //!
 //! A sender may say what it likes. Its round-trip time sets the pace for all flows (section 4.2:
 //! the control interval is three RTT_max), so one that is longer than its answers take is not
-//! believed, nor one beyond [`MAX_RTT`]; and what all flows are paced by is the path's own, without
-//! a queue that one of them has built up.
+//! believed, nor one beyond `longest-rtt`; and what all flows are paced by is the path's own,
+//! without a queue that one of them has built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -13,13 +13,6 @@ use crate::ends::grace;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::Offer;
-
-/// No round-trip time beyond this is believed.
-const MAX_RTT: Span = Span::from_secs(2);
-/// A host's clock and threads are no finer.
-const MIN_TICK: Span = Span::from_millis(10);
-/// A drain that was measured on what was sent must not hold the flow there.
-const DRAIN: f64 = 1.1;
 
 /// A sender's standing.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +26,27 @@ pub(super) struct Standing {
     limit: f64,
     offered: f64,
     drain: f64,
+    /// The longest round-trip time that is believed, the shortest that rates are decided by.
+    longest: Span,
+    shortest: Span,
+    /// How much more than the host drains may come.
+    more: f64,
 }
 
 impl Standing {
-    pub(super) fn new(now: Time, setup: &Setup) -> Standing {
+    pub(super) fn new(now: Time, setup: &Setup, rules: &Rules) -> Standing {
         Standing {
             offer: 0,
             rtt: setup.rtt,
             response: None,
-            path: PathRtt::new(now, setup.rtt),
+            path: PathRtt::new(now, setup.rtt, rules.tuning.path_age),
             fixed: setup.fixed_rate().map(|rate| rate.as_bps() as f64),
             limit: bps(setup.rate_limit.filter(|_| setup.rate.is_none())),
             offered: f64::INFINITY,
             drain: f64::INFINITY,
+            longest: rules.tuning.longest_rtt,
+            shortest: rules.tuning.shortest_turn,
+            more: rules.tuning.drain,
         }
     }
 
@@ -74,11 +75,11 @@ impl Standing {
 
     /// What the host drains.
     pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
-        self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * DRAIN;
+        self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * self.more;
     }
 
     pub(super) fn rtt(&self) -> Span {
-        self.rtt.min(self.response.unwrap_or(MAX_RTT)).min(MAX_RTT)
+        self.rtt.min(self.response.unwrap_or(self.longest)).min(self.longest)
     }
 
     /// The path's own round-trip time, without queues: what other flows are paced by.
@@ -93,7 +94,7 @@ impl Standing {
 
     /// The round trip as far as rates are decided by it.
     pub(super) fn tick(&self) -> Span {
-        self.rtt().max(MIN_TICK)
+        self.rtt().max(self.shortest)
     }
 
     /// How long what has been overtaken may still come.
@@ -122,13 +123,18 @@ mod tests {
     use super::*;
     use crate::endpoint::FlowId;
     use crate::layout::Layout;
+    use crate::settings::Settings;
     use crate::units::Bytes;
+
+    fn rules() -> Rules {
+        Rules::new(&Settings::default())
+    }
 
     fn standing() -> Standing {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let rate_limit = Some(Rate::from_mbps(800));
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
-        Standing::new(Time::ZERO, &Setup { rate_limit, ..setup })
+        Standing::new(Time::ZERO, &Setup { rate_limit, ..setup }, &rules())
     }
 
     fn offer(sequence: u64, rtt: u64, limit: Option<u64>) -> Offer {
@@ -153,7 +159,7 @@ mod tests {
     fn a_round_trip_time_is_believed_as_far_as_answers_bear_it_out() {
         let mut standing = standing();
         standing.on_offer(Time::ZERO, &offer(1, 3_600_000, None));
-        assert_eq!(standing.rtt(), MAX_RTT);
+        assert_eq!(standing.rtt(), rules().tuning.longest_rtt);
         standing.on_response(Span::from_millis(16));
         assert_eq!(standing.rtt(), Span::from_millis(16));
         standing.on_response(Span::from_millis(1));

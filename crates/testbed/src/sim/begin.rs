@@ -1,6 +1,6 @@
 //! How a run begins, and each flow: links, routes, agents.
 
-use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -222,7 +222,8 @@ impl<'s> World<'s> {
         let holding = limited.then(|| Holding::new(&setup.layout));
         setup.grant = holding.as_ref().map_or(setup.grant, |holding| holding.granted);
         self.receivers[receiver].core.add_flow(now, &setup);
-        let sender = (row.sender)(&setup);
+        let card = sending.card.and_then(|card| self.card_payload(card));
+        let sender = (row.sender)(&Setup { card, ..setup.clone() });
         let agent = self.add_agent(index, |agent| {
             let places = (agent, index, flow.to, receiver);
             let mut copy = CopyAgent::new(setup, sender, sending, places, writes, now);

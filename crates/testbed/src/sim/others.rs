@@ -51,7 +51,7 @@ impl World<'_> {
             return Ok(());
         }
         let others = Others {
-            link: self.card_payload(host),
+            link: self.cards[host].and_then(|(_, inward)| self.card_payload(inward)),
             bytes: self.arrived[host] - self.receivers[index].own,
             flows: theirs.len() as u32,
         };
@@ -60,10 +60,9 @@ impl World<'_> {
         self.pump_receiver(index)
     }
 
-    /// What a host's card takes of UDP payload in full packets.
-    fn card_payload(&self, host: usize) -> Option<Rate> {
-        let (_, inward) = self.cards[host]?;
-        let spec = self.fabric.wires[inward as usize].link.spec();
+    /// What a side of a host's card carries of UDP payload in full packets.
+    pub(super) fn card_payload(&self, side: u32) -> Option<Rate> {
+        let spec = self.fabric.wires[side as usize].link.spec();
         let mtu = u32::from(self.scenario.mtu);
         let share = f64::from(mtu.saturating_sub(UDP_IP)) / f64::from(mtu + spec.framing);
         Some(spec.rate?.scale(share))

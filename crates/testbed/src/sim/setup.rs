@@ -61,6 +61,7 @@ pub(super) fn setup(
         rtt,
         rate: copy.rate,
         rate_limit: None,
+        card: None,
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
         settings: settings(copy)?,
     })

@@ -1,5 +1,6 @@
-//! The receiving host's access link: what its card takes, and what else comes in on it beside our
-//! own data. For receivers that share that link out among their flows.
+//! A host's access link. The receiving one's: what its card takes, and what else comes in on it
+//! beside our own data. For receivers that share that link out among their flows, and whose senders
+//! tell them what their cards put out.
 //!
 //! `netlink` asks the kernel: which interface a route uses, what that has counted, how many TCP
 //! connections bring something. `card` reads from sysfs how fast the interface is. `count` makes
@@ -12,4 +13,4 @@ mod netlink;
 mod tcp;
 mod watch;
 
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Watch, card_towards};

@@ -36,6 +36,12 @@ pub(crate) struct Watch {
     has_told: bool,
 }
 
+/// What the card by which data go to `peer` carries of UDP payload in datagrams of `datagram` bytes;
+/// nothing where they pass no card, or it tells no speed.
+pub(crate) fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
+    Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
+}
+
 /// An interface.
 #[derive(Debug)]
 struct Link {
@@ -55,18 +61,7 @@ impl Watch {
         if self.links.iter().any(|link| link.index == index) {
             return;
         }
-        let Ok(interface) = netlink::interface(index) else { return };
-        if interface.kind == libc::ARPHRD_LOOPBACK {
-            return;
-        }
-        let headers = UDP + if peer.to_canonical().is_ipv4() { IPV4 } else { IPV6 };
-        let speed = card::speed(Path::new(INTERFACES), &interface.name, index);
-        self.links.push(Link {
-            index,
-            header: headers + if interface.kind == libc::ARPHRD_ETHER { ETHERNET } else { 0 },
-            card: speed.map(|speed| card::payload(speed, datagram, headers)),
-            last: counted(&interface),
-        });
+        self.links.extend(Link::towards(index, peer, datagram));
     }
 
     /// Whether it is time to look again, at a link that is there.
@@ -113,6 +108,23 @@ impl Watch {
 }
 
 impl Link {
+    /// The interface `index`, by which `peer` is reached in datagrams of `datagram` bytes; nothing
+    /// where that is no link.
+    fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
+        let interface = netlink::interface(index).ok()?;
+        if interface.kind == libc::ARPHRD_LOOPBACK {
+            return None;
+        }
+        let headers = UDP + if peer.to_canonical().is_ipv4() { IPV4 } else { IPV6 };
+        let speed = card::speed(Path::new(INTERFACES), &interface.name, index);
+        Some(Link {
+            index,
+            header: headers + if interface.kind == libc::ARPHRD_ETHER { ETHERNET } else { 0 },
+            card: speed.map(|speed| card::payload(speed, datagram, headers)),
+            last: counted(&interface),
+        })
+    }
+
     /// What came since the last look; nothing where that is not known.
     fn look(&mut self) -> Option<u64> {
         let now = counted(&netlink::interface(self.index).ok()?);
@@ -135,6 +147,7 @@ mod tests {
         let mut watch = Watch::default();
         watch.add(Ipv4Addr::LOCALHOST.into(), 1472);
         assert!(!watch.is_due(Time::from_nanos(1)));
+        assert_eq!(card_towards(Ipv4Addr::LOCALHOST.into(), 1472), None);
     }
 
     #[test]

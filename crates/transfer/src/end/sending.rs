@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use longhaul_proto::endpoint::{Event, FlowId};
+use longhaul_proto::endpoint::{Event, FlowId, Setup};
 use tokio::sync::mpsc;
 
 use super::plan::PlanSoFar;
@@ -14,6 +14,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, closing, listing};
+use crate::access;
 use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
@@ -401,7 +402,10 @@ impl Running<'_, '_> {
         }));
         self.carried = Some(match terms.protocol {
             Some(row) => {
-                let mut core = (row.sender)(&terms.setup(flow, layout));
+                // Only who shares out what many bring asks what each could.
+                let card = || access::card_towards(terms.peer, terms.datagram);
+                let card = row.many.then(card).flatten();
+                let mut core = (row.sender)(&Setup { card, ..terms.setup(flow, layout) });
                 let now = crate::datapath::clock::now();
                 for run in self.not_sent(&layout) {
                     core.skip(now, flow, run);

@@ -86,6 +86,7 @@ impl Terms {
             rtt: self.rtt,
             rate: self.rate,
             rate_limit: self.rate_limit,
+            card: None,
             grant: EARLY_GRANT,
             settings: self.settings.clone(),
         }

@@ -143,6 +143,30 @@ fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
 }
 
 #[test]
+fn a_sender_tells_what_its_card_puts_out_or_less_where_the_user_wants_less() {
+    let told = |card, rate, rate_limit| {
+        let [card, rate, rate_limit] = [card, rate, rate_limit].map(|mbps: u64| {
+            let known = mbps != u64::MAX;
+            known.then(|| Rate::from_mbps(mbps))
+        });
+        let mut out = Out::new(&Setup { card, rate, rate_limit, ..setup(100, 0, late()) });
+        out.offers()[0].limit.map(|limit| limit.as_bps() / 1_000_000)
+    };
+    let unknown = u64::MAX;
+    assert_eq!(told(957, unknown, unknown), Some(957));
+    assert_eq!(told(957, unknown, 300), Some(300));
+    assert_eq!(told(957, 2_000, unknown), Some(957));
+    assert_eq!(told(unknown, unknown, unknown), None);
+    // No card is told of in place of one that puts out nothing.
+    assert_eq!(told(0, unknown, unknown), None);
+    // It is news for the receiver alone: the card itself holds the sender back.
+    let card = Some(Rate::from_mbps(10));
+    let mut out = Out::new(&Setup { card, ..setup(100, 0, late()) });
+    out.hear(request(1, 1000, &[0..1]));
+    assert_eq!(out.sender.rate(), Rate::from_mbps(1000));
+}
+
+#[test]
 fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
     let mut out = Out::new(&setup(10, 5, late()));
     out.hear(request(1, 10, &[8..11]));

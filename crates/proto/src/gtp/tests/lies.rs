@@ -3,6 +3,7 @@
 use super::star::{Lie, Star, ms, settings};
 use crate::endpoint::{FlowId, Receiver};
 use crate::time::{Span, Time};
+use crate::units::Rate;
 
 fn three() -> Star {
     let mut star = Star::new(100, settings(&[("receive-rate", 96.0)]));
@@ -36,6 +37,19 @@ fn a_round_trip_time_that_answers_belie_slows_nobody_down() {
     star.run(ms(3000));
     let rates = star.rates(1800, 3000);
     assert!(rates.iter().sum::<f64>() > 88.0, "{rates:?}");
+}
+
+#[test]
+fn an_absurd_access_rate_costs_its_own_flow_alone() {
+    for (limit, own) in [(1, 0.0..1.0), (u64::MAX, 30.0..33.0)] {
+        let mut star = three();
+        star.paths.get_mut(&2).unwrap().lie = Some(Lie::Limit(Rate::from_bps(limit)));
+        star.run(ms(4000));
+        let rates = star.rates(2000, 4000);
+        assert!(own.contains(&rates[1]), "{limit}: {rates:?}");
+        assert!(rates[0] > 30.0 && rates[2] > 30.0, "{limit}: {rates:?}");
+        assert!(rates.iter().sum::<f64>() > 90.0, "{limit}: {rates:?}");
+    }
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! Shares: max-min fair from any start, after joins and departures, with little loss.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
 use super::star::{Star, jain, ms, settings};
-use crate::endpoint::{FlowId, Origin, Others, ReceiveCapacity, Receiver, Sender, Setup};
+use crate::endpoint::{FlowId, Origin, Others, Outgoing, ReceiveCapacity, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
 use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE};
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
+use crate::wire::Control;
 
 /// C_r is given, a little below the link.
 fn given(mbps: u64) -> Star {
@@ -46,6 +48,33 @@ fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
         assert!(rates[0] > 98.0 - limit as f64 * 1.15 - 2.0, "{rates:?}");
         assert!(star.loss() < 0.001, "{}", star.loss());
     }
+}
+
+#[test]
+fn a_sender_that_tells_its_cards_rate_is_asked_for_no_more_and_the_others_lack_nothing() {
+    // Nobody holds it back: what it is asked for beyond its card's rate would come.
+    let card = Rate::from_mbps(20);
+    let mut star = given(100);
+    star.join(1, 20, 100);
+    let told = Setup { card: Some(card), ..star.setup(2, 40, 100) };
+    star.join_with(&told);
+    star.run(ms(3000));
+    let rates = star.rates(500, 3000);
+    assert!((19.0..20.2).contains(&rates[1]), "{rates:?}");
+    assert!(rates[0] > 76.0, "{rates:?}");
+}
+
+#[test]
+fn least_rates_that_add_up_to_more_than_there_is_overrun_nobody() {
+    // 50 times 0.5 Mbit/s over a link of 10.
+    let mut star = Star::new(10, settings(&[("receive-rate", 9.8), (EARLY.name, 0.0)]));
+    for flow in 0..50 {
+        star.join(flow, 10 + 4 * u64::from(flow), 10);
+    }
+    star.run(ms(6000));
+    let rates = star.rates(2000, 6000);
+    assert!(star.loss() < 0.03, "{}", star.loss());
+    assert!(rates.iter().sum::<f64>() > 9.0 && jain(&rates) > 0.95, "{rates:?}");
 }
 
 #[test]
@@ -291,6 +320,31 @@ fn fair(limits: &[Option<u64>], capacity: f64) -> Vec<f64> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn all_flows_together_are_asked_for_no_more_than_the_capacity(
+        flows in prop::collection::vec((0.01f64..100.0, 0.01f64..1e3), 1..300),
+        capacity in 1f64..1e4,
+    ) {
+        let mut receiver = GtpReceiver::default();
+        for (flow, &(weight, least)) in (0u32..).zip(&flows) {
+            let list = [("receive-rate", capacity), ("weight", weight), ("least-rate", least)];
+            receiver.add_flow(ms(0), &Star::new(1, settings(&list)).setup(flow, 20, 1));
+        }
+        let mut asked = BTreeMap::new();
+        for at in [0, 10, 20, 50, 100, 200] {
+            receiver.on_timeout(ms(at));
+            while let Some(Outgoing { flow, control, .. }) = receiver.poll_control(ms(at)) {
+                if let Control::Request(request) = control {
+                    asked.insert(flow, request.rate().as_bps() as f64);
+                }
+            }
+            let sum: f64 = asked.values().sum();
+            // A rate is a whole number of bits a second, and at least one.
+            prop_assert!(sum <= capacity * 1e6 + flows.len() as f64, "{sum} of {capacity}");
+        }
+        prop_assert_eq!(asked.len(), flows.len());
+    }
 
     #[test]
     fn any_start_leads_to_max_min_fair_shares(

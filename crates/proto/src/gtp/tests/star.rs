@@ -29,6 +29,8 @@ pub(super) enum Lie {
     Unasked(u32),
     /// It says that its round trip takes so long.
     Rtt(Span),
+    /// It says that it can send so much.
+    Limit(Rate),
     /// It sends what it was asked for from the end, all at once.
     Backwards,
 }
@@ -243,8 +245,10 @@ impl Star {
         }
         let mut said = Vec::new();
         while let Some(Outgoing { mut control, .. }) = path.sender.poll_control(now) {
-            if let (Some(Lie::Rtt(rtt)), Control::Offer(offer)) = (path.lie, &mut control) {
-                offer.rtt = rtt;
+            match (path.lie, &mut control) {
+                (Some(Lie::Rtt(rtt)), Control::Offer(offer)) => offer.rtt = rtt,
+                (Some(Lie::Limit(limit)), Control::Offer(offer)) => offer.limit = Some(limit),
+                _ => (),
             }
             said.push(control);
         }

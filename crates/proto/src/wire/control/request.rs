@@ -26,7 +26,8 @@ pub struct Offer {
     pub sequence: u64,
     /// The round-trip time as the sender sees it.
     pub rtt: Span,
-    /// The most that the sender may send, if it knows.
+    /// The most that the sender may send or its host's card puts out, in bits a second of UDP
+    /// payload, if it knows.
     pub limit: Option<Rate>,
     /// All blocks of the requests up to this one have been sent, or need not be; 0 for those that
     /// were sent before any request.

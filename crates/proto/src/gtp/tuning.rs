@@ -1,0 +1,165 @@
+//! The constants that are ours: how the paper's quantities are measured, how C_r is found, how
+//! silent senders, lossy paths and other traffic are judged. Each may be set, as the paper's may
+//! (`options`).
+//!
+//! What bounds a host against a hostile peer (`sender`: runs and requests that wait) is no setting.
+
+use super::options::option;
+use crate::registry::ProtocolOption;
+use crate::settings::Settings;
+use crate::time::Span;
+
+/// From the table below: an option each, and what the decisions read.
+macro_rules! tuning {
+    ($($(#[$doc:meta])* $option:ident $field:ident: $type:ty = $unit:ident $default:literal,
+        $range:expr, $name:literal, $help:literal;)*) => {
+        $($(#[$doc])* pub const $option: ProtocolOption = option($name, $help, $range, $default);)*
+
+        /// All of them, for the registry.
+        pub(super) const TUNING: &[ProtocolOption] = &[$($option),*];
+
+        /// The constants as the decisions use them: ratios from 0 to 1, times as spans.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct Tuning {
+            $(pub(super) $field: $type,)*
+        }
+
+        impl Tuning {
+            pub(super) fn new(settings: &Settings) -> Tuning {
+                Tuning { $($field: $unit(settings.value(&$option)),)* }
+            }
+        }
+    };
+}
+
+fn share(percent: f64) -> f64 {
+    percent / 100.0
+}
+
+fn millis(ms: f64) -> Span {
+    Span::from_secs_f64(ms / 1e3)
+}
+
+fn count(number: f64) -> u64 {
+    number as u64
+}
+
+tuning! {
+    /// What a flow does is not judged by fewer datagrams.
+    MEASURE_DATAGRAMS measure_datagrams: u64 = count 16.0, (1.0, 1e4), "measure-datagrams",
+        "datagrams that a flow must have sent for an estimate to be made of them";
+    /// A host that is busy may not look for so long.
+    AHEAD ahead: Span = millis 100.0, (1.0, 2000.0), "ahead",
+        "time for which a sender has data in hand at the least, in ms";
+    /// However slow a flow is, so much of it may be under way.
+    AHEAD_BLOCKS ahead_blocks: u64 = count 4.0, (1.0, 1024.0), "ahead-blocks",
+        "blocks that may be under way at the least";
+    /// A sender that says nothing for so long is asked anew.
+    SILENCE silence: Span = millis 500.0, (50.0, 60_000.0), "silence",
+        "time after which a silent sender is asked anew, in ms; then twice as long, and so on";
+    /// And not before so many round trips are over.
+    SILENCE_RTTS silence_rtts: u64 = count 4.0, (1.0, 64.0), "silence-rtts",
+        "round trips that a sender is silent before it is asked anew";
+    /// It is asked no more seldom.
+    LONGEST_SILENCE longest_silence: Span = millis 4000.0, (50.0, 60_000.0), "longest-silence",
+        "time after which a silent sender is asked again at the latest, in ms";
+    /// A flow that waits for its host so long leaves the schedule.
+    IDLE_RTTS idle_rtts: u64 = count 3.0, (1.0, 1000.0), "idle-rtts",
+        "round trips without data after which a flow that waits for its host has no share";
+    /// A host's clock and threads are no finer.
+    SHORTEST_TURN shortest_turn: Span = millis 10.0, (1.0, 1000.0), "shortest-turn",
+        "time between two decisions on a flow's rate at the least, in ms";
+    /// A sender's word sets the pace for all flows, so it is not taken for anything.
+    LONGEST_RTT longest_rtt: Span = millis 2000.0, (10.0, 60_000.0), "longest-rtt",
+        "round-trip time beyond which none is believed, in ms";
+    /// The shortest round-trip time is looked for in a time of this length and the one before.
+    PATH_AGE path_age: Span = millis 10_000.0, (100.0, 1e6), "path-age",
+        "time after which a path may have become longer for good, in ms";
+    /// A drain that was measured on what was sent must not hold the flow there.
+    DRAIN drain: f64 = share 110.0, (100.0, 1000.0), "drain",
+        "what a flow is asked for at the most, in percent of what the receiving host drains";
+    /// Control intervals are no shorter.
+    SHORTEST_INTERVAL shortest_interval: Span = millis 30.0, (1.0, 10_000.0), "shortest-interval",
+        "control interval at the least, in ms";
+    /// And no longer, if that is longer.
+    LONGEST_INTERVAL longest_interval: Span = millis 3000.0, (1.0, 60_000.0), "longest-interval",
+        "control interval at the most, in ms";
+    /// A queue tells how much there is, where C_r is found.
+    RTT_NEWS rtt_news: f64 = share 12.5, (1.0, 100.0), "rtt-news",
+        "change of its round-trip time that a sender tells of, in percent";
+    /// And so smaller changes count there.
+    RTT_NEWS_FOUND rtt_news_found: f64 = share 3.125, (1.0, 100.0), "rtt-news-found",
+        "the same where the receiver finds what it can take";
+    /// What a busy sender did not send would be taken for what it cannot.
+    LATE late: Span = millis 2.0, (0.0, 100.0), "late",
+        "lateness that a sender makes up for at once, in ms";
+
+    /// A first train of few steps shows a rate, one of many a ceiling.
+    TRAIN train: f64 = share 90.0, (10.0, 100.0), "train",
+        "what of a first packet train's rate is believed at the most, in percent";
+    /// Fewer may be the receiving host's late looks.
+    TRAIN_STEPS train_steps: u64 = count 16.0, (2.0, 1e4), "train-steps",
+        "steps of a first packet train that show a ceiling";
+    /// A ceiling is believed for so many intervals the first time.
+    BELIEF belief: u64 = count 8.0, (0.0, 1e4), "belief",
+        "intervals for which a ceiling of the receive rate is believed the first time";
+    /// And for twice as many each time that it is met again.
+    LONGEST_BELIEF longest_belief: u64 = count 32.0, (0.0, 1e4), "longest-belief",
+        "intervals for which a ceiling that is met again is believed at the most";
+    /// Ceilings no further apart are the same.
+    SAME_CEILING same_ceiling: f64 = share 5.0, (0.0, 100.0), "same-ceiling",
+        "difference of two ceilings that are the same, in percent";
+    /// After a queue it is so much in the third power: a queue shows two intervals late.
+    BELOW_CEILING below_ceiling: f64 = share 98.0, (10.0, 100.0), "below-ceiling",
+        "where the receive rate goes from a ceiling, in percent of it";
+    /// A step up that was too much loses more of an interval.
+    FIRST_LOSS first_loss: f64 = share 0.3, (0.0, 50.0), "first-loss",
+        "loss that shows a ceiling while none is believed, in percent";
+    /// Hosts that are busy make as much, but not on all flows.
+    QUEUE_GROWTH queue_growth: Span = millis 4.0, (0.1, 1000.0), "queue-growth",
+        "growth of the queue on all paths that shows a ceiling, in ms";
+    /// They pause, and lose what they make up for.
+    PAUSED paused: f64 = share 80.0, (0.0, 100.0), "paused",
+        "share of what was asked for below which loss must come twice to count, in percent";
+    /// A train is timed by when the host looked.
+    LIKE_CARD like_card: f64 = share 75.0, (1.0, 100.0), "like-card",
+        "rate of a first packet train that shows that the card is the bound, in percent of it";
+    /// A link that carries so much, and loses, has others who want more.
+    LINK_FULL link_full: f64 = share 98.0, (10.0, 100.0), "link-full",
+        "what of a link's capacity must be carried for it to be full, in percent";
+
+    /// Loss of a path itself shows when the rate has fallen so far.
+    OWN_FALLEN own_fallen: f64 = share 95.0, (1.0, 99.9), "own-fallen",
+        "rate at which loss is judged to be the path's own or not, in percent of the rate before";
+    /// Less is none to learn from.
+    OWN_LEAST own_least: f64 = share 0.1, (0.0, 50.0), "own-least",
+        "loss of a path itself that is none, in percent";
+    /// It varies from stretch to stretch.
+    OWN_MARGIN own_margin: f64 = share 125.0, (100.0, 1000.0), "own-margin",
+        "loss that still is the path's own, in percent of what it was found to be";
+
+    /// Without it nothing would show what they could do.
+    OTHERS_LEAST others_least: f64 = share 1.0, (0.01, 50.0), "others-least",
+        "what of the link is left to others at the least, in percent";
+    /// TCP between two losses has three quarters of its window on average.
+    OTHERS_USED others_used: f64 = share 70.0, (1.0, 100.0), "others-used",
+        "what of their part others must use to be left more, in percent";
+    /// Below that their part is larger than what they want.
+    OTHERS_UNUSED others_unused: f64 = share 50.0, (0.0, 100.0), "others-unused",
+        "what of their part others must use not to be left less, in percent";
+    /// As far as one can see they are not there.
+    OTHERS_GONE others_gone: f64 = share 10.0, (0.0, 100.0), "others-gone",
+        "what of their part others must use not to be left much less, in percent";
+    /// So TCP that wants more has twice as much after three looks.
+    OTHERS_MORE others_more: f64 = share 125.0, (100.0, 1000.0), "others-more",
+        "what others are left that want more, in percent of what they were";
+    /// A step down.
+    OTHERS_LESS others_less: f64 = share 90.0, (1.0, 100.0), "others-less",
+        "what others are left that want less, in percent of what they were";
+    /// And where they have gone.
+    OTHERS_MUCH_LESS others_much_less: f64 = share 70.0, (1.0, 100.0), "others-much-less",
+        "what others are left that have gone, in percent of what they were";
+    /// A card's counter moves in steps.
+    OTHERS_LOOK others_look: Span = millis 100.0, (1.0, 10_000.0), "others-look",
+        "time over which other traffic is judged at the least, in ms";
+}
