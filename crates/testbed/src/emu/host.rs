@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
 
 use super::spec::HostAddresses;
 use super::{EmulationError, sys};
@@ -163,8 +163,11 @@ pub fn available() -> Result<(), String> {
 /// Where the process may not make network namespaces, gives it a user namespace in which it may,
 /// as root of that namespace. The kernel allows this only before the process has threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    let may = in_new_thread(|| sys::unshare(UnshareFlags::NEWNET));
-    if may.is_ok() {
+    // Not by trying it in a thread: the kernel may still count one that has just been joined, and
+    // then refuses the user namespace.
+    let may = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    if may {
         return Ok(());
     }
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
