@@ -100,6 +100,8 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
     let links = statistics.links.iter();
     let links =
         links.map(|link| link_tally::json(&format!("{} > {}", link.from, link.to), &link.tally));
+    let hosts = statistics.hosts.iter();
+    let hosts = hosts.map(|host| json!({"host": host.host, "socket_drops": host.socket_drops}));
     json!({
         "event": "summary",
         "status": played.status,
@@ -118,5 +120,6 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
         "not_emulated": played.absent,
         "notices": statistics.notices,
         "links": links.collect::<Vec<_>>(),
+        "hosts": hosts.collect::<Vec<_>>(),
     })
 }

@@ -12,7 +12,7 @@ use super::forwarder::{Forwarder, Remote};
 use super::host::{self, Host};
 use super::keeper::Keeper;
 use super::spec::{EmulationSpec, HostAddresses};
-use super::statistics::{LinkStatistics, Statistics};
+use super::statistics::{HostStatistics, LinkStatistics, Statistics};
 use super::ways::Ways;
 use crate::link::LinkSpec;
 
@@ -177,8 +177,13 @@ impl Emulation {
             to: name(*to),
             tally: link.tally,
         });
+        let hosts = self.hosts.iter().map(|host| HostStatistics {
+            host: host.name.clone(),
+            socket_drops: host.socket_drops.read(),
+        });
         Ok(Statistics {
             links: links.collect(),
+            hosts: hosts.collect(),
             in_flight: report.in_flight,
             delivered: report.delivered,
             own_drops: report.own_drops,

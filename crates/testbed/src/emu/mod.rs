@@ -26,6 +26,7 @@
 
 mod awake;
 mod command;
+mod counters;
 mod emulation;
 mod error;
 pub mod flows;
@@ -48,4 +49,6 @@ pub use error::EmulationError;
 pub use host::available;
 pub use kernel_tcp::{KernelTcp, Running, Segments};
 pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
-pub use statistics::{LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict};
+pub use statistics::{
+    HostStatistics, LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict,
+};

@@ -21,6 +21,8 @@ const BURST_SHARE: f64 = 0.1;
 pub struct Statistics {
     /// Each link's account.
     pub links: Vec<LinkStatistics>,
+    /// Each host's account.
+    pub hosts: Vec<HostStatistics>,
     /// Packets on their way now.
     pub in_flight: u64,
     /// Packets that the hosts sent into the network: what was offered to the first link of a way.
@@ -60,6 +62,16 @@ pub struct LinkStatistics {
     pub to: String,
     /// What the link did with them.
     pub tally: LinkTally,
+}
+
+/// One host's account.
+#[derive(Clone, Debug)]
+pub struct HostStatistics {
+    /// Its name.
+    pub host: String,
+    /// UDP datagrams that the network brought there, and that no program got: its socket was full.
+    /// Those that came joined count once.
+    pub socket_drops: u64,
 }
 
 /// Whether a run can be believed.
@@ -140,6 +152,15 @@ impl fmt::Display for Statistics {
                 write!(f, ", {count} {what}")?;
             }
             writeln!(f)?;
+        }
+        for HostStatistics { host, socket_drops } in &self.hosts {
+            if *socket_drops > 0 {
+                writeln!(
+                    f,
+                    "{host}: {socket_drops} datagrams that arrived were lost there, as a program's \
+                     socket was full"
+                )?;
+            }
         }
         let share = self.processor.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9) * 100.0;
         if self.unrouted > 0 {
@@ -253,6 +274,7 @@ mod tests {
         let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };
         Statistics {
             links: vec![link],
+            hosts: vec![HostStatistics { host: "b".into(), socket_drops: 0 }],
             in_flight: 0,
             offered: 20_000,
             delivered: 20_000,
@@ -323,5 +345,15 @@ mod tests {
         assert!(!statistics.to_string().contains("no way"));
         statistics.unrouted = 50;
         assert!(statistics.to_string().contains("50 packets had no way"));
+    }
+
+    #[test]
+    fn what_a_programs_socket_had_no_room_for_is_in_the_account() {
+        let mut statistics = statistics();
+        assert!(!statistics.to_string().contains("socket"));
+        statistics.hosts[0].socket_drops = 1_066;
+        let account = statistics.to_string();
+        assert!(account.contains("b: 1066 datagrams that arrived were lost there"), "{account}");
+        assert_eq!(statistics.verdict(), Verdict::Valid, "the path was as specified");
     }
 }
