@@ -428,6 +428,9 @@ fn every_kind_of_flow_runs_for_real_and_tells_what_it_came_to() {
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");
     assert_eq!(truth["links"].as_array().map(Vec::len), Some(8), "{truth}");
+    assert_eq!(truth["hosts"].as_array().map(Vec::len), Some(3), "{truth}");
+    assert!(truth["hosts"][2]["socket_drops"].is_u64(), "{truth}");
+    assert!(truth["awake_cpu_seconds"].as_f64() > Some(0.0), "{truth}");
     assert_eq!(truth["not_emulated"].as_array().map(Vec::len), Some(1), "{truth}");
 }
 

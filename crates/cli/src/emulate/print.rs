@@ -116,6 +116,7 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
         "waited_p99_seconds": statistics.waited.percentile(0.99).as_secs_f64(),
         "waited_most_seconds": statistics.waited.worst().as_secs_f64(),
         "cpu_seconds": statistics.processor.as_secs_f64(),
+        "awake_cpu_seconds": statistics.awake.as_secs_f64(),
         "seconds": statistics.elapsed.as_secs_f64(),
         "not_emulated": played.absent,
         "notices": statistics.notices,

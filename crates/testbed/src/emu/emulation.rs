@@ -26,7 +26,7 @@ pub struct Emulation {
     remote: Remote,
     hosts: Vec<Host>,
     /// Until all of these are gone.
-    _awake: Awake,
+    awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
     /// The links that change as time goes by, as they are at the start.
@@ -64,7 +64,7 @@ impl Emulation {
         let changing = links.filter(|(_, link)| !link.schedule.is_empty()).collect();
         let started = Instant::now();
         let awake = Awake::keep();
-        let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
+        let remote = Forwarder::start(ports, network.links, ways, spec.seed, awake.rouser())?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
         // What one host is refused, all are.
@@ -76,7 +76,7 @@ impl Emulation {
             keeper,
             remote,
             hosts,
-            _awake: awake,
+            awake,
             routers,
             ends,
             changing,
@@ -194,6 +194,7 @@ impl Emulation {
             burst_drops: report.burst_drops,
             notices: self.notices.clone(),
             processor: report.processor,
+            awake: self.awake.taken(),
             elapsed: report.elapsed,
             shortest_delay: report.links.iter().map(|l| l.delay).min().unwrap_or(Span::ZERO),
         })

@@ -18,6 +18,9 @@
 //!
 //! How much it carries, and how punctually: `results/emulator.md`, made by the example `blast`.
 //!
+//! While packets are on their way, and for a second after, a thread for each processor takes what
+//! nothing else wants, at the lowest priority there is: processors that halt come back late.
+//!
 //! TCP on the hosts may have 64 MiB on its way each way, as on a host tuned for such paths,
 //! whatever the machine's own limits are.
 //!
@@ -25,6 +28,7 @@
 //! network namespace cannot raise; only real root can go beyond (`SO_RCVBUFFORCE`).
 
 mod awake;
+mod clock;
 mod command;
 mod counters;
 mod emulation;

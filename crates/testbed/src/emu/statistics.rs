@@ -47,6 +47,9 @@ pub struct Statistics {
     pub notices: Vec<String>,
     /// Processor time of the thread that moves packets.
     pub processor: Span,
+    /// Processor time that nothing else wanted, on all processors together: taken while packets
+    /// were on their way, so that a processor that is needed next does not have to be woken first.
+    pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
     /// The shortest delay of any link, for the verdict.
@@ -169,13 +172,15 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
-             and {}, processor {} ({share:.0} % of one); ",
+             and {}, processor {} ({share:.0} % of one), and {} that nothing else wanted, to keep \
+             processors awake; ",
             self.own_drops,
             self.late.percentile(0.99),
             self.late.worst(),
             self.waited.percentile(0.99),
             self.waited.worst(),
-            self.processor
+            self.processor,
+            self.awake
         )?;
         match self.verdict() {
             Verdict::Valid => f.write_str("valid"),
@@ -285,6 +290,7 @@ mod tests {
             burst_drops: 0,
             notices: Vec::new(),
             processor: Span::ZERO,
+            awake: Span::ZERO,
             elapsed: Span::from_secs(1),
             shortest_delay: Span::from_millis(50),
         }
