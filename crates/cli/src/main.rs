@@ -40,6 +40,11 @@ mod words;
 
 use std::process::ExitCode;
 
+use longhaul_transfer::error::Class;
+
 fn main() -> ExitCode {
-    ExitCode::from(args::run())
+    let status = args::run();
+    // Whoever gets the output of a command that went well must be able to trust it.
+    let lost = status == exit::DONE && console::has_lost();
+    ExitCode::from(if lost { exit::status(Class::LocalFile) } else { status })
 }
