@@ -80,7 +80,7 @@ fn what_cannot_be_is_a_usage_error_with_the_reason() {
         (&["--rate", "1G", "--queue", "1bdp", "--", "true"], "needs --rtt"),
         (&["--run", "c", "true"], "no emulated host is named c"),
         (&["--", "/no/such/program"], "/no/such/program"),
-        (&["/no/such/scenario.toml"], "/no/such/scenario.toml"),
+        (&["--rate=-1G", "--", "true"], "'-1G' is negative"),
     ];
     for (args, reason) in wrong {
         let Some(ended) = emulate(args) else { return };
@@ -297,7 +297,11 @@ fn a_trace_of_losses_lies_beside_its_scenario() {
     let text = "[topology]\nkind = \"pair\"\nlink = { loss = { trace = \"lost.txt\" } }\n";
     let (folder, file) = scenario(text);
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
-    ended.is(2, &["line 3: lost.txt: "]);
+    ended.is(2, &["line 3: lost.txt: No such file"]);
+    assert_eq!(ended.stderr.matches("lost.txt").count(), 1, "{ended}");
+    fs::write(folder.path().join("lost.txt"), "0\n1x").expect("it can be written");
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &["line 3: lost.txt: line 2: 'x' is neither 0 nor 1"]);
     fs::write(folder.path().join("lost.txt"), "0001").expect("it can be written");
     if let Some(ended) = emulate(&[&file, "--", "true"]) {
         ended.is(0, &[]);
