@@ -4,7 +4,7 @@
 //! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
 //! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (what is
 //! printed where), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
-//! [`signals`].
+//! [`signals`], [`scenario_file`].
 
 mod args;
 mod compare;
@@ -30,6 +30,7 @@ mod quantity;
 mod reach;
 mod report;
 mod reproduce;
+mod scenario_file;
 mod screen;
 mod serve;
 mod signals;

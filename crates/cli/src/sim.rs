@@ -12,11 +12,11 @@ use clap::Args;
 use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
-use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::scenario::Scenario;
 use longhaul_testbed::sim::{self, Outcome, SimError};
 use longhaul_transfer::error::{Class, Error};
 
-use crate::{console, exit};
+use crate::{console, exit, scenario_file};
 use sweep::{Setting, Sweep};
 
 /// Run a scenario in virtual time: every protocol's own code over simulated links
@@ -131,14 +131,12 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
         return Err(Error::new(Class::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;
-    let text = fs::read_to_string(path).map_err(|error| {
-        Error::new(Class::LocalFile, format!("{} cannot be read: {error}", path.display()))
-    })?;
+    let text = scenario_file::text(path)?;
     let mut cases = Vec::new();
     for settings in sweep::combinations(&args.sweep)? {
         let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
         let all: Vec<Setting> = settings.iter().cloned().chain(seed).collect();
-        let mut scenario = read(path, &text, &all)?;
+        let mut scenario = scenario_file::parse(path, &text, &all)?;
         if args.plot.is_some() {
             scenario.record.interval.get_or_insert(PLOT_EVERY);
         }
@@ -151,22 +149,6 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
         Ok(Run { settings, outcome })
     });
     Ok(runs.collect())
-}
-
-/// Reads the scenario of the file at `path`; traces that it names are looked for beside it.
-///
-/// # Errors
-/// What is wrong with it, and on which line.
-pub(crate) fn read(path: &Path, text: &str, settings: &[Setting]) -> Result<Scenario, Error> {
-    let name =
-        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let trace = |file: &str| {
-        fs::read_to_string(folder.join(file)).map_err(|error| format!("{file}: {error}"))
-    };
-    let reading = Reading { settings, trace: &trace };
-    Scenario::parse(&name, text, &reading)
-        .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
 }
 
 /// What a failed run says, and the command that repeats it alone.

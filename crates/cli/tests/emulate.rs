@@ -89,6 +89,14 @@ fn what_cannot_be_is_a_usage_error_with_the_reason() {
 }
 
 #[test]
+fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
+    for (file, reason) in [("/no/such.toml", "No such file"), ("/dev/zero", "a device")] {
+        let ended = Child::spawn(&mut command(&[file])).end();
+        ended.is(4, &[&format!("{file} cannot be read"), reason]);
+    }
+}
+
+#[test]
 fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
     let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
     let Some(ended) = emulate(&args) else { return };
