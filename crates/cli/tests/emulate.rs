@@ -652,6 +652,18 @@ fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
 }
 
 #[test]
+fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let script = format!("mount -t tmpfs none /dev/net && exec {longhaul} demo --size 20MB");
+    let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+    let said = ended.is(0, &[]).stdout.join("\n");
+    for words in ["cannot emulate a long path here, so no contest with TCP", "/dev/net/tun"] {
+        assert!(said.contains(words), "no {words:?} in {ended}");
+    }
+    assert!(said.contains("compares them byte by byte") && !said.contains("8 streams"), "{ended}");
+}
+
+#[test]
 fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
     if emulate(&["--", "true"]).is_none() {
         return;
