@@ -181,29 +181,57 @@ impl Drop for Named<'_> {
 
 /// Simulates each scenario; the results are in their order, whichever ends first.
 pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimError>> {
+    spread(scenarios, |scenario| {
+        let _named = Named(scenario);
+        sim::run(scenario)
+    })
+}
+
+/// Does `work` for each item, for as many at a time as this process may use cores.
+fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let work = || {
+    let take = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(scenario) = scenarios.get(index) else { return done };
-            let _named = Named(scenario);
-            done.push((index, sim::run(scenario)));
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, work(item)));
         }
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(scenarios.len());
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let mut done: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
         let joined = workers.into_iter().map(|worker| worker.join());
         joined.flat_map(|done| done.expect("a simulation does not panic")).collect()
     });
     done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn as_many_runs_go_on_at_once_as_there_are_cores() {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let (begun, another) = (Mutex::new(0), Condvar::new());
+        let wait = |place: &usize| {
+            let mut count = begun.lock().unwrap();
+            *count += 1;
+            another.notify_all();
+            // The first ones end only when all cores have one.
+            let long = Duration::from_secs(120);
+            let left = another.wait_timeout_while(count, long, |count| *count < cores);
+            assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");
+            *place
+        };
+        let places: Vec<usize> = (0..2 * cores).collect();
+        assert_eq!(spread(&places, wait), places);
+    }
 
     #[test]
     fn a_broken_run_says_the_one_command_that_repeats_it() {
