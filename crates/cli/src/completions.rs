@@ -1,12 +1,10 @@
 //! `longhaul completions`: what the shell needs to complete flags.
 
-use std::io;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::exit;
+use crate::{console, exit};
 
 /// Print the completion script of a shell
 ///
@@ -21,7 +19,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(args: &CompletionsArgs) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
-    // A reader that went away is no error.
-    let _ = io::Write::write_all(&mut io::stdout(), &script);
+    console::out_whole(&script);
     exit::DONE
 }

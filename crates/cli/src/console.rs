@@ -3,7 +3,8 @@
 
 use std::env;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_transfer::error::Error;
 
@@ -12,10 +13,32 @@ pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Prints a line on stdout. A reader that went away is no error: nobody is left to tell.
+/// Whether stdout has refused something.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Prints a line on stdout. A reader that went away is no error: nobody is left to tell. Any other
+/// trouble is said once, and [`has_lost`] from then on.
 pub(crate) fn out(line: impl Display) {
     let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    note_loss(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
+}
+
+/// Prints a text that is whole on stdout, as [`out`] does a line.
+pub(crate) fn out_whole(text: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    note_loss(stdout.write_all(text).and_then(|()| stdout.flush()));
+}
+
+/// Whether something that was to be printed on stdout is not there, though it has a reader.
+pub(crate) fn has_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
+
+fn note_loss(written: io::Result<()>) {
+    let Err(error) = written else { return };
+    if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
+        warn(format_args!("stdout cannot be written: {error}; what it was to have is lost"));
+    }
 }
 
 /// Prints a line on stderr.

@@ -148,13 +148,14 @@ const KEEPING: &str = "to keep what sysctl -w sets over a restart, write the sam
 /// Looks, and says what was found.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
     match look(args) {
-        Ok(worst) => u8::from(worst == Grade::Bad),
-        Err(error) => exit::fail(&error),
+        Ok((worst, None)) => u8::from(worst == Grade::Bad),
+        Ok((_, Some(error))) | Err(error) => exit::fail(&error),
     }
 }
 
-/// Looks at one thing after the other; the worst that was found.
-fn look(args: &DoctorArgs) -> Result<Grade, Error> {
+/// Looks at one thing after the other; the worst that was found, and why a server's ports could not
+/// be looked at.
+fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let rate = args.rate.unwrap_or(USUAL_RATE);
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
     if want.rate == Rate::ZERO {
@@ -177,9 +178,11 @@ fn look(args: &DoctorArgs) -> Result<Grade, Error> {
     tell(disk::look(want, &args.dir));
     #[cfg(target_os = "linux")]
     tell(kernel::emulator());
-    if let Some(server) = &args.host {
-        tell(ports::look(server, args.data_port, &config::folder()?)?);
-    }
+    let ports = match &args.host {
+        Some(server) => config::folder().and_then(|at| ports::look(server, args.data_port, &at)),
+        None => Ok(Vec::new()),
+    };
+    let trouble = ports.map(&mut tell).err();
     let [ok, warn, bad] = counts;
     if args.json {
         console::out(json!({"event": "summary", "ok": ok, "warn": warn, "bad": bad}));
@@ -193,7 +196,7 @@ fn look(args: &DoctorArgs) -> Result<Grade, Error> {
             console::out(KEEPING);
         }
     }
-    Ok(worst)
+    Ok((worst, trouble))
 }
 
 fn say(finding: &Finding, json: bool) {

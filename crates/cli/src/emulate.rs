@@ -14,11 +14,12 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::link::{ETHERNET_FRAMING, Jitter, LinkSpec, Loss, Reorder};
 use longhaul_testbed::scenario::Scenario;
+use longhaul_transfer::error::Error;
 
 use programs::Program;
 
-use crate::console;
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
+use crate::{console, exit};
 
 /// The emulation could not be, or its programs not be started.
 const EXIT_USAGE: u8 = 2;
@@ -40,10 +41,11 @@ Exit status:
   1    with flows alone: one did not
   2    the command line or the scenario makes no sense, or COMMAND cannot be started
   3    this machine or user may not emulate
+  4    the scenario cannot be read, or what is printed on stdout not be written
   124  ended by the time limit
   128  and the number of a signal: ended by it
-A program's own 2, 3 or 124 cannot be told from these by the number: the emulator's own come with a
-line on stderr that begins with 'longhaul emulate:'.";
+A program's own 2, 3, 4 or 124 cannot be told from these by the number: the emulator's own
+come with a line on stderr that begins with 'longhaul'.";
 
 /// What describes a path of two hosts, and has no place beside a scenario.
 const PATH_FLAGS: [&str; 12] = [
@@ -153,8 +155,10 @@ struct Plan {
 
 /// Why nothing is done, or not all of it.
 enum Trouble {
-    /// The command line or the scenario makes no sense.
+    /// The command line makes no sense.
     Usage(String),
+    /// The scenario makes no sense, or cannot be read.
+    File(Error),
     Emulation(EmulationError),
 }
 
@@ -167,11 +171,13 @@ impl From<EmulationError> for Trouble {
 /// Runs programs and flows and gives the exit status: the last program's (if it is 0, that of the
 /// first other one that failed before), or where there is none 1
 /// for a flow that did not come to its end; 2 for a path that cannot be, 3 where this machine or
-/// user may not emulate, 124 after the time limit, 128 and the signal's number after a signal.
+/// user may not emulate, 4 where the scenario cannot be read, 124 after the time limit, 128 and the
+/// signal's number after a signal.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
         Err(Trouble::Usage(what)) => (what, EXIT_USAGE),
+        Err(Trouble::File(error)) => (error.to_string(), exit::status(error.class)),
         Err(Trouble::Emulation(error @ EmulationError::Forbidden(_))) => {
             (error.to_string(), EXIT_FORBIDDEN)
         }

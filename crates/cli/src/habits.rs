@@ -49,6 +49,12 @@ const HABITS: [(&[&str], &str); 15] = [
     (&["-3"], "copies are between this host and others; run longhaul on one of the two"),
 ];
 
+/// What is said of a flag that is a number: clap would offer to take it for a file.
+fn negative(flag: &str) -> Option<&'static str> {
+    let digit = flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
+    digit.then_some("rates, sizes, times and shares are never negative")
+}
+
 /// Adds to an error about an unknown flag what such a flag is called here.
 pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
@@ -56,13 +62,12 @@ pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
     }
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
     let name = flag.split('=').next().unwrap_or_default();
-    let Some((_, said)) = HABITS.iter().find(|(flags, _)| flags.contains(&name)) else {
-        return error;
-    };
+    let habit = || Some(HABITS.iter().find(|(flags, _)| flags.contains(&name))?.1);
+    let Some(said) = habit().or_else(|| negative(name)) else { return error };
     for near in [ContextKind::SuggestedArg, ContextKind::TrailingArg, ContextKind::Suggested] {
         error.remove(near);
     }
-    let said = vec![(*said).into()];
+    let said = vec![said.into()];
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(said));
     error
 }
@@ -84,6 +89,16 @@ mod tests {
                 assert!(text.contains(first) && text.contains(flag), "{text}");
                 assert!(!text.contains("similar argument"), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_told_to_be_one() {
+        for number in ["-1", "-1.5G"] {
+            let words = ["longhaul", "cp", "--rate", number, "a", "h:b"];
+            let error = Cli::command().try_get_matches_from(words).expect_err(number);
+            let text = explain(error).to_string();
+            assert!(text.contains("never negative") && !text.contains("-- -1"), "{text}");
         }
     }
 

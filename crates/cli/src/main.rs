@@ -4,7 +4,7 @@
 //! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
 //! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (what is
 //! printed where), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
-//! [`signals`].
+//! [`signals`], [`scenario_file`].
 
 mod args;
 mod compare;
@@ -30,6 +30,7 @@ mod quantity;
 mod reach;
 mod report;
 mod reproduce;
+mod scenario_file;
 mod screen;
 mod serve;
 mod signals;
@@ -40,6 +41,11 @@ mod words;
 
 use std::process::ExitCode;
 
+use longhaul_transfer::error::Class;
+
 fn main() -> ExitCode {
-    ExitCode::from(args::run())
+    let status = args::run();
+    // Whoever gets the output of a command that went well must be able to trust it.
+    let lost = status == exit::DONE && console::has_lost();
+    ExitCode::from(if lost { exit::status(Class::LocalFile) } else { status })
 }

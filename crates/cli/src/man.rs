@@ -1,13 +1,12 @@
 //! `longhaul man`: the manual pages, made from the same list as the flags.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::CommandFactory;
 use longhaul_transfer::error::{Class, Error};
 
 use crate::args::Cli;
-use crate::exit;
+use crate::{console, exit};
 
 /// Print a manual page, or write all of them into a folder
 #[derive(clap::Args)]
@@ -49,7 +48,6 @@ fn render(args: &ManArgs) -> Result<(), Error> {
     clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| {
         Error::new(Class::LocalFile, format!("cannot render the page: {error}"))
     })?;
-    // A reader that went away is no error.
-    let _ = io::stdout().write_all(&page);
+    console::out_whole(&page);
     Ok(())
 }

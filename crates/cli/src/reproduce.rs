@@ -109,6 +109,11 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         let error = Error::new(Class::Usage, "--case chooses what is emulated");
         return Err(error.advise("add --how emulate, or leave --case out"));
     }
+    if folder.is_none() {
+        console::warn(
+            "no folder of results here or above: nothing is compared; name one with --results",
+        );
+    }
     let mut emulator = match args.how {
         How::Sim => None,
         How::Emulate => Some(emulator()?),

@@ -12,11 +12,11 @@ use clap::Args;
 use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
-use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::scenario::Scenario;
 use longhaul_testbed::sim::{self, Outcome, SimError};
 use longhaul_transfer::error::{Class, Error};
 
-use crate::{console, exit};
+use crate::{console, exit, scenario_file};
 use sweep::{Setting, Sweep};
 
 /// Run a scenario in virtual time: every protocol's own code over simulated links
@@ -131,14 +131,12 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
         return Err(Error::new(Class::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;
-    let text = fs::read_to_string(path).map_err(|error| {
-        Error::new(Class::LocalFile, format!("{} cannot be read: {error}", path.display()))
-    })?;
+    let text = scenario_file::text(path)?;
     let mut cases = Vec::new();
     for settings in sweep::combinations(&args.sweep)? {
         let seed = args.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
         let all: Vec<Setting> = settings.iter().cloned().chain(seed).collect();
-        let mut scenario = read(path, &text, &all)?;
+        let mut scenario = scenario_file::parse(path, &text, &all)?;
         if args.plot.is_some() {
             scenario.record.interval.get_or_insert(PLOT_EVERY);
         }
@@ -151,22 +149,6 @@ fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
         Ok(Run { settings, outcome })
     });
     Ok(runs.collect())
-}
-
-/// Reads the scenario of the file at `path`; traces that it names are looked for beside it.
-///
-/// # Errors
-/// What is wrong with it, and on which line.
-pub(crate) fn read(path: &Path, text: &str, settings: &[Setting]) -> Result<Scenario, Error> {
-    let name =
-        path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let trace = |file: &str| {
-        fs::read_to_string(folder.join(file)).map_err(|error| format!("{file}: {error}"))
-    };
-    let reading = Reading { settings, trace: &trace };
-    Scenario::parse(&name, text, &reading)
-        .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
 }
 
 /// What a failed run says, and the command that repeats it alone.
@@ -199,29 +181,57 @@ impl Drop for Named<'_> {
 
 /// Simulates each scenario; the results are in their order, whichever ends first.
 pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimError>> {
+    spread(scenarios, |scenario| {
+        let _named = Named(scenario);
+        sim::run(scenario)
+    })
+}
+
+/// Does `work` for each item, for as many at a time as this process may use cores.
+fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let work = || {
+    let take = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(scenario) = scenarios.get(index) else { return done };
-            let _named = Named(scenario);
-            done.push((index, sim::run(scenario)));
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, work(item)));
         }
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(scenarios.len());
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let mut done: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
         let joined = workers.into_iter().map(|worker| worker.join());
         joined.flat_map(|done| done.expect("a simulation does not panic")).collect()
     });
     done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn as_many_runs_go_on_at_once_as_there_are_cores() {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let (begun, another) = (Mutex::new(0), Condvar::new());
+        let wait = |place: &usize| {
+            let mut count = begun.lock().unwrap();
+            *count += 1;
+            another.notify_all();
+            // The first ones end only when all cores have one.
+            let long = Duration::from_secs(120);
+            let left = another.wait_timeout_while(count, long, |count| *count < cores);
+            assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");
+            *place
+        };
+        let places: Vec<usize> = (0..2 * cores).collect();
+        assert_eq!(spread(&places, wait), places);
+    }
 
     #[test]
     fn a_broken_run_says_the_one_command_that_repeats_it() {

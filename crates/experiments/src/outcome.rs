@@ -180,6 +180,12 @@ impl Outcomes {
         self.of(name, |outcome| number(outcome.first()))
     }
 
+    /// All but the case `name`.
+    pub fn without(&self, name: &str) -> Outcomes {
+        let others = self.0.iter().filter(|(case, _)| *case != name);
+        Outcomes(others.map(|(case, outcome)| (case.clone(), outcome.clone())).collect())
+    }
+
     /// Whether no case was run.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -31,11 +31,12 @@ pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes files that differ from those that are there; how many did.
+/// Writes files that differ from those that are there; how many did. Makes the folder, if need be.
 ///
 /// # Errors
 /// Where one cannot be read or written.
 pub fn write(folder: &Path, files: &[File]) -> io::Result<usize> {
+    fs::create_dir_all(folder)?;
     let mut changed = 0;
     for File { name, text } in files {
         if read(folder, name)?.as_deref() != Some(text) {
@@ -58,13 +59,17 @@ fn line(Experiment { id, title, .. }: &Experiment) -> String {
     format!("- [{id}]({id}.md): {title}\n")
 }
 
-/// Brings the index up to date.
+/// Brings the index up to date: a line for each experiment that has a page there. Makes it, if need
+/// be.
 ///
 /// # Errors
 /// Where it cannot be read or written, or has no place for the experiments.
 pub fn write_index(folder: &Path, experiments: &[&Experiment]) -> io::Result<usize> {
-    let page = read(folder, INDEX)?.unwrap_or_default();
-    let text = index(&page, experiments).ok_or_else(|| {
+    let new = || format!("# Results\n\n{BEGIN}\n{END}\n");
+    let page = read(folder, INDEX)?.unwrap_or_else(new);
+    let there = experiments.iter().filter(|experiment| folder.join(experiment.file()).is_file());
+    let there: Vec<&Experiment> = there.copied().collect();
+    let text = index(&page, &there).ok_or_else(|| {
         let what = format!("{INDEX} has no lines {BEGIN} and {END}");
         io::Error::new(io::ErrorKind::InvalidData, what)
     })?;
@@ -110,5 +115,21 @@ mod tests {
         assert_eq!(read(folder.path(), "a.md").unwrap().as_deref(), Some("two"));
         assert_eq!(read(folder.path(), "b.md").unwrap(), None);
         assert_eq!(find(folder.path()), None);
+    }
+
+    #[test]
+    fn a_new_folder_gets_an_index_of_the_pages_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("new").join("results");
+        let all = catalogue::all();
+        let page = File { name: all[1].file(), text: "a page".into() };
+        assert_eq!(write(&results, &[page]).unwrap(), 1);
+        assert_eq!(write_index(&results, &all).unwrap(), 1);
+        let text = read(&results, INDEX).unwrap().unwrap();
+        assert!(text.contains(&line(all[1])) && !text.contains(&line(all[0])), "{text}");
+        assert_eq!(write_index(&results, &all).unwrap(), 0);
+        // Somebody's own page is left alone.
+        fs::write(results.join(INDEX), "mine").unwrap();
+        assert!(write_index(&results, &all).is_err());
     }
 }

@@ -108,6 +108,9 @@ fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String>
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
     // 25 digits times any factor below 2⁴⁴ stay within 128 bits.
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err(format!("'{text}' is negative; {expected}"));
+    }
     if digits.is_empty() || digits.len() > 25 || fraction.contains('.') {
         return Err(format!("'{text}' starts with no number; {expected}"));
     }
@@ -189,6 +192,8 @@ mod tests {
             assert!(parse_bytes(text).unwrap_err().contains("300MB"), "{text}");
         }
         assert!(parse_loss("lossy").unwrap_err().contains("0.1%"));
+        assert!(parse_rate("-3M").unwrap_err().contains("'-3M' is negative"));
+        assert!(parse_rate("-M").unwrap_err().contains("starts with no number"));
         assert!(parse_span("5 weeks").unwrap_err().contains("100ms"));
     }
 

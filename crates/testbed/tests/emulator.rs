@@ -151,6 +151,55 @@ fn a_full_link_carries_its_rate() {
     }
 }
 
+/// Looks again and again until `is`; far beyond any time that it takes, the test fails.
+#[track_caller]
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_a_full_socket_loses_is_told_of_its_host() {
+    let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
+    let Some(emulation) = start(link.clone(), link) else { return };
+    let drops = |host: &str| {
+        let hosts = emulation.statistics().unwrap().hosts;
+        hosts.into_iter().find(|h| h.host == host).unwrap().socket_drops
+    };
+    for v6 in [false, true] {
+        let before = drops("b");
+        let (a, b) = sockets(&emulation, v6);
+        // As little as there is; nobody reads it.
+        try_option(&b, libc::SOL_SOCKET, libc::SO_RCVBUF, 1).unwrap();
+        for _ in 0..200 {
+            a.send(&[7; 1_000]).unwrap();
+        }
+        until("some had no room", || drops("b") > before);
+    }
+    assert!(drops("b") <= 400, "{}", emulation.statistics().unwrap());
+    assert_eq!(drops("a"), 0);
+}
+
+#[test]
+fn processors_are_kept_awake_while_packets_flow_and_left_alone_when_they_do_not() {
+    let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
+    let Some(emulation) = start(link.clone(), link) else { return };
+    let (a, _b) = sockets(&emulation, false);
+    let taken = || emulation.statistics().unwrap().awake;
+    until("awake with packets", || {
+        a.send(b"packet").unwrap();
+        taken() > Span::ZERO
+    });
+    until("at rest without", || {
+        let before = taken();
+        thread::sleep(Duration::from_millis(500));
+        taken() == before
+    });
+}
+
 #[test]
 fn independent_loss_stays_independent_within_super_packets() {
     const LOSS: f64 = 0.05;

@@ -192,6 +192,47 @@ fn an_untuned_window_bounds_tcp_and_streams_share_the_object() {
     assert!(flow("") > 5.0 * untuned);
 }
 
+#[test]
+fn udp_that_comes_and_goes_has_its_rate_for_its_share_of_the_time() {
+    // 250 datagrams in a phase of mean length: what the last one of each is cut off by is little.
+    let flow = "udp = \"10M\"\ndatagram = 500\non = \"100ms\"\noff = \"50ms\"\nlasts = \"150s\"";
+    for (random, tolerance) in [("false", 0.005), ("true", 0.05)] {
+        let flow = format!("{flow}\nrandom = {random}");
+        let outcome = run(&pair(r#"rate = "1G", delay = "1ms""#, &[&flow]));
+        let mean = outcome.flows[0].delivered.get() as f64 * 8.0 / 150.0;
+        // Some 1,000 phases: their share of the time scatters by 1.5 %.
+        let expected = 10e6 * 100.0 / (100.0 + 50.0);
+        assert!((mean / expected - 1.0).abs() < tolerance, "random {random}: {mean}");
+    }
+}
+
+/// How many mice set out in each turn of 50 ms, of 4,000 that come every 10 ms.
+fn mice_by_turn(arrivals: &str) -> Vec<f64> {
+    const SIZE: u64 = 1_000;
+    let flow =
+        format!("mice = 4000\nsize = \"{SIZE}B\"\narrivals = \"{arrivals}\"\nevery = \"10ms\"");
+    let path = pair(r#"rate = "1G", delay = "1ms""#, &[&flow]);
+    let outcome = run(&format!("record-every = \"50ms\"\n{path}"));
+    // Each is one segment, and comes the same time after it has set out.
+    let mut so_far: Vec<u64> =
+        outcome.flows[0].series.iter().map(|point| point.delivered.get() / SIZE).collect();
+    so_far.retain(|mice| *mice < 4_000);
+    so_far.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
+}
+
+#[test]
+fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says() {
+    for (arrivals, scatter) in [("regular", 0.0), ("poisson", 1.0)] {
+        let turns = mice_by_turn(arrivals);
+        let count = turns.len() as f64;
+        let mean = turns.iter().sum::<f64>() / count;
+        assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in a turn");
+        // Of Poisson's counts the variance is the mean; over 800 turns within 5 %.
+        let variance = turns.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
+        assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
+    }
+}
+
 /// Three senders of GTP with these settings, and one TCP flow beside them, into a host of 100
 /// Mbit/s: what TCP and the others got between 6 and 20 s, in Mbit/s of payload.
 fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {

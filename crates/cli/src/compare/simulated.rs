@@ -1,7 +1,6 @@
 //! Runs in virtual time: a scenario whose first flow is carried by each candidate.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use longhaul_proto::time::{Span, Time};
@@ -13,7 +12,7 @@ use longhaul_transfer::error::{Class, Error};
 use super::candidate::Candidate;
 use super::runs::{Counts, Measured, Run, Shares};
 use super::{CompareArgs, Setting, usage};
-use crate::sim;
+use crate::{scenario_file, sim};
 
 /// How often the series have a point, where the scenario does not say.
 const RECORD_EVERY: Span = Span::from_millis(50);
@@ -36,10 +35,8 @@ pub(super) fn run(
     candidates: &[Candidate],
     tell: impl Fn(&Run),
 ) -> Result<(Setting, Vec<Run>), Error> {
-    let text = fs::read_to_string(file).map_err(|error| {
-        Error::new(Class::LocalFile, format!("{} cannot be read: {error}", file.display()))
-    })?;
-    let base = prepared(args, file, sim::read(file, &text, &[])?)?;
+    let text = scenario_file::text(file)?;
+    let base = prepared(args, file, scenario_file::parse(file, &text, &[])?)?;
     let mut cases = Vec::new();
     for turn in 1..=args.repeat {
         for candidate in candidates {

@@ -46,7 +46,8 @@ fn udp(want: Want) -> Vec<Finding> {
             return vec![Finding::new("udp", Grade::Bad, what, "ask who runs this host")];
         }
     };
-    let mut findings = vec![receive_buffer(want, socket.receive_buffer() as u64)];
+    let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
+    let mut findings = vec![receive_buffer(want, socket.receive_buffer() as u64, most)];
     findings.extend(numbers("/proc/sys/net/core/wmem_max").map(|most| send_buffer(&most)));
     let (segments, joins) = (socket.segments(), socket.joins());
     let what = format!("{segments} datagrams in one system call (GSO)");
@@ -58,24 +59,32 @@ fn udp(want: Want) -> Vec<Finding> {
     findings
 }
 
-fn receive_buffer(want: Want, granted: u64) -> Finding {
+/// Judges a buffer of `granted` bytes, where `most` is what users get that are not root.
+fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let [enough, least] = STALLS.map(|stall| want.rate.over(stall));
     let enough = enough.get().min(RECEIVE_BUFFER as u64);
-    let grade = match granted {
-        _ if granted >= enough => Grade::Ok,
-        _ if granted >= least.get() => Grade::Warn,
+    let judge = |bytes: u64| match bytes {
+        _ if bytes >= enough => Grade::Ok,
+        _ if bytes >= least.get() => Grade::Warn,
         _ => Grade::Bad,
     };
-    let most = numbers("/proc/sys/net/core/rmem_max").and_then(|most| most.first().copied());
-    let most =
-        most.map_or_else(String::new, |most| format!(" (net.core.rmem_max {})", Bytes::new(most)));
-    let (granted, enough) = (Bytes::new(granted), Bytes::new(enough));
+    let most = most.unwrap_or(granted);
+    let key = "net.core.rmem_max";
+    let (shown, bound) = (Bytes::new(granted), Bytes::new(most));
+    let (grade, got) = match most < granted {
+        // Whoever is root here need not be who copies.
+        true => {
+            let others = if judge(most) == Grade::Ok { Grade::Ok } else { Grade::Warn };
+            let got = format!("{shown} granted to root; other users get {bound} ({key})");
+            (judge(granted).max(others), got)
+        }
+        false => (judge(granted), format!("{shown} granted ({key} {bound})")),
+    };
+    let enough = Bytes::new(enough);
     // What comes meanwhile has to wait, not what is under way.
     let stall = STALLS[0];
-    let what = format!(
-        "{granted} granted{most}; wanted {enough}, for what comes while a thread waits {stall}"
-    );
-    let mend = format!("sudo sysctl -w net.core.rmem_max={RECEIVE_BUFFER}");
+    let what = format!("{got}; wanted {enough}, for what comes while a thread waits {stall}");
+    let mend = format!("sudo sysctl -w {key}={RECEIVE_BUFFER}");
     Finding::new("udp-receive", grade, what, mend)
 }
 
@@ -165,10 +174,9 @@ pub(super) fn emulator() -> Vec<Finding> {
 /// What forbids namespaces or TUN devices here, as commands that allow them.
 #[cfg(target_os = "linux")]
 fn mend_namespaces() -> Vec<String> {
-    let mut commands = Vec::new();
-    if !std::path::Path::new("/dev/net/tun").exists() {
-        commands.push("sudo modprobe tun".to_owned());
-    }
+    let opened = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    let mut commands: Vec<String> =
+        opened.err().and_then(|error| mend_tun(&error)).into_iter().collect();
     let apparmor = "kernel.apparmor_restrict_unprivileged_userns";
     for (key, forbids, allows) in [("user.max_user_namespaces", 0, 15_000), (apparmor, 1, 0)] {
         let file = format!("/proc/sys/{}", key.replace('.', "/"));
@@ -177,6 +185,19 @@ fn mend_namespaces() -> Vec<String> {
         }
     }
     commands
+}
+
+/// What opens the TUN device to everybody, as udev does, after it refused a user with `error`;
+/// nothing where a container forbids it, which no mode of a file changes.
+#[cfg(target_os = "linux")]
+fn mend_tun(error: &std::io::Error) -> Option<String> {
+    use rustix::io::Errno;
+
+    match Errno::from_io_error(error)? {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => Some("sudo modprobe tun".to_owned()),
+        Errno::ACCESS => Some("sudo chmod 0666 /dev/net/tun".to_owned()),
+        _ => None,
+    }
 }
 
 /// The commands in a line; where nothing is known to forbid it, root still may.
@@ -198,14 +219,35 @@ mod tests {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
         // 212,992 bytes, halved by the kernel's own account, are what many systems allow.
-        assert_eq!(receive_buffer(want(1), 106_496).grade, Grade::Ok);
-        assert_eq!(receive_buffer(want(300), 106_496).grade, Grade::Warn);
-        let bad = receive_buffer(want(1_000), 106_496);
+        assert_eq!(receive_buffer(want(1), 106_496, None).grade, Grade::Ok);
+        assert_eq!(receive_buffer(want(300), 106_496, None).grade, Grade::Warn);
+        let bad = receive_buffer(want(1_000), 106_496, Some(212_992));
         assert_eq!(bad.grade, Grade::Bad);
         assert!(bad.what.contains("wanted 625.00 kB, for what comes"), "{}", bad.what);
         assert!(bad.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
         // More than the socket asks for is never wanted.
-        assert_eq!(receive_buffer(want(100_000), 32 << 20).grade, Grade::Ok);
+        assert_eq!(receive_buffer(want(100_000), 32 << 20, None).grade, Grade::Ok);
+    }
+
+    #[test]
+    fn what_root_alone_is_granted_is_said_and_does_not_hide_what_others_get() {
+        let rtt = Span::from_millis(100);
+        let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
+        let found = receive_buffer(want(1_000), 32 << 20, Some(212_992));
+        assert_eq!(found.grade, Grade::Warn);
+        assert!(found.what.starts_with("33.55 MB granted to root; other users get 212.99 kB"));
+        assert!(found.mend.is_some_and(|mend| mend.contains("net.core.rmem_max=33554432")));
+        assert_eq!(receive_buffer(want(1), 32 << 20, Some(212_992)).grade, Grade::Ok);
+    }
+
+    #[test]
+    fn a_closed_tun_device_is_opened_and_an_absent_one_loaded() {
+        let mend = |code| mend_tun(&std::io::Error::from_raw_os_error(code));
+        use rustix::io::Errno;
+        let command = mend(Errno::ACCESS.raw_os_error());
+        assert_eq!(command.as_deref(), Some("sudo chmod 0666 /dev/net/tun"));
+        assert_eq!(mend(Errno::NOENT.raw_os_error()).as_deref(), Some("sudo modprobe tun"));
+        assert_eq!(mend(Errno::PERM.raw_os_error()), None);
     }
 
     #[test]

@@ -1,19 +1,20 @@
 //! A scenario file as a network to emulate, with the flows and commands that it has.
 
-use std::fs;
 use std::path::Path;
 
 use longhaul_proto::time::Time;
 use longhaul_testbed::emu::EmulationSpec;
 use longhaul_testbed::emu::flows::Flows;
-use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
+use longhaul_testbed::scenario::Traffic;
 
 use super::programs::Program;
 use super::{EmulateArgs, Plan, Trouble, asked};
+use crate::scenario_file;
 
 /// What `file` and the flags beside it ask for.
 pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
-    let mut scenario = read(file)?;
+    let text = scenario_file::text(file).map_err(Trouble::File)?;
+    let mut scenario = scenario_file::parse(file, &text, &[]).map_err(Trouble::File)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     let spec = EmulationSpec::of(&scenario);
     if args.no_flows {
@@ -33,15 +34,4 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     programs.extend(asked);
     let flows = Some(scenario).filter(Flows::are_some);
     Ok(Plan { spec, programs, limit: args.time_limit.or(limit), flows })
-}
-
-fn read(file: &Path) -> Result<Scenario, Trouble> {
-    let usage = |what: String| Trouble::Usage(format!("{}: {what}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| usage(error.to_string()))?;
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let trace =
-        |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let reading = Reading { trace: &trace, ..Reading::PLAIN };
-    Scenario::parse(&name, &text, &reading).map_err(|error| usage(error.to_string()))
 }

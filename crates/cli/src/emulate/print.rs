@@ -100,6 +100,8 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
     let links = statistics.links.iter();
     let links =
         links.map(|link| link_tally::json(&format!("{} > {}", link.from, link.to), &link.tally));
+    let hosts = statistics.hosts.iter();
+    let hosts = hosts.map(|host| json!({"host": host.host, "socket_drops": host.socket_drops}));
     json!({
         "event": "summary",
         "status": played.status,
@@ -114,9 +116,11 @@ pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
         "waited_p99_seconds": statistics.waited.percentile(0.99).as_secs_f64(),
         "waited_most_seconds": statistics.waited.worst().as_secs_f64(),
         "cpu_seconds": statistics.processor.as_secs_f64(),
+        "awake_cpu_seconds": statistics.awake.as_secs_f64(),
         "seconds": statistics.elapsed.as_secs_f64(),
         "not_emulated": played.absent,
         "notices": statistics.notices,
         "links": links.collect::<Vec<_>>(),
+        "hosts": hosts.collect::<Vec<_>>(),
     })
 }

@@ -199,3 +199,11 @@ fn a_doctor_s_status_tells_whether_anything_is_bad() {
     let told = String::from_utf8_lossy(&told.expect("it runs").stdout).into_owned();
     assert!(told.contains("ok    clock") && told.contains("under way"), "{told}");
 }
+
+#[test]
+fn a_doctor_says_in_the_end_what_it_found_though_the_server_has_no_address() {
+    let pair = Pair::new();
+    let ended = doctor(&pair, &["lh://no-such-host.invalid", "--rate=1k"]);
+    let last = ended.is(3, &["no-such-host.invalid has no address"]).last();
+    assert!(last["event"] == "summary" && last["ok"].as_u64() > Some(0), "{ended}");
+}

@@ -143,6 +143,9 @@ fn what_is_wrong_is_refused_with_what_to_do() {
     refused(&Case::new(&unknown), &[], 2, &["rbupd", "rbudp"]);
     fs::remove_file(case.path()).expect("it was there");
     refused(&case, &[], 4, &["wan.toml", "cannot be read"]);
+    let endless = longhaul(&["sim", "/dev/zero"]);
+    assert_eq!(endless.status, 4, "{}", endless.stderr);
+    assert!(endless.stderr.contains("/dev/zero cannot be read: it is a device"));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod config;
 mod refusals;
+#[cfg(target_os = "linux")]
+mod stdout;
 
 use std::path::Path;
 use std::process::Command;

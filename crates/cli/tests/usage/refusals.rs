@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -235,4 +236,14 @@ fn flags_may_stand_anywhere() {
 
 fn run_is_one_host(stderr: &str) {
     assert!(stderr.contains("both on this host"), "{stderr}");
+}
+
+#[test]
+fn an_experiment_outside_of_a_repository_says_that_nothing_is_compared() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let output = command.args(["reproduce", "quanta-streaming"]).current_dir(&folder).output();
+    let output = output.expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("nothing is compared"), "{stderr}");
 }

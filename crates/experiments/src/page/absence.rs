@@ -1,9 +1,12 @@
 //! What a page says of the cases that have no emulated value: why they cannot have one, or what
 //! came of it when they were tried.
 
+use std::collections::BTreeSet;
+
 use super::Page;
 use crate::experiment::{Case, LONGEST, Ways};
 use crate::outcome::{Outcome, Outcomes};
+use crate::table::{Key, Row};
 
 /// The lines that say of which cases a run gave no value begin so.
 const TRIED: &str = "Tried in vain: ";
@@ -59,12 +62,15 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     // An earlier value stands where a later try gave none.
     let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
-    if page.runs.is_empty() && tried.is_empty() && cases.iter().any(can) {
-        let id = page.experiment.id;
-        text += &format!(
-            "Emulated values are still to be had: `longhaul reproduce {id} --how emulate \
-             --update`.\n\n"
-        );
+    let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
+    let left = |case: &&Case| can(case) && !has_value(page, &case.name) && !in_vain(case);
+    let left: Vec<String> = cases.iter().filter(left).map(|case| case.name.clone()).collect();
+    if !left.is_empty() {
+        let how = format!("`longhaul reproduce {} --how emulate --update`", page.experiment.id);
+        text += &match page.runs.is_empty() && tried.is_empty() {
+            true => format!("Emulated values are still to be had: {how}.\n\n"),
+            false => format!("Not emulated yet: {}; {how}.\n\n", which(&left, cases)),
+        };
     }
     text + &tried.concat()
 }
@@ -106,13 +112,20 @@ fn too_long(page: &Page, case: &Case) -> Option<f64> {
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
-/// Whether a row of a case has an emulated value.
+/// Whether a row of a case has an emulated value. A row may be called otherwise than its case: its
+/// simulated value is gone where the case's outcome is.
 fn has_value(page: &Page, case: &str) -> bool {
-    let of_case = |name: &str| {
+    let named_so = |name: &str| {
         let rest = name.strip_prefix(case);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ':']))
     };
-    page.rows().any(|row| of_case(&row.case) && row.emulated.is_some())
+    let others = (page.experiment.tables)(&page.simulated.without(case));
+    let others = others.iter().flat_map(|table| &table.rows);
+    let others: BTreeSet<Key> =
+        others.filter(|row| row.simulated.is_some()).map(Row::key).collect();
+    page.rows()
+        .filter(|row| row.emulated.is_some())
+        .any(|row| named_so(&row.case) || (row.simulated.is_some() && !others.contains(&row.key())))
 }
 
 #[cfg(test)]
@@ -124,7 +137,7 @@ mod tests {
     use crate::outcome::FlowOutcome;
     use crate::quantity::GOODPUT;
     use crate::scenarios::vary;
-    use crate::table::{Row, Table};
+    use crate::table::Table;
 
     const WHY: &str = "its host has a slow disk";
 
@@ -140,11 +153,15 @@ mod tests {
                 Case::both("long", copy()),
                 Case::both("short", copy()),
                 Case::emulated("kernel", copy(), "nobody has a model of it"),
+                Case::both("pair", copy()),
             ]
         },
         tables: |outcomes| {
             let row = |case| Row::new(case, GOODPUT, outcomes.first(case, FlowOutcome::goodput));
-            vec![Table::new("", ["disk", "long", "short", "kernel"].map(row).into())]
+            let mut rows = ["disk", "long", "short", "kernel"].map(row).to_vec();
+            let near = outcomes.first("pair", FlowOutcome::goodput);
+            rows.push(Row::new("the near one", GOODPUT, near));
+            vec![Table::new("", rows)]
         },
         courses: Experiment::NO_COURSES,
         figures: Experiment::NO_FIGURES,
@@ -186,6 +203,28 @@ mod tests {
 
     fn absence_of(cases: &[Case], page: &Page) -> String {
         text(page, cases)
+    }
+
+    #[test]
+    fn a_case_that_nobody_has_run_yet_is_named_beside_those_that_were() {
+        let simulated = outcomes(&[("disk", 1), ("long", 885), ("short", 7), ("pair", 2)]);
+        let mut page = Page::new(&EXAMPLE, &simulated, None);
+        let mut emulated = |case, day: &str| {
+            page.emulated(&outcomes(&[(case, 3)]), &[], day.into());
+            page_text(&page)
+        };
+        let yet = |cases| {
+            format!(
+                "Not emulated yet: {cases}; `longhaul reproduce example --how emulate --update`"
+            )
+        };
+        let text = emulated("kernel", "Monday.");
+        assert!(text.contains(&yet("short; pair")), "{text}");
+        // Its row has another name.
+        let text = emulated("pair", "Tuesday.");
+        assert!(text.contains(&yet("short")), "{text}");
+        let text = emulated("short", "Wednesday.");
+        assert!(!text.contains("yet"), "{text}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::forwarder::{Forwarder, Remote};
 use super::host::{self, Host};
 use super::keeper::Keeper;
 use super::spec::{EmulationSpec, HostAddresses};
-use super::statistics::{LinkStatistics, Statistics};
+use super::statistics::{HostStatistics, LinkStatistics, Statistics};
 use super::ways::Ways;
 use crate::link::LinkSpec;
 
@@ -26,7 +26,7 @@ pub struct Emulation {
     remote: Remote,
     hosts: Vec<Host>,
     /// Until all of these are gone.
-    _awake: Awake,
+    awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
     /// The links that change as time goes by, as they are at the start.
@@ -64,7 +64,7 @@ impl Emulation {
         let changing = links.filter(|(_, link)| !link.schedule.is_empty()).collect();
         let started = Instant::now();
         let awake = Awake::keep();
-        let remote = Forwarder::start(ports, network.links, ways, spec.seed)?;
+        let remote = Forwarder::start(ports, network.links, ways, spec.seed, awake.rouser())?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
         // What one host is refused, all are.
@@ -76,7 +76,7 @@ impl Emulation {
             keeper,
             remote,
             hosts,
-            _awake: awake,
+            awake,
             routers,
             ends,
             changing,
@@ -177,8 +177,13 @@ impl Emulation {
             to: name(*to),
             tally: link.tally,
         });
+        let hosts = self.hosts.iter().map(|host| HostStatistics {
+            host: host.name.clone(),
+            socket_drops: host.socket_drops.read(),
+        });
         Ok(Statistics {
             links: links.collect(),
+            hosts: hosts.collect(),
             in_flight: report.in_flight,
             delivered: report.delivered,
             own_drops: report.own_drops,
@@ -189,6 +194,7 @@ impl Emulation {
             burst_drops: report.burst_drops,
             notices: self.notices.clone(),
             processor: report.processor,
+            awake: self.awake.taken(),
             elapsed: report.elapsed,
             shortest_delay: report.links.iter().map(|l| l.delay).min().unwrap_or(Span::ZERO),
         })

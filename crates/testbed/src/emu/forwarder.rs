@@ -19,8 +19,9 @@ use std::time::Instant;
 use longhaul_proto::time::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::time::ClockId;
 
+use super::awake::Rouser;
+use super::clock::processor_time;
 use super::host::Port;
 use super::lane::{Lane, Run};
 use super::slab::{LARGEST_FRAME, Slab, Slot};
@@ -149,6 +150,7 @@ pub(super) struct Forwarder {
     /// What is read although there is no memory for it.
     scrap: Box<[u8]>,
     starved: Starvation,
+    processors: Rouser,
     orders: Receiver<Order>,
     wake: OwnedFd,
     /// Each device's drops before the start: not ours.
@@ -164,12 +166,13 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts to forward between `ports` over `links`.
+    /// Starts to forward between `ports` over `links`, with `processors` roused while it does.
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,
         ways: Ways,
         seed: u64,
+        processors: Rouser,
     ) -> Result<Remote, EmulationError> {
         let eventfd = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = eventfd().map_err(|e| EmulationError::System("make an event", e.into()))?;
@@ -191,6 +194,7 @@ impl Forwarder {
             slab: Slab::new(MOST_MEMORY),
             scrap: vec![0; LARGEST_FRAME].into(),
             starved: Starvation::default(),
+            processors,
             orders: inbox,
             wake: ours,
             in_flight: 0,
@@ -248,8 +252,6 @@ impl Forwarder {
     }
 
     fn report(&self) -> Report {
-        let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-        let processor = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
         let drops = self.ports.iter().zip(&self.drops_before).zip(&self.entries);
         let unread: u64 = drops
             .map(|((port, before), entry)| unread(port.drops().saturating_sub(*before), entry))
@@ -268,7 +270,7 @@ impl Forwarder {
             late: self.late.clone(),
             waited: self.waited.clone(),
             burst_drops: self.lanes.iter().map(|lane| lane.burst_drops).sum(),
-            processor: Span::from_secs_f64(processor),
+            processor: processor_time(),
             elapsed: self.now().since(Time::ZERO),
         }
     }
@@ -276,7 +278,14 @@ impl Forwarder {
     /// Waits until something is due or a host has sent something.
     fn await_event(&mut self) {
         let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
-        let wait = next.map(|at| at.since(self.now()));
+        let now = self.now();
+        let wait = match next {
+            Some(at) => {
+                self.processors.rouse(now);
+                Some(at.since(now))
+            }
+            None => self.processors.quiet(now),
+        };
         let timeout = wait.map(timespec);
         let mut events: Vec<PollFd<'_>> =
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
@@ -337,6 +346,7 @@ impl Forwarder {
             self.unrouted += u64::from(!destination.is_multicast()) * shape.segments as u64;
             return;
         };
+        self.processors.rouse(now);
         let packets = shape.segments as u64;
         let entry = &mut self.entries[from];
         entry.frames += 1;

@@ -1,16 +1,15 @@
 //! A host: a network namespace with one network card, a TUN device.
 
-use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::thread;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
 
+use super::counters::{DeviceDrops, SocketDrops};
 use super::spec::HostAddresses;
 use super::{EmulationError, sys};
 
@@ -27,6 +26,8 @@ pub(super) struct Host {
     pub(super) addresses: HostAddresses,
     /// Its network namespace.
     pub(super) namespace: OwnedFd,
+    /// What programs' sockets there had no room for.
+    pub(super) socket_drops: SocketDrops,
     /// What this machine's kernel or user does not let it be; each sentence is for people.
     pub(super) notices: Vec<String>,
 }
@@ -34,7 +35,7 @@ pub(super) struct Host {
 /// The forwarder's end of a host's network card.
 pub(super) struct Port {
     pub(super) tun: OwnedFd,
-    drops: DropCounter,
+    drops: DeviceDrops,
 }
 
 /// Makes a host; its namespace lives as long as the descriptors given back.
@@ -67,12 +68,13 @@ pub(super) fn make(
         )
         .map_err(io::Error::from)
         .map_err(EmulationError::system("open a host's namespace"))?;
-        let drops =
-            DropCounter::open().map_err(EmulationError::system("read a host's counters"))?;
-        Ok((namespace, notices, Port { tun, drops }))
+        let unread = || EmulationError::system("read a host's counters");
+        let drops = DeviceDrops::open().map_err(unread())?;
+        let socket_drops = SocketDrops::open().map_err(unread())?;
+        Ok((namespace, socket_drops, notices, Port { tun, drops }))
     });
-    let (namespace, notices, port) = made?;
-    Ok((Host { name: name.to_owned(), addresses, namespace, notices }, port))
+    let (namespace, socket_drops, notices, port) = made?;
+    Ok((Host { name: name.to_owned(), addresses, namespace, socket_drops, notices }, port))
 }
 
 /// Runs `work` in a new thread, which may change its namespaces.
@@ -163,8 +165,11 @@ pub fn available() -> Result<(), String> {
 /// Where the process may not make network namespaces, gives it a user namespace in which it may,
 /// as root of that namespace. The kernel allows this only before the process has threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    let may = in_new_thread(|| sys::unshare(UnshareFlags::NEWNET));
-    if may.is_ok() {
+    // Not by trying it in a thread: the kernel may still count one that has just been joined, and
+    // then refuses the user namespace.
+    let may = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    if may {
         return Ok(());
     }
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -196,31 +201,6 @@ impl Port {
     }
 }
 
-/// The kernel's count of what a device dropped before it could be read.
-struct DropCounter {
-    /// `/proc/net/dev` of the namespace that it was opened in.
-    file: File,
-}
-
-impl DropCounter {
-    fn open() -> io::Result<DropCounter> {
-        Ok(DropCounter { file: File::open("/proc/thread-self/net/dev")? })
-    }
-
-    fn read(&self) -> u64 {
-        let mut text = [0u8; 4096];
-        let len = self.file.read_at(&mut text, 0).unwrap_or(0);
-        transmit_drops(&String::from_utf8_lossy(&text[..len])).unwrap_or(0)
-    }
-}
-
-/// The transmit drops of the TUN device in the text of `/proc/net/dev`.
-fn transmit_drops(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(sys::DEVICE))?;
-    // After the colon: eight numbers of reception, then bytes, packets, errors, drops.
-    line.strip_prefix(':')?.split_whitespace().nth(11)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,15 +211,5 @@ mod tests {
         assert_eq!(wider.as_deref(), Some("4096 16384 67108864"));
         assert_eq!(widened("4096 16384 268435456"), None);
         assert_eq!(widened("odd"), None);
-    }
-
-    #[test]
-    fn transmit_drops_are_the_twelfth_number_of_the_devices_line() {
-        let text = "Inter-|   Receive  |  Transmit\n\
-            lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n \
-            wan0: 1 2 3 4 5 6 7 8 9 10 11 77 13 14 15 16\n";
-        assert_eq!(transmit_drops(text), Some(77));
-        assert_eq!(transmit_drops("lo: 1"), None);
-        assert_eq!(transmit_drops("wan0: 1 2"), None);
     }
 }

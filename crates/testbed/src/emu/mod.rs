@@ -18,6 +18,9 @@
 //!
 //! How much it carries, and how punctually: `results/emulator.md`, made by the example `blast`.
 //!
+//! While packets are on their way, and for a second after, a thread for each processor takes what
+//! nothing else wants, at the lowest priority there is: processors that halt come back late.
+//!
 //! TCP on the hosts may have 64 MiB on its way each way, as on a host tuned for such paths,
 //! whatever the machine's own limits are.
 //!
@@ -25,7 +28,9 @@
 //! network namespace cannot raise; only real root can go beyond (`SO_RCVBUFFORCE`).
 
 mod awake;
+mod clock;
 mod command;
+mod counters;
 mod emulation;
 mod error;
 pub mod flows;
@@ -48,4 +53,6 @@ pub use error::EmulationError;
 pub use host::available;
 pub use kernel_tcp::{KernelTcp, Running, Segments};
 pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
-pub use statistics::{LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict};
+pub use statistics::{
+    HostStatistics, LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict,
+};

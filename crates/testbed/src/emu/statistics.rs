@@ -21,6 +21,8 @@ const BURST_SHARE: f64 = 0.1;
 pub struct Statistics {
     /// Each link's account.
     pub links: Vec<LinkStatistics>,
+    /// Each host's account.
+    pub hosts: Vec<HostStatistics>,
     /// Packets on their way now.
     pub in_flight: u64,
     /// Packets that the hosts sent into the network: what was offered to the first link of a way.
@@ -45,6 +47,9 @@ pub struct Statistics {
     pub notices: Vec<String>,
     /// Processor time of the thread that moves packets.
     pub processor: Span,
+    /// Processor time that nothing else wanted, on all processors together: taken while packets
+    /// were on their way, so that a processor that is needed next does not have to be woken first.
+    pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
     /// The shortest delay of any link, for the verdict.
@@ -60,6 +65,16 @@ pub struct LinkStatistics {
     pub to: String,
     /// What the link did with them.
     pub tally: LinkTally,
+}
+
+/// One host's account.
+#[derive(Clone, Debug)]
+pub struct HostStatistics {
+    /// Its name.
+    pub host: String,
+    /// UDP datagrams that the network brought there, and that no program got: its socket was full.
+    /// Those that came joined count once.
+    pub socket_drops: u64,
 }
 
 /// Whether a run can be believed.
@@ -141,6 +156,15 @@ impl fmt::Display for Statistics {
             }
             writeln!(f)?;
         }
+        for HostStatistics { host, socket_drops } in &self.hosts {
+            if *socket_drops > 0 {
+                writeln!(
+                    f,
+                    "{host}: {socket_drops} datagrams that arrived were lost there, as a program's \
+                     socket was full"
+                )?;
+            }
+        }
         let share = self.processor.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9) * 100.0;
         if self.unrouted > 0 {
             writeln!(f, "{} packets had no way to where they were to go", self.unrouted)?;
@@ -148,13 +172,15 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
-             and {}, processor {} ({share:.0} % of one); ",
+             and {}, processor {} ({share:.0} % of one), and {} that nothing else wanted, to keep \
+             processors awake; ",
             self.own_drops,
             self.late.percentile(0.99),
             self.late.worst(),
             self.waited.percentile(0.99),
             self.waited.worst(),
-            self.processor
+            self.processor,
+            self.awake
         )?;
         match self.verdict() {
             Verdict::Valid => f.write_str("valid"),
@@ -253,6 +279,7 @@ mod tests {
         let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };
         Statistics {
             links: vec![link],
+            hosts: vec![HostStatistics { host: "b".into(), socket_drops: 0 }],
             in_flight: 0,
             offered: 20_000,
             delivered: 20_000,
@@ -263,6 +290,7 @@ mod tests {
             burst_drops: 0,
             notices: Vec::new(),
             processor: Span::ZERO,
+            awake: Span::ZERO,
             elapsed: Span::from_secs(1),
             shortest_delay: Span::from_millis(50),
         }
@@ -323,5 +351,15 @@ mod tests {
         assert!(!statistics.to_string().contains("no way"));
         statistics.unrouted = 50;
         assert!(statistics.to_string().contains("50 packets had no way"));
+    }
+
+    #[test]
+    fn what_a_programs_socket_had_no_room_for_is_in_the_account() {
+        let mut statistics = statistics();
+        assert!(!statistics.to_string().contains("socket"));
+        statistics.hosts[0].socket_drops = 1_066;
+        let account = statistics.to_string();
+        assert!(account.contains("b: 1066 datagrams that arrived were lost there"), "{account}");
+        assert_eq!(statistics.verdict(), Verdict::Valid, "the path was as specified");
     }
 }

@@ -193,7 +193,7 @@ impl LinkSpec {
             _ => None,
         });
         if self.rate.into_iter().chain(rates).any(|rate| rate == Rate::ZERO) {
-            return error("a rate of zero moves nothing; an outage is `up: false`".into());
+            return error("a rate of zero moves nothing; an outage is `up = false`".into());
         }
         self.loss.validate()?;
         self.schedule.iter().try_for_each(|step| match &step.change {

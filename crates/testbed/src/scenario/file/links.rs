@@ -13,7 +13,7 @@ use super::Reading;
 use super::keys;
 use super::section::{Extent, FileError, Section};
 use crate::link::{
-    Change, CoDel, GilbertElliott, Jitter, LinkSpec, Loss, QueueControl, Reorder, Step,
+    Change, CoDel, GilbertElliott, Jitter, LinkSpec, Loss, QueueControl, Reorder, SpecError, Step,
 };
 use crate::scenario::topology::Duplex;
 
@@ -210,13 +210,11 @@ impl<'s, 'a> Layers<'s, 'a> {
             return Err(model.source.error(&model.extent, what));
         };
         let share = |key: &str| Ok(model.ratio(key)?.map(LossRatio::get));
-        let trace = |key: &str| {
-            let name = model.text(key)?.unwrap_or_default();
-            (self.shared.reading.trace)(name)
-                .map_err(|what| model.error(key, format!("{name}: {what}")))
-        };
-        let sound = |loss: Result<Loss, crate::link::SpecError>| {
-            loss.map_err(|error| model.error(kind, error.to_string()))
+        let trace = |read: fn(&str) -> Result<Loss, SpecError>| {
+            let name = model.text(kind)?.unwrap_or_default();
+            let text = (self.shared.reading.trace)(name);
+            let loss = text.and_then(|text| read(&text).map_err(|error| error.to_string()));
+            loss.map_err(|what| model.error(kind, format!("{name}: {what}")))
         };
         match kind {
             "ratio" => {
@@ -237,9 +235,10 @@ impl<'s, 'a> Layers<'s, 'a> {
                 bad_loss: share("bad-loss")?.unwrap_or(1.0),
             })),
             "bit-errors" => Ok(Loss::BitErrors(model.number("bit-errors")?.unwrap_or_default())),
-            "pattern" => sound(Loss::from_bits(model.text("pattern")?.unwrap_or_default())),
-            "trace" => sound(Loss::from_bits(&trace("trace")?)),
-            _ => sound(Loss::from_gaps(&trace("gaps")?)),
+            "pattern" => Loss::from_bits(model.text("pattern")?.unwrap_or_default())
+                .map_err(|error| model.error(kind, error.to_string())),
+            "trace" => trace(Loss::from_bits),
+            _ => trace(Loss::from_gaps),
         }
     }
 

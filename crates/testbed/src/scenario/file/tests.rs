@@ -227,6 +227,7 @@ fn a_trace_is_asked_for_by_its_name() {
     let text = format!("{PAIR}[all-links]\nloss = {{ gaps = \"tuesday.txt\" }}\n");
     let trace = |name: &str| match name {
         "tuesday.txt" => Ok("1 0".to_owned()),
+        "monday.txt" => Ok("1\nmany".to_owned()),
         _ => Err("no such file".to_owned()),
     };
     let reading = Reading { trace: &trace, ..Reading::PLAIN };
@@ -235,6 +236,9 @@ fn a_trace_is_asked_for_by_its_name() {
     assert_eq!(scenario.network.links[1].link.loss, pattern);
     let error = Scenario::parse("test", &text.replace("tuesday", "friday"), &reading).unwrap_err();
     assert_eq!((error.line, error.what.as_str()), (Some(5), "friday.txt: no such file"));
+    let error = Scenario::parse("test", &text.replace("tuesday", "monday"), &reading).unwrap_err();
+    let what = "monday.txt: line 2: 'many' is no count of packets";
+    assert_eq!((error.line, error.what.as_str()), (Some(5), what));
 }
 
 #[test]

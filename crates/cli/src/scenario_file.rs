@@ -1,0 +1,102 @@
+//! Scenario files, and the traces that they name beside themselves: read as far as any can be, and
+//! no further.
+
+use std::fs::{File, FileType};
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_transfer::error::{Class, Error};
+
+/// The most bytes of a scenario: its most hosts and links take a tenth of it.
+const MOST_SCENARIO: u64 = 64 << 20;
+/// The most bytes of a trace: as many packets as one may have, each on a line of its own.
+const MOST_TRACE: u64 = 64 << 20;
+
+/// The text of the scenario at `path`, a file or a pipe.
+///
+/// # Errors
+/// Where it cannot be read, or is too large.
+pub(crate) fn text(path: &Path) -> Result<String, Error> {
+    let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
+    read(path, MOST_SCENARIO, fits).map_err(|why| {
+        Error::new(Class::LocalFile, format!("{} cannot be read: {why}", path.display()))
+    })
+}
+
+/// Reads the scenario `text` of the file at `path`, with `settings` in place of its own; traces
+/// that it names are looked for beside it.
+///
+/// # Errors
+/// What is wrong with it, and on which line.
+pub(crate) fn parse(
+    path: &Path,
+    text: &str,
+    settings: &[(String, String)],
+) -> Result<Scenario, Error> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // Who wrote the scenario may be somebody else: a pipe could keep its reader for ever.
+    let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
+    let reading = Reading { settings, trace: &trace };
+    Scenario::parse(&name, text, &reading)
+        .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
+}
+
+/// The text at `path`, of at most `most` bytes, where it is of a kind that `fits`.
+fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<String, String> {
+    let kind = std::fs::metadata(path).map_err(|error| error.to_string())?.file_type();
+    if !fits(kind) {
+        return Err(format!("it is {}, not a file", named(kind)));
+    }
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read = file.take(most + 1).read_to_string(&mut text);
+    // What is too large may also be cut within a letter.
+    match read {
+        _ if text.len() as u64 > most => Err(format!("it has more than {} MiB", most >> 20)),
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn named(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_than_there_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        let any = |_: FileType| true;
+        std::fs::write(&path, "1234").unwrap();
+        assert_eq!(read(&path, 4, any).as_deref(), Ok("1234"));
+        assert!(read(&path, 3, any).unwrap_err().contains("more than"));
+        assert!(
+            read(Path::new("/dev/zero"), 1 << 20, any).unwrap_err().contains("more than 1 MiB")
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = text(folder.path()).unwrap_err();
+        assert_eq!(error.class, Class::LocalFile);
+        assert!(error.what.ends_with("it is a folder, not a file"), "{}", error.what);
+        assert!(text(Path::new("/dev/zero")).unwrap_err().what.ends_with("a device, not a file"));
+        let scenario = "[topology]\nkind = \"pair\"\nlink = { loss = { gaps = \"/dev/zero\" } }";
+        let error = parse(&folder.path().join("a.toml"), scenario, &[]).unwrap_err();
+        assert_eq!(error.class, Class::Usage);
+        assert!(error.what.contains("line 3: /dev/zero: it is a device"), "{}", error.what);
+    }
+}
