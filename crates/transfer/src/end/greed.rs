@@ -76,6 +76,7 @@ impl Greedy {
             rtt: Span::from_millis(1),
             rate: None,
             rate_limit: None,
+            card: None,
             grant: EARLY_GRANT,
             settings: Settings::default(),
         };

@@ -268,6 +268,7 @@ fn setup(rate: Option<Rate>) -> Setup {
         rtt: Span::from_millis(20),
         rate,
         rate_limit: None,
+        card: None,
         grant: Bytes::mebi(2),
         settings: Settings::default(),
     }
