@@ -8,6 +8,7 @@ mod modules;
 mod names;
 mod purity;
 mod registry;
+mod wire;
 
 use std::fs;
 use std::path::{Path, PathBuf};
