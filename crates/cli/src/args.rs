@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use longhaul_transfer::error::Error;
+use longhaul_transfer::error::{Class, Error};
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, cp, demo, doctor, exit, habits, id, man, model, probe, reproduce,
-    serve, sim,
+    compare, completions, config, console, cp, demo, doctor, exit, habits, id, json, man, model,
+    probe, reproduce, serve, sim,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -46,17 +46,26 @@ pub(crate) fn run() -> u8 {
     // The user's own words first: a mistake in them, or `--help`, needs no configuration.
     let matches = match Cli::command().try_get_matches_from(&argv) {
         Ok(matches) => matches,
-        Err(error) => habits::explain(error).exit(),
+        Err(error) => return refuse(error, &argv),
     };
     let section = matches.subcommand_name().unwrap_or_default().to_owned();
     let settings = match settings(&section) {
         Ok(settings) => settings,
-        Err(error) => return exit::fail(&error),
+        Err(error) => {
+            if wants_events(&argv) {
+                console::out(json::error(&error, exit::status(error.class)));
+            }
+            return exit::fail(&error);
+        }
     };
-    let mut words = argv;
+    let mut words = argv.clone();
     words.splice(2..2, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
-    let matches = Cli::command().get_matches_from(words);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let parsed = Cli::command().try_get_matches_from(words);
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(error, &argv),
+    };
     match cli.command {
         Command::Cp(args) => {
             let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
@@ -80,6 +89,36 @@ pub(crate) fn run() -> u8 {
 
 fn settings(section: &str) -> Result<Vec<config::Setting>, Error> {
     if config::SECTIONS.contains(&section) { config::load(section) } else { Ok(Vec::new()) }
+}
+
+/// Says why the words make no sense, or the help that was asked for; the exit status.
+fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
+    let error = habits::explain(error);
+    if error.use_stderr() && wants_events(argv) {
+        let error = as_event(&error.render().to_string());
+        console::out(json::error(&error, exit::status(error.class)));
+    }
+    error.exit()
+}
+
+/// Whether a reader of `longhaul cp --json` awaits a last event.
+fn wants_events(argv: &[OsString]) -> bool {
+    let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
+    words.next().is_some_and(|word| word == "cp") && words.any(|word| word == "--json")
+}
+
+/// A refusal of the parser: what it says first, and its tips.
+fn as_event(said: &str) -> Error {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    // Names of what is missing stand on lines of their own.
+    let names =
+        said.lines().skip(1).take_while(|line| line.starts_with("  ") && !line.contains("tip:"));
+    let names = names.map(|line| format!(" {}", line.trim()));
+    let what = format!("{}{}", first.trim_start_matches("error: "), names.collect::<String>());
+    let tips: Vec<&str> = lines.filter_map(|line| line.strip_prefix("tip: ")).collect();
+    let error = Error::new(Class::Usage, what);
+    if tips.is_empty() { error.advise("longhaul cp --help") } else { error.advise(tips.join("; ")) }
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_transfer::error::Error;
 
+use crate::plain;
+
 /// Whether stderr is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
@@ -53,7 +55,9 @@ pub(crate) fn warn(line: impl Display) {
 
 /// Prints an error on stderr: what, and what to do.
 pub(crate) fn error(error: &Error) {
-    note(format_args!("{} {error}", paint("longhaul:", "1;31")));
+    // The other side's words may be in it.
+    let said = plain::text(&error.to_string());
+    note(format_args!("{} {said}", paint("longhaul:", "1;31")));
 }
 
 /// `text` in bold where colours are welcome.

@@ -21,7 +21,7 @@ use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span}
 use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, signals};
+use crate::{console, exit, progress, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ pub(crate) struct CpArgs {
     /// skipped too
     #[arg(short, long, action = ArgAction::Count, overrides_with = "quiet")]
     verbose: u8,
-    /// Say nothing but errors
+    /// Say nothing but errors, whatever else is asked for but --json; of -q and -v the last counts
     #[arg(short, long, overrides_with = "verbose")]
     quiet: bool,
     /// Name what would be made: files, folders/, links -> where they lead; copy nothing
@@ -251,10 +251,10 @@ fn start(
 
 fn show_what(args: &CpArgs) -> Show {
     let asked = args.progress || args.partial_progress || args.verbose > 0;
-    let hidden = args.no_progress || (args.quiet && !args.progress && !args.partial_progress);
+    let hidden = args.no_progress || args.quiet;
     Show {
         json: args.json,
-        progress: !hidden && (asked || (console::is_terminal() && !args.json)),
+        progress: !hidden && (asked || (progress::can_draw() && !args.json)),
         verbose: args.verbose > 0,
         quiet: args.quiet,
         kind: match args.receive.as_str() {

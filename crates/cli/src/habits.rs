@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags that fingers know, and what is said of them.
-const HABITS: [(&[&str], &str); 15] = [
+const HABITS: [(&[&str], &str); 30] = [
     (&["--timeout"], "write --stall 30s: how long without progress before a copy is given up"),
     (
         &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
@@ -15,8 +15,14 @@ const HABITS: [(&[&str], &str); 15] = [
         "data are not compressed on the way; leave it out, or compress the files first",
     ),
     (
-        &["-i", "-F", "-o", "-J", "-l", "--port"],
-        "options of ssh go into the command: -e 'ssh -i KEY -J gate -p PORT'; a limit is --bwlimit",
+        &["-i", "-F", "-o", "-J", "--port"],
+        "options of ssh go into the command: -e 'ssh -i KEY -J gate -p PORT'; rsync's -i is -v, \
+         its -o is not here: owners are not copied",
+    ),
+    (
+        &["-l", "--links"],
+        "symbolic links are always copied as links; leave it out; a limit, as scp's -l, is \
+         --bwlimit",
     ),
     (&["-4", "-6", "--ipv4", "--ipv6"], "name an address of that family, or -e 'ssh -4'"),
     (
@@ -28,7 +34,7 @@ const HABITS: [(&[&str], &str); 15] = [
         "files of equal size and time are left alone, others are copied; there is no choice by age",
     ),
     (
-        &["-L", "--copy-links", "--links", "-H", "--hard-links"],
+        &["-L", "--copy-links", "-H", "--hard-links"],
         "symbolic links are copied as links, hard links as files of their own; leave it out",
     ),
     (
@@ -37,9 +43,55 @@ const HABITS: [(&[&str], &str); 15] = [
     ),
     (&["-S", "--sparse"], "files with holes keep them always; leave it out"),
     (
-        &["--inplace", "--append", "--whole-file", "-W"],
+        &["--inplace", "--append", "--append-verify", "--whole-file", "-W"],
         "a file gets its name when all of it is verified, never before; leave it out",
     ),
+    (
+        &["--size-only", "-I", "--ignore-times"],
+        "files of equal size and time are left alone; --checksum compares their content instead",
+    ),
+    (
+        &["--ignore-existing", "--existing"],
+        "files that are there and differ are replaced, others are made; name what to leave out \
+         with --exclude",
+    ),
+    (&["--rsync-path"], "write --remote-path PATH: where longhaul is on the far side of ssh"),
+    (
+        &["-x", "--one-file-system"],
+        "other file systems below a source are copied too; leave them out with --exclude",
+    ),
+    (
+        &["-R", "--relative"],
+        "a source goes below the destination by its last name; name the rest in the destination",
+    ),
+    (
+        &["-b", "--backup", "--backup-dir", "--suffix"],
+        "a file that is replaced is kept nowhere; copy into another folder, and compare there",
+    ),
+    (
+        &["-k", "--copy-dirlinks", "-K", "--keep-dirlinks"],
+        "links to folders are copied as links, and not followed at the destination",
+    ),
+    (&["-f", "--filter"], "write --exclude and --include; the first one that matches decides"),
+    (
+        &["-E", "--executability", "--chmod"],
+        "-p keeps all permissions; without it new files get those of the source under the umask",
+    ),
+    (
+        &["--safe-links", "--copy-unsafe-links", "--munge-links"],
+        "links are copied as they are and never followed; name those to leave out with --exclude",
+    ),
+    (
+        &["--max-size", "--min-size"],
+        "there is no choice by size; name what to leave out with --exclude, or a list of it with \
+         --exclude-from",
+    ),
+    (&["--numeric-ids"], "owners and groups are not copied; leave it out"),
+    (
+        &["--itemize-changes", "--log-file", "--out-format", "--log-file-format"],
+        "-v names each file as it is made, -vv those that are skipped; --json tells programs",
+    ),
+    (&["--blocking-io", "-O", "-s"], "there is no such choice here; leave it out"),
     (&["--partial-dir", "-T", "--temp-dir"], "what is unfinished waits beside its destination"),
     (&["--stats", "--info", "--human-readable"], "-v tells more, --json tells programs"),
     (

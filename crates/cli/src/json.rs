@@ -1,7 +1,11 @@
 //! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`.
 //!
 //! Names end in their unit: `_bps` bits a second, `_bytes` and `bytes` bytes, `seconds`. Paths that
-//! are not UTF-8 are shown with replacement characters.
+//! are not UTF-8 are shown with replacement characters, and have all their bytes in a second field
+//! whose name ends in `_hex`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::units::Rate;
@@ -72,7 +76,6 @@ pub(crate) fn notice(notice: &Notice) -> String {
 }
 
 fn notice_value(notice: &Notice) -> Value {
-    let path = |path: &std::path::Path| path.display().to_string();
     match notice {
         Notice::Connected { peer, address, carrier } => {
             json!({"event": "connected", "peer": peer, "address": address, "carrier": carrier})
@@ -89,14 +92,18 @@ fn notice_value(notice: &Notice) -> Value {
         Notice::Streams { count, found } => {
             json!({"event": "streams", "count": count, "found": found})
         }
-        Notice::File { path: file } => json!({"event": "file", "path": path(file)}),
-        Notice::Folder { path: folder } => json!({"event": "folder", "path": path(folder)}),
+        Notice::File { path: file } => of_path("file", file),
+        Notice::Folder { path: folder } => of_path("folder", folder),
         Notice::Link { path: link, target } => {
-            json!({"event": "link", "path": path(link), "target": path(target)})
+            let mut value = of_path("link", link);
+            put_path(&mut value, "target", target);
+            value
         }
-        Notice::Skipped { path: file } => json!({"event": "skipped", "path": path(file)}),
+        Notice::Skipped { path: file } => of_path("skipped", file),
         Notice::FileFailed { path: file, reason } => {
-            json!({"event": "file-failed", "path": path(file), "reason": reason})
+            let mut value = of_path("file-failed", file);
+            value["reason"] = json!(reason);
+            value
         }
         Notice::SourceFailed { source, error } => json!({
             "event": "source-failed",
@@ -114,10 +121,25 @@ fn notice_value(notice: &Notice) -> Value {
     }
 }
 
+fn of_path(event: &str, path: &Path) -> Value {
+    let mut value = json!({"event": event});
+    put_path(&mut value, "path", path);
+    value
+}
+
+/// Names of other encodings are no JSON text: two of them may look the same, their bytes do not.
+fn put_path(value: &mut Value, field: &str, path: &Path) {
+    value[field] = json!(path.display().to_string());
+    if path.to_str().is_none() {
+        let hex = path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}"));
+        value[format!("{field}_hex")] = json!(hex.collect::<String>());
+    }
+}
+
 /// The copy is done.
 pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     let Summary { sender, receiver, .. } = summary;
-    line(&json!({
+    let mut value = json!({
         "event": "summary",
         "status": status,
         "bytes": summary.bytes,
@@ -157,7 +179,17 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "verified": summary.verified,
         "receives": summary.receives.map(receives),
         "sources": sources(&summary.sources),
-    }))
+    });
+    let made = [
+        ("copied_files", summary.copied_files),
+        ("copied_bytes", summary.copied_bytes),
+        ("links", summary.links),
+        ("folders", summary.folders),
+    ];
+    for (name, count) in made {
+        value[name] = json!(count);
+    }
+    line(&value)
 }
 
 /// What the kernel's TCP has sent of the data.
@@ -238,6 +270,18 @@ mod tests {
         let of = Notice::OfSource { source: "h1:/a".into(), notice: Box::new(told) };
         let value: Value = serde_json::from_str(&notice(&of)).unwrap();
         assert_eq!((&value["event"], &value["source"]), (&json!("resumed"), &json!("h1:/a")));
+    }
+
+    #[test]
+    fn two_names_that_are_not_utf8_stay_two() {
+        let told = |name: &[u8]| -> Value {
+            let path = Path::new(std::ffi::OsStr::from_bytes(name)).to_owned();
+            serde_json::from_str(&notice(&Notice::Link { path, target: "t".into() })).unwrap()
+        };
+        let (one, other) = (told(b"a\xff"), told(b"a\xfe"));
+        assert_eq!(one["path"], other["path"]);
+        assert_eq!((&one["path_hex"], &other["path_hex"]), (&json!("61ff"), &json!("61fe")));
+        assert_eq!((one.get("target_hex"), told(b"a").get("path_hex")), (None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! the world, and runs. What they share: [`config`] (defaults from files), [`quantity`] (`950M`,
 //! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (what is
 //! printed where), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
-//! [`signals`], [`scenario_file`].
+//! [`plain`] (words of others), [`signals`], [`scenario_file`].
 
 mod args;
 mod compare;
@@ -23,6 +23,7 @@ mod json;
 mod link_tally;
 mod man;
 mod model;
+mod plain;
 mod probe;
 mod progress;
 mod protocol_settings;

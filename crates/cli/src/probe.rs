@@ -144,6 +144,7 @@ fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
         let what = format!("a probe at {rate} cannot be");
         return Err(Error::new(Class::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
     }
+    args.reach.check(&[&args.host], &|_| false)?;
     let any = args.udp || args.app || args.tcp;
     Ok(ProbeOptions {
         location: args.host.clone(),

@@ -1,11 +1,13 @@
 //! How far a copy is: a bar on a terminal, elsewhere a calm line.
 
+use std::env;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_transfer::progress::{Progress, SourceRow};
+use longhaul_transfer::summary::Summary;
 
 use crate::console;
 
@@ -31,36 +33,35 @@ pub(crate) enum Meter {
 pub(crate) struct Calm {
     /// When the last line was, or the start.
     last: Instant,
-    /// How far the copy was when last told.
-    progress: Option<Progress>,
+    /// There was something to tell.
+    began: bool,
 }
 
-/// A bar for the whole, and above it a line for each of several sources.
+/// A bar for the whole, above it a line for each of several sources, below it what else is known:
+/// all of it on one line is too much for 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,
+    more: ProgressBar,
     sources: Vec<ProgressBar>,
-    /// How far the copy was when last told.
-    progress: Option<Progress>,
+    /// Something was shown.
+    began: bool,
 }
 
 impl Bars {
     fn new() -> Bars {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
         let all = MultiProgress::with_draw_target(target);
-        let style = ProgressStyle::with_template("[{bar:12}] {wide_msg}");
-        let style = style.expect("the template is well formed").progress_chars("=> ");
         // Of a length that is not known yet, nothing is done.
-        let whole = all.add(ProgressBar::new(1).with_style(style));
-        Bars { all, whole, sources: Vec::new(), progress: None }
+        let whole = all.add(ProgressBar::new(1).with_style(style(BAR).progress_chars("=> ")));
+        let more = all.add(ProgressBar::new(0).with_style(style(LINE)));
+        Bars { all, whole, more, sources: Vec::new(), began: false }
     }
 
     fn update(&mut self, progress: &Progress) {
         let lines = source_lines(&progress.sources);
         while self.sources.len() < lines.len() {
-            let style = ProgressStyle::with_template("{wide_msg}");
-            let style = style.expect("the template is well formed");
-            let bar = ProgressBar::new(0).with_style(style);
+            let bar = ProgressBar::new(0).with_style(style(LINE));
             self.sources.push(self.all.insert_before(&self.whole, bar));
         }
         for (bar, line) in self.sources.iter().zip(lines) {
@@ -68,23 +69,38 @@ impl Bars {
         }
         self.whole.set_length(progress.total_bytes.max(1));
         self.whole.set_position(progress.bytes);
-        self.whole.set_message(line(progress));
-        self.progress = Some(progress.clone());
+        self.whole.set_message(how_far(progress));
+        self.more.set_message(how(progress));
+        self.began = true;
     }
 
     fn finish(&self) {
         self.sources.iter().for_each(ProgressBar::abandon);
         self.whole.abandon();
+        self.more.abandon();
     }
 }
 
+/// Whether stderr is a terminal that can draw over what it shows; one of no name or `dumb` cannot.
+pub(crate) fn can_draw() -> bool {
+    console::is_terminal() && env::var_os("TERM").is_some_and(|name| name != "dumb")
+}
+
+/// A bar, and beside it how far the copy is.
+const BAR: &str = "[{bar:12}] {wide_msg}";
+const LINE: &str = "{wide_msg}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is well formed")
+}
+
 impl Meter {
-    /// A bar if stderr is a terminal, else lines; nothing if it is not wanted.
+    /// A bar if stderr is a terminal that draws, else lines; nothing if it is not wanted.
     pub(crate) fn new(wanted: bool) -> Meter {
         match wanted {
             false => Meter::Hidden,
-            true if console::is_terminal() => Meter::Bars(Bars::new()),
-            true => Meter::Lines(Calm { last: Instant::now(), progress: None }),
+            true if can_draw() => Meter::Bars(Bars::new()),
+            true => Meter::Lines(Calm { last: Instant::now(), began: false }),
         }
     }
 
@@ -98,7 +114,7 @@ impl Meter {
                     calm.last = Instant::now();
                     tell(progress);
                 }
-                calm.progress = Some(progress.clone());
+                calm.began = true;
             }
         }
     }
@@ -112,20 +128,14 @@ impl Meter {
     }
 
     /// Shows the end of a copy of which all stands, and nothing more.
-    pub(crate) fn complete(&mut self) {
+    pub(crate) fn complete(&mut self, summary: &Summary) {
         match self {
-            Meter::Hidden => {}
-            Meter::Bars(bars) => {
-                if let Some(progress) = bars.progress.take() {
-                    bars.update(&whole(progress));
-                }
+            Meter::Bars(bars) if bars.began => {
+                bars.update(&whole(summary));
                 bars.whole.tick();
             }
-            Meter::Lines(calm) => {
-                if let Some(progress) = calm.progress.take() {
-                    tell(&whole(progress));
-                }
-            }
+            Meter::Lines(calm) if calm.began => tell(&whole(summary)),
+            _ => {}
         }
         self.finish();
     }
@@ -139,10 +149,23 @@ impl Meter {
     }
 }
 
-/// The same with all of it there.
-fn whole(progress: Progress) -> Progress {
-    let Progress { total_bytes, total_files, .. } = progress;
-    Progress { bytes: total_bytes, files: total_files, left: None, ..progress }
+/// The end as the summary has it, so that the two say the same.
+fn whole(summary: &Summary) -> Progress {
+    let Summary { bytes, files, goodput, sender, receiver, .. } = summary;
+    Progress {
+        bytes: *bytes,
+        total_bytes: *bytes,
+        files: *files,
+        total_files: *files,
+        rate_average: *goodput,
+        sent: sender.sent,
+        retransmitted: sender.retransmitted,
+        blocks_lost: receiver.blocks_lost,
+        rtt: summary.rtt,
+        resumed_bytes: summary.resumed_bytes,
+        sources: summary.sources.clone(),
+        ..Progress::default()
+    }
 }
 
 fn tell(progress: &Progress) {
@@ -174,27 +197,53 @@ fn source_line(row: &SourceRow) -> String {
     )
 }
 
-/// Everything worth knowing, what matters most first: a narrow terminal cuts the end.
+/// Everything worth knowing, on one line.
 fn line(progress: &Progress) -> String {
-    let Progress { bytes, total_bytes, files, total_files, .. } = *progress;
-    if total_bytes == 0 && total_files == 0 {
+    match how(progress) {
+        more if more.is_empty() => how_far(progress),
+        more => format!("{}, {more}", how_far(progress)),
+    }
+}
+
+/// Whether anything is known of what is to be copied.
+fn is_known(progress: &Progress) -> bool {
+    progress.total_bytes > 0 || progress.total_files > 0
+}
+
+/// How far a copy is, what matters most first: a narrow terminal cuts the end.
+fn how_far(progress: &Progress) -> String {
+    let Progress { bytes, total_bytes, rate_now, .. } = *progress;
+    if !is_known(progress) {
         return "looking at what is there".to_owned();
     }
     let mut line = format!("{} of {}", Bytes::new(bytes), Bytes::new(total_bytes));
     if total_bytes > 0 {
         line += &format!(" {:.1} %", 100.0 * bytes as f64 / total_bytes as f64);
     }
-    line += &format!(", {}", progress.rate_now);
+    // At the end there is none.
+    if bytes < total_bytes || rate_now > Rate::ZERO {
+        line += &format!(", {rate_now}");
+    }
     if let Some(left) = progress.left {
         line += &format!(", {} left", duration(left));
     }
-    if total_files > 1 {
-        line += &format!(", {files} of {total_files} files");
+    line
+}
+
+/// How it goes: what is lost and sent again, the average, files of a tree.
+fn how(progress: &Progress) -> String {
+    if !is_known(progress) {
+        return String::new();
     }
+    let Progress { files, total_files, .. } = *progress;
     let first = progress.sent.saturating_sub(progress.retransmitted);
     let loss = LossRatio::of(progress.blocks_lost, first);
     let (average, resent) = (progress.rate_average, progress.retransmitted);
-    line + &format!(", loss {loss}, resent {resent} blocks, average {average}")
+    let mut line = format!("loss {loss}, resent {resent} blocks, average {average}");
+    if total_files > 1 {
+        line += &format!(", {files} of {total_files} files");
+    }
+    line
 }
 
 /// A span as people say it: `3.2 s`, `4 min 12 s`, `2 h 5 min`.
@@ -232,8 +281,38 @@ mod tests {
         };
         assert_eq!(
             line(&progress),
-            "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, 3 of 12 files, \
-             loss 1.00 %, resent 200 blocks, average 900.00 Mbit/s"
+            "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, \
+             loss 1.00 %, resent 200 blocks, average 900.00 Mbit/s, 3 of 12 files"
+        );
+    }
+
+    #[test]
+    fn a_large_tree_fits_a_terminal_of_80_columns() {
+        let progress = Progress {
+            bytes: 299_990_000_000,
+            total_bytes: 300_000_000_000,
+            files: 99_999,
+            total_files: 100_000,
+            rate_now: Rate::from_mbps(940),
+            rate_average: Rate::from_mbps(900),
+            left: Some(Span::from_secs(3_599)),
+            sent: 1_000_000,
+            retransmitted: 20_000,
+            blocks_lost: 9_800,
+            ..Progress::default()
+        };
+        let bar = "[============] ".len();
+        assert!(bar + how_far(&progress).len() <= 80, "{}", how_far(&progress));
+        assert!(how(&progress).len() <= 80, "{}", how(&progress));
+    }
+
+    #[test]
+    fn the_last_line_says_what_the_summary_says() {
+        let summary = crate::report::tests::example();
+        assert_eq!(
+            line(&whole(&summary)),
+            "300.00 MB of 300.00 MB 100.0 %, loss 1.02 %, resent 2166 blocks, \
+             average 848.00 Mbit/s, 12 of 12 files"
         );
     }
 

@@ -91,6 +91,51 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 }
 
 impl ReachArgs {
+    /// Sees that what was asked for has something to do at `places`. What `is_default` names comes
+    /// from a file, and may wait there for another copy.
+    ///
+    /// # Errors
+    /// A flag of ssh without a host of ssh, one of servers without a server, or a server whose
+    /// port has no next one for the data.
+    pub(crate) fn check(
+        &self,
+        places: &[&Location],
+        is_default: &dyn Fn(&str) -> bool,
+    ) -> Result<(), Error> {
+        let has_ssh = places.iter().any(|place| matches!(place, Location::Ssh { .. }));
+        let has_server = places.iter().any(|place| matches!(place, Location::Daemon { .. }));
+        let given = [
+            ("rsh", self.rsh.0 != ["ssh"], true),
+            ("remote-path", self.remote_path != "longhaul", true),
+            ("ports", self.ports.is_some(), true),
+            ("data-port", self.data_port.is_some(), false),
+            ("server-id", !self.server_id.is_empty(), false),
+        ];
+        for (flag, given, of_ssh) in given {
+            if !given || is_default(flag) || if of_ssh { has_ssh } else { has_server } {
+                continue;
+            }
+            let (what, advice) = match of_ssh {
+                true => ("is for hosts that ssh reaches", "leave it out, or write host:path"),
+                false if flag == "server-id" => {
+                    ("is for a server", "leave it out: hosts of ssh are known by ssh's own keys")
+                }
+                false => ("is for a server, lh://host[:port]", "leave it out"),
+            };
+            let what = format!("--{flag} {what}, and there is none here");
+            return Err(Error::new(Class::Usage, what).advise(advice));
+        }
+        let last = |place: &&&Location| {
+            matches!(place, Location::Daemon { port: u16::MAX, .. }) && self.data_port.is_none()
+        };
+        if let Some(place) = places.iter().find(last) {
+            let what = format!("{place}: no port comes after 65535 for the data");
+            let advice = "write --data-port as the server was told it";
+            return Err(Error::new(Class::Usage, what).advise(advice));
+        }
+        Ok(())
+    }
+
     /// Who we are and whom we trust, of those at `places`.
     ///
     /// # Errors

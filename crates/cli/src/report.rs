@@ -7,6 +7,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_transfer::progress::{Notice, SourceRow};
 use longhaul_transfer::summary::{BoundBy, Summary};
 
+use crate::plain;
 use crate::progress::duration;
 
 /// From here on a copy's rate is told.
@@ -14,11 +15,12 @@ const SHORT: Span = Span::from_millis(500);
 /// From here on it is worth a line what a copy was bound by.
 const LONG: Span = Span::from_secs(2);
 
-/// A notice as a line.
+/// A notice as a line, whatever characters the other side has put into a name.
 pub(crate) fn notice(notice: &Notice) -> String {
+    let path = plain::path;
     match notice {
         Notice::Connected { peer, address, carrier } => {
-            format!("connected to {peer} at {address} by {carrier}")
+            format!("connected to {} at {address} by {carrier}", plain::text(peer))
         }
         Notice::Resumed { bytes } => {
             format!("longhaul: {} are there already", Bytes::new(*bytes))
@@ -28,8 +30,12 @@ pub(crate) fn notice(notice: &Notice) -> String {
             format!("nothing has come from the other side for {}: {stopped}", duration(*since))
         }
         Notice::HeardAgain => "the other side is heard again; going on".to_owned(),
-        Notice::Reconnecting { reason } => format!("connection lost ({reason}); trying again"),
-        Notice::Fallback { carrier, advice } => format!("the data go by {carrier} now; {advice}"),
+        Notice::Reconnecting { reason } => {
+            format!("connection lost ({}); trying again", plain::text(reason))
+        }
+        Notice::Fallback { carrier, advice } => {
+            format!("the data go by {carrier} now; {}", plain::text(advice))
+        }
         Notice::Streams { count, found } => {
             let ways = self::count(u64::from(*count), "connection");
             match found {
@@ -37,15 +43,19 @@ pub(crate) fn notice(notice: &Notice) -> String {
                 false => format!("{ways} when the copy was over, before the best was found"),
             }
         }
-        Notice::File { path } => path.display().to_string(),
+        Notice::File { path: file } => path(file),
         // As rsync names them.
-        Notice::Folder { path } => format!("{}/", path.display()),
-        Notice::Link { path, target } => format!("{} -> {}", path.display(), target.display()),
-        Notice::Skipped { path } => format!("{} is there and equal", path.display()),
-        Notice::FileFailed { path, reason } => format!("{}: {reason}", path.display()),
-        Notice::SourceFailed { source, error } => format!("{source} is left out: {error}"),
+        Notice::Folder { path: folder } => format!("{}/", path(folder)),
+        Notice::Link { path: link, target } => format!("{} -> {}", path(link), path(target)),
+        Notice::Skipped { path: file } => format!("{} is there and equal", path(file)),
+        Notice::FileFailed { path: file, reason } => {
+            format!("{}: {}", path(file), plain::text(reason))
+        }
+        Notice::SourceFailed { source, error } => {
+            format!("{source} is left out: {}", plain::text(&error.to_string()))
+        }
         Notice::OfSource { source, notice } => format!("{source}: {}", self::notice(notice)),
-        Notice::Warning(text) => text.clone(),
+        Notice::Warning(text) => plain::text(text),
     }
 }
 
@@ -114,7 +124,26 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
 /// Whether all was there before.
 fn is_nothing(summary: &Summary) -> bool {
     let there = summary.resumed_bytes >= summary.bytes && summary.skipped_files >= summary.files;
-    there && summary.files > 0 && summary.failed_files == 0 && summary.failed_sources == 0
+    there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
+}
+
+/// What this run has brought, if it is anything: folders count where they are all of it.
+fn came(summary: &Summary) -> Option<String> {
+    let Summary { copied_files, copied_bytes, links, folders, .. } = *summary;
+    let mut came = Vec::new();
+    if copied_files > 0 {
+        came.push(count(copied_files, "file"));
+    }
+    if links > 0 {
+        came.push(count(links, "link"));
+    }
+    if copied_files > 0 {
+        came.push(Bytes::new(copied_bytes).to_string());
+    }
+    if came.is_empty() && folders > 0 {
+        came.push(count(folders, "folder"));
+    }
+    (!came.is_empty()).then(|| came.join(", "))
 }
 
 fn headline(summary: &Summary, kind: Kind) -> String {
@@ -132,14 +161,18 @@ fn headline(summary: &Summary, kind: Kind) -> String {
         return format!("longhaul: measured {bytes} in {time}; nothing was written");
     }
     if is_nothing(summary) {
-        return format!("longhaul: already there, nothing to copy: {files}, {bytes}");
+        return match summary.files {
+            0 => "longhaul: already there, nothing to copy".to_owned(),
+            _ => format!("longhaul: already there, nothing to copy: {files}, {bytes}"),
+        };
     }
+    let Some(came) = came(summary) else { return "longhaul: copied nothing".to_owned() };
     let goodput = match summary.goodput {
         // Of what took a blink no rate is worth a word.
         goodput if summary.elapsed >= SHORT && goodput > Rate::ZERO => format!(", {goodput}"),
         _ => String::new(),
     };
-    format!("longhaul: copied {files}, {bytes} in {time}{goodput}, {verified}")
+    format!("longhaul: copied {came} in {time}{goodput}, {verified}")
 }
 
 /// Where a receiving capacity is known from, in a word.
@@ -296,6 +329,10 @@ pub(crate) mod tests {
         Summary {
             bytes: 300_000_000,
             files: 12,
+            copied_files: 12,
+            copied_bytes: 300_000_000,
+            links: 0,
+            folders: 0,
             elapsed: Span::from_millis(2_830),
             setup: Span::from_millis(101),
             last_block: Some(Span::from_millis(2_780)),
@@ -381,6 +418,8 @@ pub(crate) mod tests {
     #[test]
     fn a_copy_of_what_is_there_says_that_there_was_nothing_to_copy() {
         let there = Summary {
+            copied_files: 0,
+            copied_bytes: 0,
             resumed_bytes: 300_000_000,
             skipped_files: 12,
             bound_by: BoundBy::Nothing,
@@ -388,10 +427,74 @@ pub(crate) mod tests {
         };
         let said = lines(&there, Kind::Copy, false);
         assert_eq!(said, ["longhaul: already there, nothing to copy: 12 files, 300.00 MB"]);
-        let one_left = Summary { skipped_files: 11, ..there };
+        let one_left =
+            Summary { copied_files: 1, copied_bytes: 5, skipped_files: 11, ..there.clone() };
         let said = lines(&one_left, Kind::Copy, false);
-        assert!(said[0].contains("copied 12 files"), "{said:?}");
+        assert!(said[0].contains("copied 1 file, 5 B in"), "{said:?}");
         assert!(said[1].contains("11 files skipped"), "{said:?}");
+    }
+
+    #[test]
+    fn what_failed_or_was_there_is_not_called_copied() {
+        let some = Summary {
+            copied_files: 7,
+            copied_bytes: 200_000_000,
+            failed_files: 3,
+            skipped_files: 2,
+            verified: false,
+            ..example()
+        };
+        let said = lines(&some, Kind::Copy, false);
+        assert!(said[0].starts_with("longhaul: copied 7 files, 200.00 MB in"), "{said:?}");
+        let none = Summary { copied_files: 0, copied_bytes: 0, failed_files: 12, ..some };
+        assert_eq!(lines(&none, Kind::Copy, false)[0], "longhaul: copied nothing");
+    }
+
+    #[test]
+    fn links_and_folders_are_counted_where_they_are_what_came() {
+        let links = Summary {
+            bytes: 0,
+            files: 0,
+            copied_files: 0,
+            copied_bytes: 0,
+            links: 3,
+            folders: 2,
+            elapsed: Span::from_millis(20),
+            ..example()
+        };
+        let said = |summary: &Summary| lines(summary, Kind::Copy, false)[0].clone();
+        assert_eq!(said(&links), "longhaul: copied 3 links in 0.0 s, verified");
+        let folders = Summary { links: 0, ..links.clone() };
+        assert_eq!(said(&folders), "longhaul: copied 2 folders in 0.0 s, verified");
+        let there = Summary { folders: 0, ..folders };
+        assert_eq!(said(&there), "longhaul: already there, nothing to copy");
+        let both = Summary { files: 1, copied_files: 1, copied_bytes: 9, ..links };
+        assert_eq!(said(&both), "longhaul: copied 1 file, 3 links, 9 B in 0.0 s, verified");
+    }
+
+    #[test]
+    fn a_name_of_the_other_side_is_shown_and_not_obeyed() {
+        let path =
+            std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
+        let target = path.clone();
+        let reason = "no \u{1b}[31m".to_owned();
+        let told = [
+            Notice::File { path: path.clone() },
+            Notice::Folder { path: path.clone() },
+            Notice::Link { path: "a".into(), target },
+            Notice::Skipped { path: path.clone() },
+            Notice::FileFailed { path: path.clone(), reason: reason.clone() },
+            Notice::Reconnecting { reason: reason.clone() },
+            Notice::Fallback { carrier: "ssh".into(), advice: reason.clone() },
+            Notice::Warning(path.display().to_string()),
+        ];
+        for told in told {
+            let of = Notice::OfSource { source: "h:a".into(), notice: Box::new(told.clone()) };
+            for line in [notice(&told), notice(&of)] {
+                assert!(!line.contains(char::is_control), "{line:?}");
+                assert!(line.contains("\\u{1b}["), "{line:?}");
+            }
+        }
     }
 
     #[test]

@@ -40,13 +40,15 @@ pub(crate) struct Screen {
 struct State {
     meter: Meter,
     json_last: Option<Instant>,
+    /// Bytes that were there, not told yet: of what is all there the summary alone tells.
+    resumed: Option<u64>,
 }
 
 impl Screen {
     /// A screen that shows `show`; a question ends when `cancel` is wished.
     pub(crate) fn new(show: Show, cancel: Cancel) -> Screen {
         let meter = Meter::new(show.progress);
-        Screen { show, cancel, state: Mutex::new(State { meter, json_last: None }) }
+        Screen { show, cancel, state: Mutex::new(State { meter, json_last: None, resumed: None }) }
     }
 
     /// The copy begins.
@@ -60,7 +62,7 @@ impl Screen {
     pub(crate) fn finished(&self, summary: &Summary, status: u8) {
         let is_all_there = status == exit::DONE && self.show.kind != Kind::DryRun;
         self.with(|state| match is_all_there {
-            true => state.meter.complete(),
+            true => state.meter.complete(summary),
             false => state.meter.finish(),
         });
         if !self.show.quiet {
@@ -95,7 +97,7 @@ impl Screen {
         };
         match inner {
             Notice::File { .. } | Notice::Folder { .. } | Notice::Link { .. }
-                if kind == Kind::DryRun && !json =>
+                if kind == Kind::DryRun && !json && !quiet =>
             {
                 console::out(report::notice(inner));
             }
@@ -131,6 +133,12 @@ impl Observer for Screen {
     fn progress(&self, progress: &Progress) {
         self.with(|state| {
             state.meter.update(progress);
+            if progress.total_bytes > 0
+                && let Some(bytes) = state.resumed.take()
+                && bytes < progress.total_bytes
+            {
+                state.meter.aside(|| self.tell(&Notice::Resumed { bytes }));
+            }
             if self.show.json && state.json_last.is_none_or(|last| last.elapsed() >= JSON_EVERY) {
                 state.json_last = Some(Instant::now());
                 console::out(json::progress(progress));
@@ -143,7 +151,10 @@ impl Observer for Screen {
             if self.show.json {
                 console::out(json::notice(&notice));
             }
-            state.meter.aside(|| self.tell(&notice));
+            match notice {
+                Notice::Resumed { bytes } => state.resumed = Some(bytes),
+                notice => state.meter.aside(|| self.tell(&notice)),
+            }
         });
     }
 

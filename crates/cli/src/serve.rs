@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::DEFAULT_PORT;
+use longhaul_transfer::objects::place::quoted_path;
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
 use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
@@ -14,7 +15,7 @@ use longhaul_transfer::session::allow;
 use serde::Serialize;
 
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, exit, signals};
+use crate::{config, console, exit, plain, signals};
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -105,14 +106,29 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
 fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
     let mut allow = args.allow.clone();
     if let Some(file) = &args.allow_file {
-        allow.extend(allow::load(file)?);
+        let named = allow::load(file)?;
+        if named.is_empty() && allow.is_empty() {
+            let what = format!("{} names nobody, so nobody could come", file.display());
+            let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
+            return Err(Error::new(Class::Usage, what).advise(advice));
+        }
+        allow.extend(named);
+    }
+    if args.listen.port() == u16::MAX && args.data_port.is_none() {
+        let what = "no port comes after 65535 for the data";
+        return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));
     }
     // By ssh the user may reach what the user may reach.
     let root = args.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     if !root.is_dir() {
-        let what = format!("there is no folder {}", root.display());
-        return Err(Error::new(Class::LocalFile, what).advise("make it, or name another --root"));
+        let (what, advice) = match root.symlink_metadata() {
+            Ok(_) => ("is no folder", "name the folder that holds it as --root"),
+            Err(_) => ("is not there", "make the folder, or name another --root"),
+        };
+        let what = format!("{} {what}", root.display());
+        return Err(Error::new(Class::LocalFile, what).advise(advice));
     }
+    warn_of_subfolders(&root, &allow);
     Ok(ServeOptions {
         listen: args.listen,
         data_port: args.data_port,
@@ -124,6 +140,25 @@ fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
         allow_plain: args.allow_plain,
         memory: args.memory,
     })
+}
+
+/// Tells of subfolders that are not there: a mistyped mode reads as one, and would let its client
+/// do more than was meant. A folder may still be made.
+fn warn_of_subfolders(root: &Path, allow: &[Allow]) {
+    for entry in allow {
+        let Some(folder) = &entry.subfolder else { continue };
+        let path = root.join(folder);
+        if !path.is_dir() {
+            console::warn(format_args!(
+                "`{}` behind {} is no folder below {}: mkdir -p {}, or write ro, \
+                 wo or rw if a mode was meant",
+                plain::path(folder),
+                entry.id,
+                plain::path(root),
+                quoted_path(&path),
+            ));
+        }
+    }
 }
 
 /// The one line that says that a server is ready.
@@ -168,8 +203,7 @@ fn said(told: &Told) -> String {
             format!("{}: ended after {:.1} s: {error}", one(client), took.as_secs_f64())
         }
     };
-    let safe = |c: char| if c == '\n' { ' ' } else { c };
-    line.chars().map(safe).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    plain::text(&line)
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

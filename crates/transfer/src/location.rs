@@ -170,7 +170,12 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
         return Err(wrong("no IPv6 address within the brackets"));
     }
     let port = match port.strip_prefix(':') {
-        Some(port) => port.parse().ok().filter(|p| *p != 0).ok_or_else(|| wrong("no port"))?,
+        Some("") => return Err(wrong("no port behind the ':'")),
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(|| wrong(&format!("{port} is no port from 1 to 65535")))?,
         None if port.is_empty() => DEFAULT_PORT,
         None => return Err(wrong("neither port nor path after the address")),
     };
@@ -260,6 +265,18 @@ mod tests {
             let error = text.parse::<Location>().expect_err(text);
             assert_eq!(error.class, Class::Usage, "{text}");
             assert!(error.advice.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_named() {
+        for (text, said) in [
+            ("lh://host:99999/x", "99999 is no port from 1 to 65535 in"),
+            ("lh://host:0", "0 is no port"),
+            ("lh://[::1]:ssh", "ssh is no port"),
+            ("lh://host:/x", "no port behind"),
+        ] {
+            assert!(text.parse::<Location>().expect_err(text).what.contains(said), "{text}");
         }
     }
 

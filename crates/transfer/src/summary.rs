@@ -70,6 +70,15 @@ pub struct Summary {
     pub bytes: u64,
     /// Regular files of the object.
     pub files: u64,
+    /// Those of them that got their names in this run.
+    pub copied_files: u64,
+    /// Bytes of the object that this run brought: neither what was there before nor what belongs
+    /// to files that failed.
+    pub copied_bytes: u64,
+    /// Symbolic links that this run made.
+    pub links: u64,
+    /// Folders that this run made.
+    pub folders: u64,
     /// From the call to the end.
     pub elapsed: Span,
     /// From the call to the first data datagram sent or received.

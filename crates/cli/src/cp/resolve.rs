@@ -27,6 +27,8 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
+/// Less is a datagram in more than a second.
+const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Connections at most.
 const MOST_STREAMS: u16 = 64;
 
@@ -61,10 +63,9 @@ pub(super) fn options(
         let what = format!("--segment of {} bytes is no multiple of 1Mi", segment.get());
         return Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")));
     }
-    for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
-        if rate == Some(Rate::ZERO) {
-            return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
-        }
+    check_rates(args)?;
+    if args.stall == Span::ZERO {
+        return Err(usage("--stall 0s would end every copy at once", "leave it out, or write 60s"));
     }
     let name = protocol_name(args, &sources);
     if args.streams.is_some() && name != TCP && !is_default("streams") {
@@ -76,6 +77,7 @@ pub(super) fn options(
         return Err(usage(what, "name them all, and where to"));
     }
     let source_settings = source_settings(args, name, &sources, is_default)?;
+    args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
     Ok(CopyOptions {
         destination,
         replicas: args.replicas,
@@ -108,6 +110,24 @@ pub(super) fn options(
         data_port: args.reach.data_port,
         ports: args.reach.ports,
     })
+}
+
+/// Sees that the rates move something.
+fn check_rates(args: &CpArgs) -> Result<(), Error> {
+    for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
+        match rate {
+            Some(Rate::ZERO) => {
+                return Err(usage(format!("{flag} 0 would never end"), "leave the flag out"));
+            }
+            Some(rate) if rate < LEAST_RATE => {
+                let bits = rate.as_bps();
+                let what = format!("{flag} of {bits} bit/s is not a datagram a second");
+                return Err(usage(what, &format!("write {bits}M if Mbit/s are meant")));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn usage(what: impl Into<String>, advice: &str) -> Error {

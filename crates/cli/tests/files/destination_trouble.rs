@@ -90,6 +90,35 @@ fn a_destination_that_is_missing_or_of_the_wrong_kind_is_refused_with_advice() {
 }
 
 #[test]
+fn advice_can_be_pasted_and_does_no_harm() {
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"f");
+    write(&pair.here.join("file"), b"f");
+    pair.cp(&[&"file", &pair.at("x's dir/")]).is(5, &["mkdir -p 'x'\\''s dir/'"]);
+    pair.cp(&[&pair.at("file"), &"a dir/-x/file"]).is(4, &["mkdir -p 'a dir/-x'"]);
+    let device = pair.cp(&[&pair.at("file"), &"/dev/null"]);
+    device.is(4, &["is a device, socket or pipe", "--receive fake"]);
+    assert!(!device.stderr.contains("remove"), "{device}");
+}
+
+#[test]
+fn the_system_s_names_of_open_files_are_not_replaced() {
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"f");
+    let log = fs::File::create(pair.here.join("log")).unwrap();
+    // As /dev/stdout is, where that is a file.
+    std::os::unix::fs::symlink("/proc/self/fd/1", pair.here.join("out")).unwrap();
+    let id = format!("--server-id={}", pair.server.id);
+    let mut command = pair.client.command(["cp", &id]);
+    command.arg(pair.at("file")).arg("out").current_dir(&pair.here).stdout(log);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("out is the system's own name"), "{said}");
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(pair.here.join("out").is_symlink());
+}
+
+#[test]
 fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(9 << 20, 1));
@@ -113,7 +142,7 @@ fn a_disk_without_room_is_noticed_before_anything_is_sent() {
     fs::create_dir(&small).unwrap();
     let Some(apart) = Apart::tiny(&pair.there, 8 << 20) else { return };
     let server = apart.serve(&pair);
-    let full: &[&str] = &["not enough room", "bytes are to be written", "make room"];
+    let full: &[&str] = &["not enough room", "MB are to be written", "make room"];
     push(&pair, &server, &[], "file").end().is(5, full);
     let Some(apart) = Apart::tiny(&small, 8 << 20) else { return };
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);

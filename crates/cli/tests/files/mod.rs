@@ -10,6 +10,7 @@ mod resume;
 mod rotten;
 mod serve_log;
 mod serving;
+mod shown_names;
 mod sizes;
 mod source_trouble;
 mod taken_over;

@@ -39,8 +39,8 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
         }
         let [asked, done, _, failed] = said[..] else { panic!("four lines of it: {ended}") };
         assert!(asked.starts_with("longhaul: 127.0.0.1:"), "{asked}");
-        assert!(asked.contains(&format!("({}) writes to /new name", pair.client.id)), "{asked}");
-        assert!(done.contains("/new name: done in"), "{done}");
+        assert!(asked.contains(&format!("({}) writes to /new\\nname", pair.client.id)), "{asked}");
+        assert!(done.contains("/new\\nname: done in"), "{done}");
         assert!(failed.contains("reads /none: ended after") && failed.contains("No such file"));
     }
 }

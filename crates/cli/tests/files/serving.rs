@@ -55,6 +55,17 @@ fn once_is_one_transfer_and_a_stranger_s_is_none() {
 }
 
 #[test]
+fn a_subfolder_that_is_not_there_is_told_for_it_may_be_a_mistyped_mode() {
+    for rights in [":xx", ":ro:not/there"] {
+        let mut pair = Pair::with_rights(rights, &[]);
+        pair.server.child().complaint("is no folder below");
+        pair.server.child().signal(rustix::process::Signal::TERM);
+        let ended = pair.server.into_child().end();
+        assert!(ended.stderr.contains("ro, wo or rw if a mode"), "{ended}");
+    }
+}
+
+#[test]
 fn the_data_port_may_be_another_than_the_next() {
     let free = UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let pair = Pair::with(&["--data-port", &free.to_string()]);

@@ -90,8 +90,10 @@ fn files_are_named(from: &Path, to: &Path, status: i32, start: impl Fn(&str, &st
         copy.progressed(1);
         change(&from.join(name));
         let ended = copy.end();
-        ended.is(status, &[name, reason]);
+        // What has come stays, and the error says where.
+        ended.is(status, &[name, reason, "hidden file", ".lh-part"]);
         assert!(!to.join(name).exists(), "{name}");
+        assert!(to.join(format!(".{name}.lh-part")).exists(), "{name}");
         start(name, "-q").end().is(0, &[]);
     }
     assert_same(from, to);

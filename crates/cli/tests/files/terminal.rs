@@ -74,6 +74,130 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
 }
 
 #[test]
+fn at_80_columns_every_quantity_is_seen() {
+    let pair = Pair::new();
+    for number in 0..12 {
+        write(&pair.here.join(format!("tree/{number}")), &bytes(500_000, number));
+    }
+    let id = pinned(&pair);
+    let command = cp(&pair, &[&id, &"-r", &"--rate=20M", &"tree", &pair.at("")]);
+    let (ended, text) = Terminal::start(command).end();
+    assert_eq!(ended, Some(0), "{text}");
+    for shown in ["of 6.00 MB", "bit/s", " left", "loss ", "resent ", "average ", "of 12 files"] {
+        assert!(text.contains(shown), "no {shown:?} in {text:?}");
+    }
+}
+
+#[test]
+fn a_terminal_that_cannot_draw_has_lines_where_they_are_asked_for() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    for (flag, shown) in [("-P", true), ("--retry-for=5m", false)] {
+        write(&pair.here.join("object"), &bytes(2_000_000, flag.len() as u64));
+        let command = cp(&pair, &[&id, &flag, &"object", &pair.at("")]);
+        let (ended, text) = Terminal::start_on("dumb", command).end();
+        assert_eq!(ended, Some(0), "{text}");
+        assert_eq!(text.contains("longhaul: 2.00 MB of 2.00 MB 100.0 %"), shown, "{text:?}");
+        assert!(!text.contains('\x1b') && text.contains("copied 1 file"), "{text:?}");
+    }
+}
+
+#[test]
+fn the_last_line_of_progress_and_the_summary_say_the_same() {
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(2_000_000, 9));
+    let id = pinned(&pair);
+    let ended = Child::spawn(&mut cp(&pair, &[&id, &"-v", &"object", &pair.at("")])).end();
+    ended.is(0, &["100.0 %", "goodput"]);
+    let after = |word: &str| {
+        let rest = ended.stderr.split(word).nth(1).unwrap_or_else(|| panic!("{word}: {ended}"));
+        rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(after(", average "), after("goodput "), "{ended}");
+    assert!(!ended.stderr.contains(" 0 bit/s"), "{ended}");
+}
+
+#[test]
+fn quiet_leaves_only_errors_whatever_else_is_asked_for() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    for (number, flags) in ["-qP", "-qn", "-vq", "-qrp"].into_iter().enumerate() {
+        write(&pair.here.join("object"), &bytes(200_000, number as u64));
+        let mut command = cp(&pair, &[&id, &flags, &"--progress", &"object", &pair.at("")]);
+        let ended = Child::spawn(command.stdout(Stdio::piped())).end();
+        ended.is(0, &[]);
+        assert!(ended.stdout.is_empty() && ended.stderr.is_empty(), "{flags}: {ended}");
+        let missing = Child::spawn(&mut cp(&pair, &[&id, &flags, &"none", &pair.at("")])).end();
+        missing.is(4, &["none"]);
+    }
+}
+
+#[test]
+fn only_what_came_is_called_copied() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    for name in ["a", "b", "c"] {
+        write(&pair.here.join("tree").join(name), name.repeat(9).as_bytes());
+        fs::create_dir_all(pair.there.join("tree").join(name)).unwrap();
+    }
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    let none = copy(&[&id, &"-r", &"tree", &pair.at("")]);
+    none.is(8, &["longhaul: copied nothing\n", "failed   3 files"]);
+    fs::remove_dir(pair.there.join("tree/b")).unwrap();
+    let some = copy(&[&id, &"-r", &"tree", &pair.at("")]);
+    some.is(8, &["longhaul: copied 1 file, 9 B in", "failed   2 files"]);
+    fs::remove_dir(pair.there.join("tree/a")).unwrap();
+    let ended = pair.cp(&[&"-rp", &"tree", &pair.at("")]);
+    let summary = &ended.events("summary")[0];
+    let told = ["files", "copied_files", "failed_files", "copied_bytes", "bytes"];
+    assert_eq!(told.map(|name| summary[name].as_u64()), [3, 1, 1, 9, 27].map(Some), "{ended}");
+}
+
+#[test]
+fn an_equal_tree_is_not_called_copied_when_its_content_was_compared() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    write(&pair.here.join("tree/large"), &bytes(9 << 20, 1));
+    write(&pair.here.join("tree/small"), b"small");
+    write(&pair.here.join("tree/empty"), b"");
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    copy(&[&id, &"-r", &"tree", &pair.at("")]).is(0, &["copied 3 files, 9.44 MB"]);
+    let again = copy(&[&id, &"-rc", &"tree", &pair.at("")]);
+    again.is(0, &["longhaul: already there, nothing to copy: 3 files, 9.44 MB"]);
+    write(&pair.here.join("tree/small"), b"other");
+    let one = copy(&[&id, &"-rc", &"tree", &pair.at("")]);
+    one.is(0, &["longhaul: copied 1 file, 5 B in", "2 files skipped"]);
+}
+
+#[test]
+fn what_is_there_is_said_once() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    write(&pair.here.join("file"), &bytes(2_000_000, 1));
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    copy(&[&id, &"-p", &"file", &pair.at("")]).is(0, &["copied 1 file"]);
+    for flags in ["-p", "-pc"] {
+        let again = copy(&[&id, &flags, &"file", &pair.at("")]);
+        again.is(0, &["already there, nothing to copy: 1 file, 2.00 MB"]);
+        assert_eq!(again.stderr.lines().count(), 1, "{again}");
+    }
+}
+
+#[test]
+fn a_tree_of_links_says_how_many_came() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    fs::create_dir(pair.here.join("links")).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink("somewhere", pair.here.join("links").join(name)).unwrap();
+    }
+    let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
+    copy(&[&id, &"-r", &"links", &pair.at("")]).is(0, &["longhaul: copied 2 links in"]);
+    let again = copy(&[&id, &"-r", &"links", &pair.at("")]);
+    again.is(0, &["longhaul: already there, nothing to copy"]);
+}
+
+#[test]
 fn a_copy_that_is_quiet_or_wants_no_progress_draws_nothing() {
     let pair = Pair::new();
     for (flag, says) in [("-q", false), ("--no-progress", true)] {

@@ -23,10 +23,15 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Starts `command` on a terminal that draws; its stdout is dropped.
-    pub(crate) fn start(mut command: Command) -> Terminal {
+    pub(crate) fn start(command: Command) -> Terminal {
+        Terminal::start_on("xterm", command)
+    }
+
+    /// The same on a terminal of the type `name`.
+    pub(crate) fn start_on(name: &str, mut command: Command) -> Terminal {
         let (near, far) = pair();
         let copy = |end: &OwnedFd| end.try_clone().expect("a descriptor is free");
-        command.env("TERM", "xterm").stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
+        command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
         let child = command.spawn().expect("the program can be started");
         // What the command keeps of the terminal would keep it from ending.
         drop((command, far));

@@ -9,6 +9,7 @@ mod names;
 mod prose;
 mod purity;
 mod registry;
+mod wire;
 mod worked_out;
 
 use std::fs;

@@ -35,7 +35,7 @@ fn quantities_show_an_example() {
 
 #[test]
 fn what_fits_no_copy_says_why() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 27] = [
         (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
         (&["h:a", "-"], "./-"),
         (&["-", "h:a"], "./-"),
@@ -53,6 +53,16 @@ fn what_fits_no_copy_says_why() {
         (&["--memory=31Mi", "h:a", "b"], "at least 32Mi"),
         (&["--segment=1000", "a", "h:b"], "multiple of 1Mi"),
         (&["--streams=4", "a", "h:b"], "--protocol tcp"),
+        (&["--rate=950", "a", "h:b"], "write 950M if"),
+        (&["--bwlimit=1k", "a", "h:b"], "--bwlimit of 1000 bit/s"),
+        (&["--stall=0s", "a", "h:b"], "--stall 0s"),
+        (&["-e", "ssh -J g", "a", "lh://h/b"], "--rsh is for hosts that ssh reaches"),
+        (&["--ports=5000-5009", "a", "lh://h/b"], "--ports is for hosts that ssh"),
+        (&["--remote-path=x", "lh://h/b", "."], "--remote-path is for hosts that ssh"),
+        (&["--data-port=9", "a", "h:b"], "--data-port is for a server"),
+        (&["lh://h:65535/a", "b"], "no port comes after 65535"),
+        (&["lh://h:99999/a", "b"], "99999 is no port from 1 to 65535"),
+        (&["lh://h:/a", "b"], "no port behind the ':'"),
     ];
     for (words, expected) in cases {
         longhaul(&[&["cp"], words].concat()).is_refused(&[expected]);
@@ -130,6 +140,15 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
         ("--delete", "never deletes"),
         ("-z", "not compressed"),
         ("-avz", "not compressed"),
+        ("-rlptgoD", "always copied as links"),
+        ("--size-only", "--checksum"),
+        ("--ignore-existing", "--exclude"),
+        ("--rsync-path=/x", "--remote-path"),
+        ("--max-size=1G", "--exclude-from"),
+        ("--append-verify", "never before"),
+        ("--out-format=%n", "--json"),
+        ("-R", "last name"),
+        ("-O", "leave it out"),
         ("-i", "-e 'ssh -i KEY"),
         ("-4", "-e 'ssh -4'"),
         ("-t", "-p keeps"),
@@ -169,6 +188,40 @@ fn a_server_without_root_or_ids_is_refused() {
 }
 
 #[test]
+fn a_server_that_could_not_do_what_was_meant_is_refused() {
+    let (folder, id) = identity();
+    let root = folder.path().join("served data");
+    fs::create_dir(&root).expect("the folder is ours");
+    let root = root.to_str().expect("it is UTF-8");
+    let serve = |args: &[&str]| {
+        longhaul(&[&["serve", "--listen", "127.0.0.1:0", "--root", root], args].concat())
+    };
+    longhaul(&["cp", "--server-id", &id, "a", "h:b"]).is_refused(&["known by ssh's own keys"]);
+    let list = folder.path().join("list");
+    fs::write(&list, "# nobody yet\n").expect("it can be written");
+    serve(&["--allow-file", list.to_str().expect("it is UTF-8")]).is_refused(&["names nobody"]);
+    let run = longhaul(&["serve", "--listen", ":65535", "--root", root, "--allow", &id]);
+    run.is_refused(&["--data-port"]);
+    let file = list.to_str().expect("it is UTF-8");
+    let run = longhaul(&["serve", "--root", file, "--allow", &id]);
+    assert!(run.status == 4 && run.stderr.contains("is no folder"), "{}", run.stderr);
+}
+
+#[test]
+fn a_configuration_folder_that_cannot_be_made_says_what_to_do() {
+    let run = longhaul_in(std::path::Path::new("/proc/none/longhaul"), &["id"]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+    for said in ["cannot make the folder /proc/none/longhaul", "LONGHAUL_CONFIG_DIR"] {
+        assert!(run.stderr.contains(said), "{}", run.stderr);
+    }
+    assert!(!run.stderr.contains("os error"), "{}", run.stderr);
+    let (_folder, id) = identity();
+    let run = longhaul(&["serve", "--root", ".", "--allow", &id, "--allow-file", "/no/file"]);
+    assert!(run.stderr.contains("cannot read /no/file: No such file"), "{}", run.stderr);
+    assert!(run.stderr.contains("check --allow-file"), "{}", run.stderr);
+}
+
+#[test]
 fn files_that_are_missing_here_are_local_trouble() {
     let (_folder, id) = identity();
     let run = longhaul(&["serve", "--root", "/nonexistent", "--allow", &id]);
@@ -203,11 +256,29 @@ fn an_id_is_made_once_and_kept_to_its_owner() {
 
 #[test]
 fn with_json_a_refusal_is_an_event_too() {
-    let run = longhaul(&["cp", "--json", "a", "b"]);
-    let last = run.stdout.lines().last().expect("there is an event");
-    let event: serde_json::Value = serde_json::from_str(last).expect("an event is JSON");
-    assert_eq!((event["event"].as_str(), event["class"].as_str()), (Some("error"), Some("usage")));
-    assert_eq!(event["status"], run.status);
+    let cases: [(&[&str], &str); 6] = [
+        (&["--json", "a", "b"], "both on this host"),
+        (&["--json", "--bogus", "a", "h:b"], "--bogus"),
+        (&["--json"], "<LOCATION>"),
+        (&["--json", "--stall=60", "a", "h:b"], "60s"),
+        (&["--json", "-z", "a", "h:b"], "not compressed"),
+        (&["http://h/a", "b", "--json"], "does not speak"),
+    ];
+    for (words, said) in cases {
+        let run = longhaul(&[&["cp"], words].concat());
+        let last = run.stdout.lines().last().unwrap_or_else(|| panic!("no event: {words:?}"));
+        let event: serde_json::Value = serde_json::from_str(last).expect("an event is JSON");
+        assert_eq!((&event["event"], &event["class"]), (&"error".into(), &"usage".into()));
+        assert_eq!((&event["status"], run.status), (&2.into(), 2), "{words:?}");
+        assert!(last.contains(said) && run.stderr.contains(said), "{last}");
+    }
+    // Help is no error, and a word behind -- no flag.
+    assert!(longhaul(&["cp", "--json", "--help"]).stdout.starts_with("Copy files"));
+    assert_eq!(longhaul(&["cp", "--bogus", "--", "--json"]).stdout, "");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("config.toml"), "[cp\n").expect("it can be written");
+    let run = longhaul_in(folder.path(), &["cp", "--json", "a", "h:b"]);
+    assert!(run.stdout.contains("\"event\":\"error\""), "{}", run.stdout);
 }
 
 #[test]

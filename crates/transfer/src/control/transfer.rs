@@ -330,6 +330,15 @@ pub struct Outcome {
     /// How long ago the last block came, in nanoseconds; nothing where none did.
     #[prost(uint64, optional, tag = "8")]
     pub since_last_nanos: Option<u64>,
+    /// Bytes of the files that failed, parts that had come included.
+    #[prost(uint64, tag = "9")]
+    pub failed_bytes: u64,
+    /// Symbolic links that this run made.
+    #[prost(uint64, tag = "10")]
+    pub links: u64,
+    /// Folders that this run made.
+    #[prost(uint64, tag = "11")]
+    pub folders: u64,
 }
 
 /// An entry that the sending end could not read, or the receiving end could not write.

@@ -5,11 +5,12 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::attempt::{Attempt, Finished};
-use super::hooks::Failed;
+use super::hooks::{Failed, State};
 use super::stream_bound;
-use crate::control::Status;
+use crate::control::{Outcome, Status};
 use crate::datapath::clock;
 use crate::error::{Class, Error};
+use crate::objects::names::PARTIAL;
 use crate::objects::place::show;
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary};
@@ -34,20 +35,19 @@ pub(super) fn summary(
     let (total_bytes, total_files) = attempt.hooks.board.totals();
     let state = attempt.hooks.state.borrow();
     if let (true, Some((path, failed))) = (state.single, state.failed.first_key_value()) {
-        return Err(single(path, failed));
+        return Err(single(path, failed, status.written));
     }
     let outcome = &finished.outcome;
     let failed_files = (state.failed.len() as u64).max(outcome.failed_count);
-    // What a later attempt finds there, the earlier ones have brought.
-    let (resumed_bytes, skipped_files) = match state.resumed {
-        Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
-        // The outcome may have overtaken the plan.
-        resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
-    };
+    let (resumed_bytes, skipped_files) = was_there(&state, outcome);
     let unread_files = if options.checksum { 0 } else { skipped_files };
-    let moved = status.written.saturating_sub(resumed_bytes);
-    let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
+    // Within a copy that was taken up again, what the last attempt skipped an earlier one brought.
+    let standing = outcome.files.saturating_add(outcome.skipped).min(total_files);
+    let none = resumed_bytes.saturating_add(outcome.failed_bytes);
+    let copied_bytes = total_bytes.saturating_sub(none);
     let fake = options.receive == Receive::Fake;
+    let moved = status.written.saturating_sub(resumed_bytes).min(copied_bytes);
+    let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     // What was on its way when the last block came is not lost.
     let path_lost = status.highest.saturating_sub(status.received);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
@@ -58,6 +58,10 @@ pub(super) fn summary(
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
+        copied_files: standing.saturating_sub(skipped_files),
+        copied_bytes,
+        links: outcome.links,
+        folders: outcome.folders,
         elapsed,
         setup,
         last_block,
@@ -93,6 +97,16 @@ pub(super) fn summary(
     })
 }
 
+/// Bytes and files that were there before this run.
+fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
+    match state.resumed {
+        // What a later attempt finds there, the earlier ones have brought.
+        Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
+        // The outcome may have overtaken the plan.
+        resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
+    }
+}
+
 /// When the last block came, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, status: &Status) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
@@ -126,10 +140,19 @@ fn receiver_columns(status: &Status) -> ReceiverAccounting {
 }
 
 /// The end of a copy of one file, which failed.
-fn single(path: &[u8], failed: &Failed) -> Error {
+fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let class = if failed.here { Class::LocalFile } else { Class::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
-    Error::new(class, what).advise("the same command tries it again")
+    let again = "the same command tries it again";
+    let error = Error::new(class, what);
+    match written {
+        0 => error.advise(again),
+        written => error.advise(format!(
+            "{again}; up to {} that came wait for it in a hidden file beside the destination, \
+             .NAME{PARTIAL}",
+            Bytes::new(written)
+        )),
+    }
 }
 
 /// Both ends' last words.

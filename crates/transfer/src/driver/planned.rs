@@ -102,6 +102,9 @@ pub(super) fn outcome(
         failed_count: outcome.failures.len() as u64,
         resumed_bytes,
         since_last_nanos: None,
+        failed_bytes: outcome.failed_bytes,
+        links: outcome.links,
+        folders: outcome.folders,
     }
 }
 

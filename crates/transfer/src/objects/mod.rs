@@ -15,7 +15,7 @@ pub mod filter;
 mod folders;
 pub mod journal;
 pub mod manifest;
-mod names;
+pub(crate) mod names;
 pub mod place;
 pub mod sink;
 pub mod source;

@@ -6,7 +6,8 @@
 /// The longest name of a file or folder, in bytes, on the file systems in use.
 pub(crate) const NAME_MAX: usize = 255;
 
-const PARTIAL: &str = ".lh-part";
+/// How the name of a file ends that is not whole.
+pub(crate) const PARTIAL: &str = ".lh-part";
 const JOURNAL: &str = ".lh-journal";
 const UNFINISHED: &str = ".lh-tree";
 

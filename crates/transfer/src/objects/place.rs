@@ -127,6 +127,17 @@ impl Place {
         }
     }
 
+    /// Whether this is a link by which the system names what a process has open: `/dev/stdout`.
+    /// Others would miss it, whatever it leads to.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        let Place::Ambient(path) = self else { return false };
+        let is_of_proc = |path: &Path| path.starts_with("/proc");
+        let Ok(target) = path.read_link() else { return false };
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        is_of_proc(&target)
+            || parent.is_some_and(|parent| is_of_proc(&parent) || parent == Path::new("/dev"))
+    }
+
     /// The same as [`Place::find`], with links followed to their end: what is there is no link.
     pub(crate) fn find_at_end(&self) -> io::Result<Found> {
         match self.find()? {
@@ -157,6 +168,32 @@ impl Place {
 /// Bytes of a path for people.
 pub(crate) fn show(path: &[u8]) -> String {
     Path::new(OsStr::from_bytes(path)).display().to_string()
+}
+
+/// A word that a shell of the Bourne family takes literally.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::new();
+    for (at, part) in word.split('\'').enumerate() {
+        if at > 0 {
+            quoted.push_str("\\'");
+        }
+        if !part.is_empty() || word.is_empty() {
+            quoted.push('\'');
+            quoted.push_str(part);
+            quoted.push('\'');
+        }
+    }
+    quoted
+}
+
+/// A path as a command takes it from a shell: no option either.
+pub fn quoted_path(path: &Path) -> String {
+    let shown = path.display().to_string();
+    quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
 }
 
 /// An error of this host's files: what could not be done with `path`, and why.

@@ -171,7 +171,9 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     for _ in 0..TRIES {
         let listener = Listener::bind(options.listen, identity, &settings)?;
         let control = listener.local_addr();
-        let data_port = options.data_port.unwrap_or_else(|| control.port().wrapping_add(1));
+        // No port comes after the last one, and 0 would be any.
+        let next = control.port().checked_add(1);
+        let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(SocketAddr::new(control.ip(), data_port)) {
             Ok(port) => return Ok((listener, port)),
             Err(error) if options.listen.port() != 0 => return Err(error),

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::id::PeerId;
 use crate::error::{Class, Error};
+use crate::objects::place::reason;
 use crate::options::Allow;
 
 /// Reads one entry. Without `ro`, `wo` or `rw` both reading and writing are allowed; a folder of
@@ -65,8 +66,10 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 /// # Errors
 /// The file cannot be read, or as [`parse_list`].
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::new(Class::LocalFile, format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let what = format!("cannot read {}: {}", path.display(), reason(&error));
+        Error::new(Class::LocalFile, what).advise("check --allow-file")
+    })?;
     parse_list(&text, &path.display().to_string())
 }
 

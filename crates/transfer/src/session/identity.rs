@@ -17,6 +17,7 @@ use rustls::sign::CertifiedKey;
 use super::id::PeerId;
 use super::tls;
 use crate::error::{Class, Error};
+use crate::objects::place::reason;
 
 /// The key's name in the config folder: PKCS#8 in PEM.
 pub const KEY_FILE: &str = "identity.key";
@@ -123,7 +124,8 @@ impl From<Error> for Missing {
 }
 
 fn unusable(path: &Path, error: std::io::Error) -> Error {
-    Error::new(Class::LocalFile, format!("{}: {error}", path.display()))
+    let what = format!("cannot use {}: {}", path.display(), reason(&error));
+    Error::new(Class::LocalFile, what).advise("see to its owner and permissions")
 }
 
 fn generate() -> Vec<u8> {
@@ -136,7 +138,12 @@ fn generate() -> Vec<u8> {
 fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700);
-    folders.create(config_dir).map_err(|error| unusable(config_dir, error))?;
+    folders.create(config_dir).map_err(|error| {
+        let (folder, why) = (config_dir.display(), reason(&error));
+        let what = format!("cannot make the folder {folder} for this user's key: {why}");
+        Error::new(Class::LocalFile, what)
+            .advise("see that it can be made, or name another folder in LONGHAUL_CONFIG_DIR")
+    })?;
     let temporary = temporary_beside(path);
     let written = write_new(&temporary, pem(&generate()).as_bytes());
     let linked = written.and_then(|()| match std::fs::hard_link(&temporary, path) {

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
 use crate::error::{Class, Error};
+use crate::objects::place::reason;
 
 /// The file's name in the config folder.
 pub const KNOWN_FILE: &str = "known_servers";
@@ -82,7 +83,12 @@ impl KnownServers {
     /// The file cannot be written; or another process has just noted another id for the name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
         let trouble = |error: std::io::Error| {
-            Error::new(Class::LocalFile, format!("{}: {error}", self.path.display()))
+            let why = reason(&error);
+            let what = format!("cannot remember {name} in {}: {why}", self.path.display());
+            Error::new(Class::LocalFile, what).advise(
+                "make the folder one that can be written, or name the server's id with \
+                 --server-id: nothing is written then",
+            )
         };
         let folder = File::open(&self.folder).map_err(trouble)?;
         // Two copies that learn of two servers at once must not lose one of them.
@@ -125,7 +131,11 @@ impl KnownServers {
         match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
             read => read.map_err(|error| {
-                Error::new(Class::LocalFile, format!("{}: {error}", self.path.display()))
+                let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
+                Error::new(Class::LocalFile, what).advise(
+                    "mend or remove it, or name the server's id with --server-id: it is not read \
+                     then",
+                )
             }),
         }
     }
@@ -188,6 +198,19 @@ mod tests {
         let error = known.remember("a:1", B).expect_err("another id");
         assert_eq!(error.class, Class::Unreachable);
         assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 2 })));
+    }
+
+    #[test]
+    fn where_nothing_can_be_remembered_or_read_the_pin_is_named() {
+        let (folder, known) = known();
+        std::fs::create_dir(known.path()).expect("the folder is ours");
+        let unreadable = known.find("a:1").expect_err("it is a folder");
+        let nowhere = KnownServers::new(&folder.path().join("none"));
+        let unwritable = nowhere.remember("a:1", A).expect_err("there is no folder");
+        for (error, what) in [(unreadable, "cannot read"), (unwritable, "cannot remember a:1")] {
+            assert!(error.what.starts_with(what) && !error.what.contains("os error"), "{error}");
+            assert!(error.advice.expect("it helps").contains("--server-id"));
+        }
     }
 
     #[test]

@@ -394,6 +394,11 @@ impl<'a> Copying<'a> {
         let failed_files = outcome.failed_count.max(self.failed_files);
         whole.bytes = bytes;
         whole.files = files;
+        whole.copied_files = outcome.files.min(files);
+        let there = outcome.resumed_bytes.saturating_add(outcome.failed_bytes);
+        whole.copied_bytes = bytes.saturating_sub(there);
+        whole.links = outcome.links;
+        whole.folders = outcome.folders;
         whole.goodput = Bytes::new(moved) / whole.elapsed;
         whole.resumed_bytes = outcome.resumed_bytes;
         whole.skipped_files = outcome.skipped;

@@ -15,6 +15,10 @@ pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summa
     let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
     whole.bytes = sum(|s| s.bytes);
     whole.files = sum(|s| s.files);
+    whole.copied_files = sum(|s| s.copied_files);
+    whole.copied_bytes = sum(|s| s.copied_bytes);
+    whole.links = sum(|s| s.links);
+    whole.folders = sum(|s| s.folders);
     whole.resumed_bytes = sum(|s| s.resumed_bytes);
     whole.skipped_files = sum(|s| s.skipped_files);
     whole.unread_files = sum(|s| s.unread_files);
@@ -38,6 +42,10 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     Summary {
         bytes: 0,
         files: 0,
+        copied_files: 0,
+        copied_bytes: 0,
+        links: 0,
+        folders: 0,
         elapsed: Span::from_nanos(rows.started().elapsed().as_nanos() as u64),
         setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),
         last_block: summaries.iter().filter_map(|s| s.last_block).max(),

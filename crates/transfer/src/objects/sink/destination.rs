@@ -17,7 +17,7 @@ use crate::error::{Class, Error};
 use crate::objects::folders::{self, FileKind, Folders};
 use crate::objects::manifest::{self, Kind, Manifest, Shape};
 use crate::objects::names;
-use crate::objects::place::{Found, Place, file_error};
+use crate::objects::place::{Found, Place, file_error, quoted_path};
 
 /// The folder that everything goes below.
 #[derive(Debug)]
@@ -56,11 +56,11 @@ impl Ground {
             (Found::Folder(base), _) => base,
             (Found::Nothing { .. }, Shape::Several) => {
                 let what = format!("{shown} is no folder, and several sources go into one");
-                return Err(Error::new(Class::LocalFile, what).advise(format!("mkdir {shown}")));
+                return Err(Error::new(Class::LocalFile, what).advise(make(place)));
             }
             (Found::Nothing { .. }, Shape::File) if place.says_folder() => {
                 let what = format!("the folder {shown} is missing");
-                return Err(Error::new(Class::LocalFile, what).advise(format!("mkdir {shown}")));
+                return Err(Error::new(Class::LocalFile, what).advise(make(place)));
             }
             (Found::Nothing { parent, .. }, Shape::Contents) if dry => {
                 folders::may_write(&parent)
@@ -94,6 +94,9 @@ impl Ground {
                 check_target(place, &shown)?;
                 top = Some(name);
                 parent
+            }
+            (Found::Other { attributes, .. }, _) if attributes.kind == FileKind::Other => {
+                return Err(no_file("is", &shown));
             }
             (Found::Other { .. }, _) => {
                 let what = format!("{shown} is there and is no folder");
@@ -160,7 +163,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let parent = place.parent().shown();
         let what = format!("the folder {parent} for {shown} is missing");
-        return Error::new(Class::LocalFile, what).advise(format!("mkdir -p {parent}"));
+        return Error::new(Class::LocalFile, what).advise(make(&place.parent()));
     }
     file_error("use", &shown, error)
 }
@@ -181,12 +184,24 @@ fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
 /// A link gives way to the copy only where it stands for a file: one to a device or a pipe is how
 /// the system names that, and others would miss it.
 fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
-    let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
-    if may {
-        return Ok(());
+    if place.is_of_the_system() {
+        let what = format!("{shown} is the system's own name of what is open");
+        return Err(Error::new(Class::LocalFile, what).advise("copy to the name of a file"));
     }
-    let what = format!("{shown} leads to a device, socket or pipe, and a copy becomes a file");
-    Err(Error::new(Class::LocalFile, what).advise("copy to the name of a file"))
+    let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
+    if may { Ok(()) } else { Err(no_file("leads to", shown)) }
+}
+
+/// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
+fn no_file(is: &str, shown: &str) -> Error {
+    let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
+    Error::new(Class::LocalFile, what)
+        .advise("copy to the name of a file, or measure with --receive fake")
+}
+
+/// What makes the folder, as a shell takes it.
+fn make(place: &Place) -> String {
+    format!("mkdir -p {}", quoted_path(place.path()))
 }
 
 fn make_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {

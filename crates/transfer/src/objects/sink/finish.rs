@@ -21,6 +21,12 @@ pub struct Outcome {
     pub unfinished: u64,
     /// Bytes of content that this run has written.
     pub bytes: u64,
+    /// Bytes of the files that failed.
+    pub failed_bytes: u64,
+    /// Symbolic links that this run made.
+    pub links: u64,
+    /// Folders that this run made.
+    pub folders: u64,
     /// What did not make it, at the source or here.
     pub failures: Vec<Failure>,
     /// Entries that got their names and were not taken by [`Sink::take_named`].
@@ -166,21 +172,29 @@ impl Sink {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
         let synced = |number| self.object.is_large(number as u32);
-        self.made_folder
+        self.made_folders > 0
             || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))
     }
 
     fn account(&mut self) -> Outcome {
         let manifest = self.ground.manifest.clone();
-        let files = manifest.entries().iter().zip(&self.states);
-        let files: Vec<State> =
-            files.filter(|(entry, _)| entry.size().is_some()).map(|(_, state)| *state).collect();
+        let entries = || manifest.entries().iter().zip(&self.states);
+        let files: Vec<State> = entries()
+            .filter(|(entry, _)| entry.size().is_some())
+            .map(|(_, state)| *state)
+            .collect();
+        let failed = entries().filter(|(_, state)| **state == State::Failed);
+        let is_link = |kind: &Kind| matches!(kind, Kind::Link { .. });
+        let links = entries().filter(|(it, state)| is_link(&it.kind) && **state == State::Done);
         let count = |wanted| files.iter().filter(|state| **state == wanted).count() as u64;
         Outcome {
             files: count(State::Done),
             skipped: count(State::Skipped),
             unfinished: count(State::Due),
             bytes: self.written,
+            failed_bytes: failed.filter_map(|(entry, _)| entry.size()).sum(),
+            links: links.count() as u64,
+            folders: self.made_folders,
             failures: std::mem::take(&mut self.failures),
             named: std::mem::take(&mut self.named),
             digest: if count(State::Done) == files.len() as u64 { self.digest() } else { None },

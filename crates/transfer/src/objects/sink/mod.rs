@@ -153,7 +153,7 @@ pub struct Sink {
     named: Vec<u32>,
     written: u64,
     /// A folder was made.
-    made_folder: bool,
+    made_folders: u64,
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -204,7 +204,7 @@ impl Sink {
             files_done: 0,
             named: Vec::new(),
             written: 0,
-            made_folder: false,
+            made_folders: 0,
             uses: 0,
             synced: Instant::now(),
             #[cfg(test)]

@@ -172,7 +172,7 @@ impl Sink {
             None if dry => walk.new = Some(entry.path.to_vec()),
             None => {
                 rustix::fs::mkdirat(folder, &name, Mode::from_bits_truncate(0o777))?;
-                self.made_folder = true;
+                self.made_folders += 1;
                 if self.options.names {
                     self.named.push(number);
                 }
@@ -334,6 +334,9 @@ impl Sink {
         walk: &mut Walk,
     ) -> io::Result<()> {
         let same_size = found.size == size;
+        if size == 0 && same_size {
+            return self.keep_empty(number, walk);
+        }
         if size == 0 || !(same_size || self.object.is_large(number)) {
             return Ok(());
         }
@@ -343,6 +346,17 @@ impl Sink {
             return Ok(());
         }
         self.await_compare(number, values, true, walk);
+        Ok(())
+    }
+
+    /// An empty file is equal to another, without asking anybody.
+    fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
+        if !self.options.dry_run {
+            let basis = Basis::open(&mut self.ground, number)?;
+            let manifest = self.ground.manifest.clone();
+            self.keep.apply(basis.file(), &manifest.entries()[number as usize], None)?;
+        }
+        self.skip(number, walk);
         Ok(())
     }
 

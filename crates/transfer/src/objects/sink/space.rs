@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use longhaul_proto::units::Bytes;
+
 use crate::error::{Class, Error};
 
 /// Whether an error means that there is no room left.
@@ -13,7 +15,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 /// The end of a copy whose disk ran full while `path` of `size` bytes was written.
 pub(super) fn full(path: &str, size: u64, error: &io::Error) -> Error {
     let why = super::super::place::reason(error);
-    let what = format!("cannot write {path} ({size} bytes): {why}");
+    let what = format!("cannot write {path} ({}): {why}", Bytes::new(size));
     Error::new(Class::LocalFile, what)
         .advise("make room and run the same command again: it goes on where it stopped")
 }
@@ -37,8 +39,10 @@ pub(super) fn check(folder: impl AsFd, path: &str, need: Need) -> Result<(), Err
     if stat.f_blocks > 0 && bytes > free {
         let missing = bytes - free;
         let what = format!(
-            "not enough room at {path}: {bytes} bytes are to be written, {free} are free, \
-             {missing} are missing"
+            "not enough room at {path}: {} are to be written, {} are free, {} are missing",
+            Bytes::new(bytes),
+            Bytes::new(free),
+            Bytes::new(missing)
         );
         return Err(Error::new(Class::LocalFile, what).advise("make room or copy elsewhere"));
     }

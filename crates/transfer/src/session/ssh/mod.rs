@@ -26,6 +26,7 @@ use super::stream::{self, Under};
 use super::tls::Expect;
 use super::{Session, Settings};
 use crate::error::{Class, Error};
+use crate::objects::place::quoted;
 
 /// How long the direct ways may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);
@@ -152,26 +153,6 @@ fn remote_command(target: &SshTarget<'_>) -> String {
         command.push_str(&quoted(argument));
     }
     command
-}
-
-/// A word that a shell of the Bourne family takes literally.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    let mut quoted = String::new();
-    for (at, part) in word.split('\'').enumerate() {
-        if at > 0 {
-            quoted.push_str("\\'");
-        }
-        if !part.is_empty() || word.is_empty() {
-            quoted.push('\'');
-            quoted.push_str(part);
-            quoted.push('\'');
-        }
-    }
-    quoted
 }
 
 /// Where the destination is, as far as this host can tell: after the aliases of ssh's own config.

@@ -1,0 +1,61 @@
+//! Names and words of others as a terminal may have them: on one line, and nothing in it that
+//! moves the cursor, turns the text around or ends the line.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// `text` with what a terminal would obey written out: `\n`, `\u{1b}`.
+pub(crate) fn text(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if is_obeyed(letter) => plain.extend(letter.escape_default()),
+            letter => plain.push(letter),
+        }
+    }
+    plain
+}
+
+/// `path` in the same way; bytes that are not UTF-8 are written out too: `\xff`.
+pub(crate) fn path(path: &Path) -> String {
+    let mut plain = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        plain += &text(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(plain, "\\x{byte:02x}");
+        }
+    }
+    plain
+}
+
+/// Whether a terminal obeys a character, or shows what follows elsewhere.
+fn is_obeyed(letter: char) -> bool {
+    let marks = matches!(letter, '\u{200e}' | '\u{200f}');
+    let turns = marks || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = matches!(letter, '\u{2028}' | '\u{2029}');
+    letter.is_control() || turns || breaks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out_and_all_else_stays() {
+        assert_eq!(text("\u{1b}[2J\u{1b}]0;owned\u{7}"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
+        assert_eq!(text("a\nlonghaul: copied\r\t\u{9b}"), "a\\nlonghaul: copied\\r\\t\\u{9b}");
+        assert_eq!(text("safe\u{202e}gpj.exe"), "safe\\u{202e}gpj.exe");
+        let fine = "plain, 'quoted' \"twice\" back\\slash \u{e4}\u{1f680}";
+        assert_eq!(text(fine), fine);
+    }
+
+    #[test]
+    fn two_names_that_are_not_utf8_stay_two() {
+        let shown = |name: &[u8]| path(Path::new(OsStr::from_bytes(name)));
+        assert_eq!(shown(b"a\xff/\xc3\xa4\n"), "a\\xff/\u{e4}\\n");
+        assert_ne!(shown(b"a\xff"), shown(b"a\xfe"));
+    }
+}
