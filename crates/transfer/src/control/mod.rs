@@ -40,8 +40,8 @@ pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
-    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Held, Named, Needless, Offer,
-    Outcome, Pass, PassEnd, Plan, Relay, Status,
+    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Named, Needless,
+    Offer, Outcome, Pass, PassEnd, Plan, Relay, Status,
 };
 
 /// One frame of the control stream.
@@ -103,6 +103,8 @@ pub enum Message {
     Surveyed(Surveyed),
     #[prost(message, tag = "22")]
     Held(Held),
+    #[prost(message, tag = "23")]
+    Heard(Heard),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -426,7 +426,7 @@ impl Writer {
         let _ = self.happened.send(Happened::WouldCopy { manifest, entries });
         let outcome =
             Outcome { files, skipped: all_files.saturating_sub(files), ..Outcome::default() };
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), None));
     }
 
     /// Answers come in the order of the questions, perhaps in several messages an entry.
@@ -494,7 +494,7 @@ impl Writer {
                 self.ended = true;
                 let (bytes, _) = self.board.totals();
                 self.board.update(|status| status.written = bytes);
-                let _ = self.happened.send(Happened::Outcome(Box::default()));
+                let _ = self.happened.send(Happened::Outcome(Box::default(), None));
             }
             return Ok(());
         };
@@ -532,7 +532,7 @@ impl Writer {
         }
         self.ended = true;
         let Some(sink) = opened.sink.take() else { return Ok(()) };
-        let mut outcome = self.spent.on(|| sink.finish())?;
+        let (mut outcome, mark) = self.spent.on(|| sink.finish_unheard())?;
         let files = outcome.files + outcome.skipped;
         self.board.update(|status| status.files = files);
         self.spent.publish(&self.board);
@@ -541,7 +541,7 @@ impl Writer {
             let _ = self.happened.send(planned::named(opened.object.manifest(), named));
         }
         let outcome = planned::outcome(outcome, &opened.failed_at_source, opened.resumed);
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), mark));
         Ok(())
     }
 }
