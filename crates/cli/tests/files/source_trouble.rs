@@ -136,6 +136,31 @@ fn a_file_that_changes_there_is_an_error_of_that_side() {
 }
 
 #[test]
+fn of_several_sources_one_that_is_missing_fails_alone() {
+    let pair = Pair::new();
+    let names = ["a", "missing", "c"];
+    for root in [&pair.here, &pair.there] {
+        for name in [names[0], names[2]] {
+            write(&root.join(name), name.as_bytes());
+        }
+    }
+    for root in [&pair.here, &pair.there] {
+        fs::create_dir(root.join("dir")).unwrap();
+    }
+    let far = names.map(|name| pair.at(name));
+    let push = pair.cp(&[&"a", &"missing", &"c", &pair.at("dir/")]);
+    let pull = pair.cp(&[&far[0], &far[1], &far[2], &"dir/"]);
+    for (ended, root) in [(push, &pair.there), (pull, &pair.here)] {
+        ended.is(8, &["missing", "No such file"]);
+        assert_eq!(ended.events("file-failed").len(), 1, "{ended}");
+        for name in [names[0], names[2]] {
+            assert_eq!(fs::read(root.join("dir").join(name)).unwrap(), name.as_bytes());
+        }
+    }
+    pair.cp(&[&"missing", &"neither", &pair.at("dir/")]).is(4, &["missing", "No such file"]);
+}
+
+#[test]
 fn one_file_is_one_file_with_r_too() {
     let pair = Pair::new();
     let (name, change, reason) = CHANGES[1];

@@ -71,6 +71,18 @@ fn a_fake_copy_writes_nothing_and_says_so() {
 }
 
 #[test]
+fn a_dry_run_refuses_what_it_cannot_tell() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"f");
+    write(&pair.there.join("source"), b"s");
+    for flag in ["--receive=fake", "--checksum"] {
+        let name = flag.split('=').next().unwrap();
+        pair.cp(&[&"-n", &flag, &"file", &pair.at("")]).is(2, &["dry", name]);
+        pair.cp(&[&"-n", &flag, &pair.at("source"), &"."]).is(2, &["dry", name]);
+    }
+}
+
+#[test]
 fn parallel_tcp_carries_a_copy_both_ways() {
     let pair = Pair::new();
     for ended in both_ways(&pair, &["--protocol=tcp", "--streams=3"]) {

@@ -23,6 +23,7 @@ mod replicas;
 mod silent;
 mod ssh;
 mod strangers;
+mod unheard;
 mod wan;
 
 use std::ffi::OsString;

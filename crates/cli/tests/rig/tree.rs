@@ -5,6 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::DEADLINE;
 
 /// What a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +82,22 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
     assert!(differing.is_empty(), "the trees differ: {differing:#?}");
 }
 
-/// Names of longhaul's own below `root`: partial files, journals, marks.
+/// Names of longhaul's own below `root`: partial files, journals, marks. A mark is waited for: it
+/// goes when the server has heard that the client knows the end of its copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();
         name.starts_with(b".") && name.windows(4).any(|part| part == b".lh-")
     };
-    tree(root).into_keys().filter(ours).collect()
+    let is_mark = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(b".lh-tree");
+    let began = Instant::now();
+    loop {
+        let found: Vec<_> = tree(root).into_keys().filter(ours).collect();
+        if !found.iter().any(is_mark) || began.elapsed() > DEADLINE {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Writes a file, with the folders above it.

@@ -80,6 +80,19 @@ impl Flow {
         }
     }
 
+    /// The sender may leave blocks out before this end knows that they need not come. Those that a
+    /// report has found missing meanwhile were never lost.
+    fn forget_lost(&mut self, blocks: &BlockRange) {
+        let BlockRange { first, count } = *blocks;
+        let Some(open) = self.open.get(&first.segment) else { return };
+        let counted = first.index..first.index.saturating_add(count).min(open.lost_to());
+        if !counted.is_empty() {
+            let lost = u64::from(self.tallies.missing_in(first.segment, counted));
+            let counted_lost = &mut self.end.accounting.blocks_lost;
+            *counted_lost = counted_lost.saturating_sub(lost);
+        }
+    }
+
     fn take_report(&mut self, now: Time) -> Option<Report> {
         if let Some((segment, round)) = self.tell_whole.pop_front() {
             return Some(whole(segment, round, self.end.layout.blocks_in(segment)));
@@ -144,6 +157,7 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
+        self.forget_lost(&blocks);
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
         }

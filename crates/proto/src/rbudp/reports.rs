@@ -76,6 +76,11 @@ impl Segment {
         self.waiting.map(|waiting| waiting.deadline)
     }
 
+    /// The missing blocks before this one have been counted as lost.
+    pub(super) fn lost_to(&self) -> u32 {
+        self.lost_to
+    }
+
     /// Whether an answer has something left to say.
     pub(super) fn is_reporting(&self) -> bool {
         !self.rest.is_empty()

@@ -334,6 +334,25 @@ fn a_loss_is_counted_once_however_often_it_is_reported() {
 }
 
 #[test]
+fn what_turns_out_to_be_needless_was_not_lost() {
+    let mut inn = In::new(&setup(6, 0));
+    inn.arrive(ms(0), &[(0, 1), (1, 5)]);
+    // The sender knew that 2..5 need not come; 0 was lost on the way.
+    inn.done(ms(1), 1, 6, 1);
+    assert_eq!(inn.reports(ms(1)).len(), 1);
+    let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;
+    assert_eq!(lost(&inn), 4);
+    let needless = BlockRange { first: Block { segment: 0, index: 1 }, count: 4 };
+    for _ in 0..2 {
+        inn.receiver.skip(ms(2), FLOW, needless);
+        assert_eq!(lost(&inn), 1);
+    }
+    inn.arrive(ms(3), &[(2, 0)]);
+    assert!(inn.receiver.is_finished(FLOW));
+    assert_eq!(lost(&inn), 1);
+}
+
+#[test]
 fn an_older_question_that_comes_late_is_not_answered() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);

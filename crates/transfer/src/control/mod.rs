@@ -41,8 +41,8 @@ pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
-    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Held, Named, Needless, Offer,
-    Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
+    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Named, Needless,
+    Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
 /// One frame of the control stream.
@@ -51,7 +51,7 @@ pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
     #[prost(oneof = "Message")]
     #[prost(
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub message: Option<Message>,
 }
@@ -106,6 +106,8 @@ pub enum Message {
     Held(Held),
     #[prost(message, tag = "23")]
     Wait(Wait),
+    #[prost(message, tag = "24")]
+    Heard(Heard),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -341,6 +341,10 @@ pub struct Outcome {
     pub folders: u64,
 }
 
+/// The client's last word on a push: it has the [`Outcome`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Heard {}
+
 /// An entry that the sending end could not read, or the receiving end could not write.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct EntryFailed {

@@ -27,12 +27,12 @@ use crate::datapath::port::PortHandle;
 use crate::datapath::socket::Path;
 use crate::driver::writer::Target;
 use crate::driver::{random_flow, random_u64};
-use crate::end::receiving::ReceivingEnd;
+use crate::end::receiving::{Received, ReceivingEnd};
 use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::{Place, SinkOptions, Source, SourceOptions};
+use crate::objects::{Mark, Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::{self, Carriers, Identity, Session, Settings};
@@ -337,7 +337,9 @@ impl<'a> Attempt<'a> {
             target,
             decides: true,
         };
-        end.run().await
+        let Received { outcome, mark } = end.run().await?;
+        mark.map_or(Ok(()), Mark::remove)?;
+        Ok(outcome)
     }
 
     fn terms(

@@ -52,6 +52,7 @@ pub fn copy(
     cancel: Cancel,
 ) -> Result<Summary, Error> {
     let routes = Route::all(&options)?;
+    check_dry_run(&options)?;
     reactor::block_on("the copy", async {
         match &routes[..] {
             [route] => {
@@ -69,6 +70,23 @@ pub fn copy(
             _ => many::run(&options, &routes, &observer, &cancel).await,
         }
     })
+}
+
+/// A dry run ends with the plan: what comes after that it cannot tell.
+fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
+    if !options.dry_run {
+        return Ok(());
+    }
+    let (what, flag) = match options.receive {
+        Receive::Fake => ("--receive fake writes nothing, so a dry run has no plan", "--receive"),
+        _ if options.checksum => (
+            "a dry run compares sizes and times, and reads no file as --checksum does",
+            "--checksum",
+        ),
+        _ => return Ok(()),
+    };
+    let advice = format!("leave --dry-run or {flag} out");
+    Err(Error::new(Class::Usage, what).advise(advice))
 }
 
 /// What carries the data of the first try.

@@ -12,7 +12,7 @@ use super::stream::Streamed;
 use super::writer::Writer;
 use crate::control::{Compared, Digests, EntryFailed, Outcome, PassEnd, Plan};
 use crate::error::Error;
-use crate::objects::Manifest;
+use crate::objects::{Manifest, Mark};
 
 /// What the writer is told.
 pub(crate) enum Job {
@@ -72,8 +72,8 @@ pub(crate) enum Happened {
     PassEnd(PassEnd),
     /// A file went wrong here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// All stands.
-    Outcome(Box<Outcome>),
+    /// All stands; with the mark that is to go when that has been heard.
+    Outcome(Box<Outcome>, Option<Mark>),
     /// It cannot go on.
     Failed(Error),
 }

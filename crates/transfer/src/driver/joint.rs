@@ -305,7 +305,7 @@ impl Joint {
             rate: None,
         };
         if let Some(outcome) = &self.outcome {
-            member.tell(Happened::Outcome(Box::new(outcome.clone())));
+            member.tell(Happened::Outcome(Box::new(outcome.clone()), None));
             return;
         }
         self.members.insert(source, member);
@@ -510,7 +510,7 @@ impl Joint {
         // What was there before is the whole copy's, no single source's.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {
-            member.tell(Happened::Outcome(Box::new(told.clone())));
+            member.tell(Happened::Outcome(Box::new(told.clone()), None));
         }
         self.outcome = Some(told);
         let _ = self.news.send(News::Outcome(Box::new(outcome)));

@@ -436,7 +436,7 @@ impl Writer {
         let failed_count = failures.len() as u64;
         let _ = self.happened.send(Happened::WouldCopy { manifest, entries });
         let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), None));
     }
 
     /// Answers come in the order of the questions, perhaps in several messages an entry.
@@ -518,7 +518,7 @@ impl Writer {
                 self.ended = true;
                 let (bytes, _) = self.board.totals();
                 self.board.update(|status| status.written = bytes);
-                let _ = self.happened.send(Happened::Outcome(Box::default()));
+                let _ = self.happened.send(Happened::Outcome(Box::default(), None));
             }
             return Ok(());
         };
@@ -551,7 +551,7 @@ impl Writer {
         }
         self.ended = true;
         let Some(sink) = opened.sink.take() else { return Ok(()) };
-        let mut outcome = self.spent.on(|| sink.finish())?;
+        let (mut outcome, mark) = self.spent.on(|| sink.finish_unheard())?;
         let files = outcome.files + outcome.skipped;
         self.board.update(|status| status.files = files);
         self.spent.publish(&self.board);
@@ -560,7 +560,7 @@ impl Writer {
             let _ = self.happened.send(planned::named(opened.object.manifest(), named));
         }
         let outcome = planned::outcome(outcome, &opened.failed_at_source, opened.resumed);
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome)));
+        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), mark));
         Ok(())
     }
 }

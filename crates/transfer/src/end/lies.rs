@@ -159,7 +159,7 @@ impl Writing {
     fn end(&mut self) -> Result<u64, Class> {
         loop {
             match self.happens() {
-                Happened::Outcome(outcome) => return Ok(outcome.files),
+                Happened::Outcome(outcome, _) => return Ok(outcome.files),
                 Happened::Failed(error) => return Err(error.class),
                 _ => {}
             }

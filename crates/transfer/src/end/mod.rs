@@ -27,14 +27,14 @@ use longhaul_proto::time::Span;
 pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms};
 use wire::End;
 
-use crate::control::{Message, Outcome};
+use crate::control::Message;
 use crate::error::Class;
 use crate::objects::Manifest;
 use crate::objects::watch::Held;
 
 /// How long the files may take to close, after `result`. A disk that has not answered before does
 /// not do so then; a later run hashes what was not journalled.
-fn closing(result: &Result<Outcome, End>) -> Duration {
+fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) if error.class == Class::Stalled => Duration::from_secs(1),
         Err(End::Fatal(error)) if error.class == Class::Interrupted => Duration::from_secs(10),

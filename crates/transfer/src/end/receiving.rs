@@ -31,7 +31,7 @@ use crate::driver::stream::Streamed;
 use crate::driver::thread_time;
 use crate::driver::writer::{self, Target};
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
+use crate::objects::{CHUNK, Mark};
 use crate::options::Receive;
 use crate::session::Session;
 
@@ -63,6 +63,13 @@ pub(crate) struct ReceivingEnd<'a> {
     pub(crate) writer: Option<Jobs>,
     /// Where the object goes.
     pub(crate) target: Target,
+}
+
+/// An object that stands at the receiving end.
+pub(crate) struct Received {
+    pub(crate) outcome: Outcome,
+    /// To be removed when the client knows the outcome.
+    pub(crate) mark: Option<Mark>,
 }
 
 /// The receiving flow of the present pass.
@@ -105,7 +112,7 @@ struct Running<'a, 'b> {
 
 impl ReceivingEnd<'_> {
     /// Receives the object until all of it stands.
-    pub(crate) async fn run(mut self) -> Result<Outcome, End> {
+    pub(crate) async fn run(mut self) -> Result<Received, End> {
         let mut offer = self.first_offer().await?;
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;
@@ -205,7 +212,7 @@ fn lost_writer() -> Error {
 }
 
 impl Running<'_, '_> {
-    async fn serve(&mut self) -> Result<Outcome, End> {
+    async fn serve(&mut self) -> Result<Received, End> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
@@ -213,8 +220,8 @@ impl Running<'_, '_> {
                 message = self.end.wire.next(), if self.waiting.is_none() => self.take(message?)?,
                 happened = self.happened.recv() => {
                     let happened = happened.ok_or_else(lost_writer)?;
-                    if let Some(outcome) = self.on_happened(happened)? {
-                        return Ok(outcome);
+                    if let Some(received) = self.on_happened(happened)? {
+                        return Ok(received);
                     }
                 }
                 Some(session) = self.end.streams.recv(), if self.end.terms.protocol.is_none() => {
@@ -388,7 +395,7 @@ impl Running<'_, '_> {
         flow.mailbox.post(Letter::Drained);
     }
 
-    fn on_happened(&mut self, happened: Happened) -> Result<Option<Outcome>, End> {
+    fn on_happened(&mut self, happened: Happened) -> Result<Option<Received>, End> {
         match happened {
             Happened::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 for slice in slices {
@@ -440,7 +447,7 @@ impl Running<'_, '_> {
                     at_source: false,
                 }));
             }
-            Happened::Outcome(outcome) => {
+            Happened::Outcome(outcome, mark) => {
                 let mut outcome = *outcome;
                 outcome.status = Some(self.end.board.mine());
                 let last = self.end.board.last_block();
@@ -451,7 +458,7 @@ impl Running<'_, '_> {
                     true => self.end.wire.outbox().tell(told),
                     false => self.tell_both_ways(told),
                 }
-                return Ok(Some(outcome));
+                return Ok(Some(Received { outcome, mark }));
             }
             Happened::Failed(error) => return Err(End::Fatal(error)),
         }

@@ -15,7 +15,7 @@ use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, closing, listing};
 use crate::access;
-use crate::control::{Message, Offer, Outcome, Pass, Plan, Status};
+use crate::control::{Heard, Message, Offer, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::{LARGEST_WHOLE, Path};
@@ -164,6 +164,9 @@ impl SendingEnd<'_> {
         running.begin_pass(payloads).await?;
         let result = running.serve().await;
         let _ = tokio::time::timeout(closing(&result), running.stop()).await;
+        if result.is_ok() && self.decides {
+            self.wire.outbox().tell(Message::Heard(Heard {}));
+        }
         result
     }
 }

@@ -140,7 +140,7 @@ async fn wait_and_take_turns() {
         };
         let ended = end.run().await;
         wire.close(None).await;
-        ended.map(|outcome| outcome.files)
+        ended.map(|received| received.outcome.files)
     });
     let (mut writer, mut reader) = far.split();
     let sending = spawn_local(async move {

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::digest::{self, Digest};
 use super::filter::Filters;
 use super::folders::{self, FileKind, Folders};
 use super::manifest::{Entry, Manifest, Shape, walk_order};
-use super::place::{self, Found, Place, file_error, show};
+use super::place::{self, Found, Place, show};
 use super::virtual_object::{Extent, VirtualObject};
 use super::walk::Walk;
 use super::watch::Watch;
@@ -75,11 +76,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Walks what `places` name. What cannot be read in a tree is found in
+    /// Walks what `places` name. What cannot be read in a tree, or of several places, is found in
     /// [`failures`](Source::failures), the rest goes on.
     ///
     /// # Errors
-    /// A source that is missing or cannot be read (`LocalFile`); a folder without `recursive`,
+    /// No source is there and can be read (`LocalFile`); a folder without `recursive`,
     /// two sources with one name, or a bad pattern (`Usage`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         let filters = Filters::new(&options.filters)?;
@@ -88,14 +89,26 @@ impl Source {
         }
         let mut walk = Walk { watch: options.watch.clone(), ..Walk::default() };
         let (mut origins, mut shape) = (Vec::new(), Shape::Several);
-        for (number, place) in places.iter().enumerate() {
-            let only = places.len() == 1;
-            let (found, origin) =
-                take(&mut walk, number as u16, place, only, options.recursive, &filters)?;
-            origins.push(origin);
-            if only {
-                shape = found;
+        let only = places.len() == 1;
+        for place in places {
+            let number = origins.len() as u16;
+            match take(&mut walk, number, place, only, options.recursive, &filters) {
+                Ok((found, origin)) => {
+                    origins.push(origin);
+                    if only {
+                        shape = found;
+                    }
+                }
+                Err(Refused::Whole(error)) => return Err(error),
+                Err(Refused::Place(reason)) => {
+                    let path = place.path().as_os_str().as_bytes().to_vec();
+                    walk.failures.push(Failure { entry: None, path, reason });
+                }
             }
+        }
+        if let (true, Some(failure)) = (origins.is_empty(), walk.failures.first()) {
+            let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
+            return Err(Error::new(Class::LocalFile, what));
         }
         if shape == Shape::File && walk.entries.is_empty() {
             let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
@@ -319,6 +332,26 @@ impl Source {
     }
 }
 
+/// Why a place is not taken.
+enum Refused {
+    /// Nothing can be copied.
+    Whole(Error),
+    /// This place cannot be read, and why; others may be.
+    Place(String),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Whole(error)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Refused {
+        Refused::Place(place::reason(&error))
+    }
+}
+
 /// Walks one place.
 fn take(
     walk: &mut Walk,
@@ -327,15 +360,13 @@ fn take(
     only: bool,
     recursive: bool,
     filters: &Filters,
-) -> Result<(Shape, Origin), Error> {
-    let shown = place.shown();
-    let wrong = |error: &io::Error| file_error("read", &shown, error);
+) -> Result<(Shape, Origin), Refused> {
     let contents = place.says_folder();
     // With `recursive`, a name without a slash that is a link stays one.
     let as_link = match (recursive && !contents, place.name()) {
         (true, Some(name)) => {
-            let parent = place.parent().folder().map_err(|error| wrong(&error))?;
-            let attributes = folders::look(&parent, &name).map_err(|error| wrong(&error))?;
+            let parent = place.parent().folder()?;
+            let attributes = folders::look(&parent, &name)?;
             (attributes.kind == FileKind::Link).then_some((parent, name, attributes))
         }
         _ => None,
@@ -344,31 +375,32 @@ fn take(
         walk.link(number, &parent, &name, &attributes);
         return Ok((Shape::Named, Origin { folders: Folders::new(parent), strip: 0 }));
     }
-    match place.find_at_end().map_err(|error| wrong(&error))? {
-        Found::Nothing { .. } => Err(wrong(&Errno::NOENT.into())),
+    match place.find_at_end()? {
+        Found::Nothing { .. } => Err(io::Error::from(Errno::NOENT).into()),
         Found::Folder(_) if !recursive => {
-            Err(Error::new(Class::Usage, format!("{shown} is a folder")).advise("add -r"))
+            let what = format!("{} is a folder", place.shown());
+            Err(Error::new(Class::Usage, what).advise("add -r").into())
         }
         Found::Folder(base) if contents => {
             let folders = walk.tree(number, base, &[], filters)?;
             Ok((Shape::Contents, Origin { folders, strip: 0 }))
         }
         Found::Folder(base) => {
-            let name = place.name().ok_or_else(|| wrong(&Errno::NOENT.into()))?;
-            let attributes = folders::look_at(&base).map_err(|error| wrong(&error))?;
+            let name = place.name().ok_or_else(|| io::Error::from(Errno::NOENT))?;
+            let attributes = folders::look_at(&base)?;
             walk.folder(number, &name, &attributes);
             let folders = walk.tree(number, base, &name, filters)?;
             Ok((Shape::Named, Origin { folders, strip: name.len() + 1 }))
         }
-        Found::Other { .. } if contents => Err(wrong(&Errno::NOTDIR.into())),
+        Found::Other { .. } if contents => Err(io::Error::from(Errno::NOTDIR).into()),
         Found::Other { parent, name, attributes } if attributes.kind == FileKind::File => {
             let large_from = if only { 1 } else { LARGE };
             walk.file(number, &parent, &name, &attributes, large_from);
             Ok((Shape::File, Origin { folders: Folders::new(parent), strip: 0 }))
         }
         Found::Other { .. } => {
-            let what = format!("{shown} is a device, socket or pipe, which cannot be copied");
-            Err(Error::new(Class::LocalFile, what))
+            let reason = "it is a device, socket or pipe, which cannot be copied";
+            Err(Refused::Place(reason.to_owned()))
         }
     }
 }

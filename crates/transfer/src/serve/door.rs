@@ -1,5 +1,7 @@
 //! What an id may reach.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,7 +80,7 @@ impl Door {
     /// [`Class::Unreachable`] if he may not.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
-            Reach::User => return Ok(Place::Ambient(path.to_owned())),
+            Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
             Reach::Root(root) => root,
         };
         let allowed = self.allowed(peer)?;
@@ -102,7 +104,40 @@ impl Door {
     }
 }
 
+/// `~` and what is below it, as the shell behind scp has it; nobody else's home.
+fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
+    let below = path.as_os_str().as_bytes().strip_prefix(b"~");
+    match (below, home) {
+        // What the path ends with says whether a folder or its contents are meant.
+        (Some(below), Some(mut home)) if below.is_empty() || below[0] == b'/' => {
+            home.push(OsStr::from_bytes(below));
+            home.into()
+        }
+        _ => path.to_owned(),
+    }
+}
+
 /// `lh://host//x` and `lh://host/x` name the same.
 fn relative(path: &Path) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tilde_is_the_users_own_home_and_nobody_elses() {
+        let at = |path: &str| at_home(Path::new(path), Some("/home/u".into())).into_os_string();
+        assert_eq!(at("~/x/"), "/home/u/x/");
+        assert_eq!(at("~"), "/home/u");
+        for plain in ["~u/x", "./~/x", "x/~", "/~", ""] {
+            assert_eq!(at(plain), plain);
+        }
+        assert_eq!(at_home(Path::new("~/x"), None), Path::new("~/x"));
+        let home = std::env::var_os("HOME").map_or("~".into(), PathBuf::from);
+        let peer = crate::session::Identity::ephemeral().id();
+        let place = Door::of_user().place(&peer, Path::new("~/x"), Access::Write).unwrap();
+        assert_eq!(place.path(), home.join("x"));
+    }
 }

@@ -31,7 +31,7 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
 use crate::objects::place::show;
-use crate::objects::{Place, SinkOptions, Source, SourceOptions, Watch};
+use crate::objects::{Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use crate::options::{Filter, Receive};
 use crate::session::{self, Session};
 
@@ -70,11 +70,11 @@ pub(super) async fn answer(
     let mut wire = Wire::new(session);
     let result = run(server, &mut wire, terms, &request, work, registered).await;
     match result {
-        Ok(()) => {
+        Ok(mark) => {
             // The client hangs up first, so that nothing told to it is cut off.
-            let _ = tokio::time::timeout(FAREWELL, hung_up(&mut wire)).await;
+            let ended = tokio::time::timeout(FAREWELL, hung_up(&mut wire, mark)).await;
             wire.close(None).await;
-            Ok(())
+            ended.unwrap_or(Ok(()))
         }
         Err(End::Fatal(error)) => {
             wire.close(Some(&error)).await;
@@ -147,8 +147,15 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
     way.await
 }
 
-async fn hung_up(wire: &mut Wire) {
-    while wire.next().await.is_ok() {}
+/// Waits until the client is gone. Only one that says so has heard the outcome: the mark of another
+/// stays, for it will ask again.
+async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
+    while let Ok(message) = wire.next().await {
+        if matches!(message, Message::Heard(_)) {
+            mark.take().map_or(Ok(()), Mark::remove)?;
+        }
+    }
+    Ok(())
 }
 
 /// What is to be done.
@@ -288,7 +295,7 @@ async fn run(
     request: &Request,
     work: Work,
     mut registered: Registered<'_>,
-) -> Result<(), End> {
+) -> Result<Option<Mark>, End> {
     let board = Arc::new(Board::default());
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
@@ -318,7 +325,7 @@ async fn run(
                 target,
                 decides: false,
             };
-            end.run().await.map(drop)
+            end.run().await.map(|received| received.mark)
         }
         Work::Send { places, options } => {
             make_way(&registered, wire, request).await;
@@ -341,7 +348,7 @@ async fn run(
                 dry_run,
                 surveyed,
             };
-            end.run(source).await.map(drop)
+            end.run(source).await.map(|_| None)
         }
     }
 }

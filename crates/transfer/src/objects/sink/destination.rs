@@ -2,8 +2,8 @@
 //! names the new file or folder.
 //!
 //! A folder that a copy names itself would exist when the copy is run again after a kill, and the
-//! second run would go into it, one level deeper. So until it is finished a mark beside it says
-//! that it is this copy's own top.
+//! second run would go into it, one level deeper. So until it is finished, and who asked for the
+//! copy has heard so, a mark beside it says that it is this copy's own top.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -149,12 +149,31 @@ impl Ground {
         self.folders.at(&path)
     }
 
-    /// Forgets that this copy has named its folder: it is finished.
-    pub(super) fn remove_mark(&mut self) -> io::Result<()> {
-        match self.mark.take() {
-            Some(mark) => folders::remove_if_there(self.folders.base(), &mark),
-            None => Ok(()),
-        }
+    /// The mark of a copy that is finished, if it has named its folder.
+    pub(super) fn take_mark(&mut self) -> io::Result<Option<Mark>> {
+        let Some(name) = self.mark.take() else { return Ok(None) };
+        let folder = self.base().try_clone_to_owned()?;
+        Ok(Some(Mark { folder, name, shown: self.shown.clone() }))
+    }
+}
+
+/// What says that a folder is a copy's own, though it is there: as long as that stands, the same
+/// copy goes into the same place.
+#[derive(Debug)]
+pub struct Mark {
+    folder: OwnedFd,
+    name: Vec<u8>,
+    shown: String,
+}
+
+impl Mark {
+    /// Who asked for the copy knows that it is finished: asked for again, it is another one.
+    ///
+    /// # Errors
+    /// It cannot be removed (`LocalFile`).
+    pub fn remove(self) -> Result<(), Error> {
+        folders::remove_if_there(&self.folder, &self.name)
+            .map_err(|error| file_error("finish", &self.shown, &error))
     }
 }
 

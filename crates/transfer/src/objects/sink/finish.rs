@@ -4,7 +4,7 @@
 use std::io;
 
 use super::small::sync_all;
-use super::{Sink, State, attributes};
+use super::{Mark, Sink, State, attributes};
 use crate::error::Error;
 use crate::objects::digest::{self, Digest};
 use crate::objects::folders::{self, FileKind};
@@ -46,7 +46,19 @@ impl Sink {
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
-    pub fn finish(mut self) -> Result<Outcome, Error> {
+    pub fn finish(self) -> Result<Outcome, Error> {
+        let (outcome, mark) = self.finish_unheard()?;
+        mark.map_or(Ok(()), Mark::remove)?;
+        Ok(outcome)
+    }
+
+    /// The same for a copy that somebody elsewhere asked for. What comes with the outcome is to be
+    /// removed when that one has heard it: who has not may ask again, and means the same place.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn finish_unheard(mut self) -> Result<(Outcome, Option<Mark>), Error> {
+        let mut mark = None;
         if !self.options.dry_run {
             let complete = self.is_complete();
             if complete {
@@ -57,10 +69,10 @@ impl Sink {
             if complete {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
                 self.finish_folders();
-                self.end_on_disk()?;
+                mark = self.end_on_disk()?;
             }
         }
-        Ok(self.account())
+        Ok((self.account(), mark))
     }
 
     /// Does something for each entry of a kind that is still due.
@@ -153,18 +165,19 @@ impl Sink {
     }
 
     /// New names are on the disk before the copy says that it is done.
-    fn end_on_disk(&mut self) -> Result<(), Error> {
-        if self.failures.is_empty() {
-            self.ground.remove_mark().map_err(|error| {
-                crate::objects::place::file_error("finish", &self.ground.shown, &error)
-            })?;
-        }
+    fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         if self.has_unsynced_names() {
             sync_all(&self.ground).map_err(|error| {
                 crate::objects::place::file_error("sync", &self.ground.shown, &error)
             })?;
         }
-        Ok(())
+        if !self.failures.is_empty() {
+            return Ok(None);
+        }
+        let shown = self.ground.shown.clone();
+        self.ground
+            .take_mark()
+            .map_err(|error| crate::objects::place::file_error("finish", &shown, &error))
     }
 
     /// Whether anything got a name that may not be on the disk: a large file syncs its folder.

@@ -42,6 +42,7 @@ use super::virtual_object::{ChunkKind, Extent};
 use super::{Failure, Kind, Manifest, VirtualObject, Watch};
 use crate::error::{Class, Error};
 
+pub use self::destination::Mark;
 pub use self::finish::Outcome;
 
 /// How a destination is written.

@@ -128,6 +128,24 @@ fn several_sources_go_into_one_folder() {
 }
 
 #[test]
+fn of_several_sources_those_that_cannot_be_read_fail_and_the_others_go_on() {
+    let ends = ends();
+    write(ends.from.join("tree/one"), &content(LARGE, 1));
+    write(ends.from.join("two"), b"2");
+    let places = ["missing", "tree", "two/slash/", "two"].map(|name| ambient(ends.from.join(name)));
+    let options = SourceOptions { recursive: true, ..Default::default() };
+    let from = Source::open(&places, &options).unwrap();
+    let failed: Vec<String> = from.failures().iter().map(Failure::shown).collect();
+    assert_eq!(failed, [places[0].shown(), places[2].shown()]);
+    assert_eq!(from.failures()[0].reason, "No such file or directory");
+    Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap().run().unwrap();
+    let there: Vec<PathBuf> = tree(&ends.to).into_keys().collect();
+    assert_eq!(there, ["tree", "tree/one", "two"].map(PathBuf::from));
+    let error = Source::open(&[places[0].clone(), places[2].clone()], &options).unwrap_err();
+    assert!(error.what.contains("missing: No such file"), "{error}");
+}
+
+#[test]
 fn what_is_there_and_equal_is_skipped() {
     let ends = ends();
     write(ends.from.join("a"), &content(LARGE + 1, 1));

@@ -258,6 +258,31 @@ fn small_files_that_were_named_are_not_sent_again() {
 }
 
 #[test]
+fn a_finished_copy_that_nobody_heard_of_goes_into_the_same_place_again() {
+    let ends = ends();
+    write(ends.from.join("x/y"), b"y");
+    let (x, new) = (ends.from.join("x"), ends.to.join("new"));
+    let again = || Copy::open(source(&[&x]), &ambient(&new), &SinkOptions::default()).unwrap();
+    let finish = |mut copy: Copy| {
+        for chunk in copy.sink.missing().into_iter().flatten() {
+            copy.step(chunk).unwrap();
+        }
+        copy.sink.finish_unheard().unwrap()
+    };
+    let (outcome, unheard) = finish(again());
+    assert_eq!((outcome.files, unheard.is_some()), (1, true));
+    drop(unheard);
+    let (outcome, heard) = finish(again());
+    assert_eq!((outcome.files, outcome.skipped), (0, 1));
+    assert!(!new.join("x").exists());
+    heard.unwrap().remove().unwrap();
+    assert!(remains(&ends.to).is_empty());
+    // From now on it is a folder that is there.
+    let (_, mark) = finish(again());
+    assert!(mark.is_none() && new.join("x/y").exists());
+}
+
+#[test]
 fn an_early_end_says_how_much_is_unfinished() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE, 1));
