@@ -18,6 +18,7 @@
 //! | receiving end | [`Named`] | these files have got their names, where that is asked for |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
+//! | client | [`Heard`] | of a push: it has that outcome |
 //!
 //! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
 //! follows, is answered by a [`ProbeCount`]. Or with a [`Survey`], which is answered by
@@ -50,7 +51,7 @@ pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
     #[prost(oneof = "Message")]
     #[prost(
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub message: Option<Message>,
 }
