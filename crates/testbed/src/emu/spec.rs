@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn what_a_program_takes_is_the_last_link_of_every_way_to_it() {
         let text = r#"
-            host = [{ name = "a" }, { name = "b", nic = "1G", receives-rate = "736M", socket-buffer = 147_200 }]
+            all-hosts = { socket-buffer = 147_200 }
+            host = [{ name = "a" }, { name = "b", nic = "1G", receives-rate = "736M" }]
             link = [{ between = ["a", "b"] }]
             route = [{ from = "a", to = "b", via = [] }]
         "#;

@@ -36,8 +36,8 @@ pub(crate) struct Watch {
     has_told: bool,
 }
 
-/// What the card by which data go to `peer` carries of UDP payload in datagrams of `datagram` bytes;
-/// nothing where they pass no card, or it tells no speed.
+/// What the card by which data go to `peer` carries of UDP payload in datagrams of `datagram`
+/// bytes; nothing where they pass no card, or it tells no speed.
 pub(crate) fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
     Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
 }

@@ -51,7 +51,8 @@ pub struct Frame {
     /// What it says; nothing if it comes from a newer version and is unknown here.
     #[prost(oneof = "Message")]
     #[prost(
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
+                23, 24"
     )]
     pub message: Option<Message>,
 }

@@ -41,10 +41,8 @@ pub(super) fn summary(
     let failed_files = (state.failed.len() as u64).max(outcome.failed_count);
     let (resumed_bytes, skipped_files) = was_there(&state, outcome);
     let unread_files = if options.checksum { 0 } else { skipped_files };
-    // Within a copy that was taken up again, what the last attempt skipped an earlier one brought.
-    let standing = outcome.files.saturating_add(outcome.skipped).min(total_files);
-    let none = resumed_bytes.saturating_add(outcome.failed_bytes);
-    let copied_bytes = total_bytes.saturating_sub(none);
+    let copied_bytes =
+        total_bytes.saturating_sub(resumed_bytes.saturating_add(outcome.failed_bytes));
     let fake = options.receive == Receive::Fake;
     let moved = status.written.saturating_sub(resumed_bytes).min(copied_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
@@ -58,7 +56,7 @@ pub(super) fn summary(
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
-        copied_files: standing.saturating_sub(skipped_files),
+        copied_files: standing(outcome, total_files).saturating_sub(skipped_files),
         copied_bytes,
         links: outcome.links,
         folders: outcome.folders,
@@ -95,6 +93,12 @@ pub(super) fn summary(
         sources: Vec::new(),
         failed_sources: 0,
     })
+}
+
+/// Files that are whole at the destination. Within a copy that was taken up again, what the last
+/// attempt skipped an earlier one brought.
+fn standing(outcome: &Outcome, of: u64) -> u64 {
+    outcome.files.saturating_add(outcome.skipped).min(of)
 }
 
 /// Bytes and files that were there before this run.

@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::sending::{decode, offer};
+use super::offer::whole as offer;
+use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, Offer, Ranges};
 use crate::driver::board::Board;

@@ -10,6 +10,7 @@ mod greed;
 #[cfg(test)]
 mod lies;
 mod listing;
+mod offer;
 mod plan;
 pub(crate) mod receiving;
 pub(crate) mod sending;

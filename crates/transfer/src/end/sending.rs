@@ -13,9 +13,9 @@ use super::plan::PlanSoFar;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, closing, listing};
+use super::{Hooks, closing, listing, offer};
 use crate::access;
-use crate::control::{Heard, Message, Offer, Outcome, Pass, Plan, Status};
+use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::{LARGEST_WHOLE, Path};
@@ -31,9 +31,6 @@ use crate::objects::watch::Held;
 use crate::objects::{Manifest, Source, VirtualObject};
 use crate::session::Session;
 
-/// Encoded manifests up to this size travel on the control stream, larger ones as the object's
-/// beginning.
-const INLINE_MANIFEST: usize = 16 << 10;
 /// A chunk that fails its digest goes again at most so often.
 const MAX_REPEATS: u32 = 3;
 /// How often the other end is told where this one stands.
@@ -97,38 +94,13 @@ struct Running<'a, 'b> {
     cpu_before: Duration,
 }
 
-/// The offer of what `source` has to an end that has surveyed it.
-fn offer_surveyed(source: &Source) -> Offer {
-    let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
-    let object_len = source.object().len();
-    Offer { manifest_digest, object_len, ..Offer::default() }
-}
-
-/// The offer of what `source` has, and its manifest where that is to follow on the stream: one that
-/// is long would else go with the data, which may be in the clear.
-pub(super) fn offer(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
-    let encoded = source.manifest().encode();
-    let mut offer = offer_surveyed(source);
-    let len = encoded.len() as u64;
-    if encoded.len() <= INLINE_MANIFEST {
-        offer.manifest = encoded;
-    } else if in_the_clear {
-        offer.streamed_len = len;
-        return (offer, Some(encoded));
-    } else {
-        source.prefix_manifest(encoded.into());
-        (offer.manifest_len, offer.object_len) = (len, source.object().len());
-    }
-    (offer, None)
-}
-
 impl SendingEnd<'_> {
     /// Offers the object and sends it until all of it stands at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
         let clear = self.terms.is_in_the_clear();
         let (offer, manifest) = match self.surveyed {
-            true => (offer_surveyed(&source), None),
-            false => offer(&mut source, clear),
+            true => (offer::surveyed(&source), None),
+            false => offer::whole(&mut source, clear),
         };
         // Before the offer: where nothing need come the other end may be done with that.
         for failure in source.failures() {

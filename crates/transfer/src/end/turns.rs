@@ -10,8 +10,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::lies::source;
+use super::offer::whole as offer;
 use super::receiving::ReceivingEnd;
-use super::sending::offer;
 use super::wire::{End, Wire};
 use super::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};

@@ -98,12 +98,7 @@ impl Ground {
             (Found::Other { attributes, .. }, _) if attributes.kind == FileKind::Other => {
                 return Err(no_file("is", &shown));
             }
-            (Found::Other { .. }, _) => {
-                let what = format!("{shown} is there and is no folder");
-                return Err(
-                    Error::new(Class::LocalFile, what).advise("remove it or copy elsewhere")
-                );
-            }
+            (Found::Other { .. }, _) => return Err(no_folder(&shown)),
         };
         let folders = Folders::new(base);
         Ok(Ground { manifest: manifest.clone(), folders, top, mark, is_missing, shown })
@@ -209,6 +204,11 @@ fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
     }
     let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
     if may { Ok(()) } else { Err(no_file("leads to", shown)) }
+}
+
+fn no_folder(shown: &str) -> Error {
+    let what = format!("{shown} is there and is no folder");
+    Error::new(Class::LocalFile, what).advise("remove it or copy elsewhere")
 }
 
 /// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
