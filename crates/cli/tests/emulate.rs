@@ -327,7 +327,7 @@ right = 1
 bottleneck = { rate = "80M", delay = "4ms", loss = "0.5%" }
 [[host]]
 name = "right1"
-receives-rate = "1G"
+disk-rate = "1G"
 memory = "64MiB"
 [[flow]]
 name = "rbudp"
@@ -413,7 +413,7 @@ fn scratches(pid: u32) -> usize {
 fn every_kind_of_flow_runs_for_real_and_tells_what_it_came_to() {
     let (_folder, file) = scenario(FLOWS);
     let Some(ended) = emulate(&[&file, "--json"]) else { return };
-    let flows = ended.is(0, &["NOT emulated: host right1: receives-rate"]).events("flow");
+    let flows = ended.is(0, &["NOT emulated: host right1: disk-rate"]).events("flow");
     let names: Vec<&str> = flows.iter().filter_map(|flow| flow["flow"].as_str()).collect();
     let all = ["rbudp", "sabul", "cut", "bulk", "timed", "mice", "turns", "bursts", "noise"];
     assert_eq!(names, all, "{ended}");
