@@ -123,7 +123,7 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
 
 /// Whether all was there before.
 fn is_nothing(summary: &Summary) -> bool {
-    let there = summary.resumed_bytes >= summary.bytes && summary.skipped_files >= summary.files;
+    let there = summary.skipped_files >= summary.files;
     there && came(summary).is_none() && summary.failed_files == 0 && summary.failed_sources == 0
 }
 

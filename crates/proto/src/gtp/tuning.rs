@@ -163,3 +163,58 @@ tuning! {
     OTHERS_LOOK others_look: Span = millis 100.0, (1.0, 10_000.0), "others-look",
         "time over which other traffic is judged at the least, in ms";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::{FlowId, Receiver, Setup, Wake};
+    use crate::gtp::{GtpReceiver, ROW};
+    use crate::layout::Layout;
+    use crate::time::Time;
+    use crate::units::Bytes;
+    use crate::wire::Control;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_constant_has_a_name_of_its_own_and_is_read_as_it_was_set() {
+        let names: Vec<&str> = ROW.options.iter().map(|option| option.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        assert!(TUNING.iter().all(|option| ROW.options.contains(option)));
+        let set = [("train", 50.0), ("silence", 200.0), ("belief", 3.0), ("rtt-news", 5.0)];
+        let with = |settings: Settings, (name, value)| settings.with(&ROW, name, value);
+        let tuning = Tuning::new(&set.into_iter().try_fold(Settings::default(), with).unwrap());
+        assert_eq!((tuning.train, tuning.silence, tuning.belief), (0.5, Span::from_millis(200), 3));
+        assert_eq!((tuning.rtt_news, tuning.rtt_news_found), (0.05, 0.03125));
+    }
+
+    /// When a receiver with these settings first asks a sender anew that never answers.
+    fn asked_anew(settings: Settings) -> Time {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
+        let mut receiver = GtpReceiver::default();
+        receiver.add_flow(Time::ZERO, &Setup { settings, ..setup });
+        let mut now = Time::ZERO;
+        loop {
+            while let Some(outgoing) = receiver.poll_control(now) {
+                if let Control::Request(request) = outgoing.control
+                    && request.is_anew()
+                {
+                    return now;
+                }
+            }
+            let Wake::At(at, _) = receiver.next_wakeup() else { panic!("it has given up") };
+            now = at;
+            receiver.on_timeout(now);
+        }
+    }
+
+    #[test]
+    fn how_long_a_sender_may_be_silent_is_set() {
+        let with = |ms| Settings::default().with(&ROW, SILENCE.name, ms).unwrap();
+        let (soon, late) = (asked_anew(with(100.0)), asked_anew(with(2000.0)));
+        assert!(soon >= Time::ZERO + Span::from_millis(100), "{soon:?}");
+        assert!(late >= Time::ZERO + Span::from_millis(2000), "{late:?}");
+        assert!(soon < asked_anew(Settings::default()), "{soon:?}");
+    }
+}
