@@ -363,7 +363,7 @@ fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
         error = error.or(copy.step(chunk).err());
     }
     let error = error.unwrap();
-    assert!(error.what.contains("file (8388608 bytes)"), "{error}");
+    assert!(error.what.contains("file (8.39 MB)"), "{error}");
     drop(copy);
     std::fs::remove_file(to.join("other")).unwrap();
     let mut copy = open().unwrap();
