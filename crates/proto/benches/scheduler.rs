@@ -67,7 +67,7 @@ fn joining(flows: u32, turns: usize) -> u128 {
     let times = (0..turns).map(|_| {
         receiver.remove_flow(FlowId(0));
         while receiver.poll_control(now).is_some() {}
-        now = now + Span::from_micros(1);
+        now += Span::from_micros(1);
         let setup = setup(0);
         let started = Instant::now();
         receiver.add_flow(now, &setup);
