@@ -1,6 +1,16 @@
 //! What a decision of GTP's receiver costs, against the number of its flows: the max-min shares
 //! alone, and all that a join leads to (shares, targets, a request to each sender).
 //! `cargo bench -p longhaul-proto --bench scheduler` prints the table.
+//!
+//! On one core of an AMD EPYC, 2026-11-22 (the shares are a sort and a pass: N log N):
+//!
+//! | flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |
+//! | ---: | ---: | ---: | ---: | ---: |
+//! | 1 | 54 | 54 | 1902 | 1902 |
+//! | 10 | 167 | 17 | 3406 | 341 |
+//! | 100 | 3033 | 30 | 10766 | 108 |
+//! | 1000 | 38307 | 38 | 123213 | 123 |
+//! | 10000 | 494425 | 49 | 8020736 | 802 |
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark has a clock")]
 
