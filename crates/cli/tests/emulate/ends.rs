@@ -1,0 +1,97 @@
+//! However a run ends, nobody is left on its hosts, and its status says which way it was.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{command, emulate, scenario, started};
+use crate::rig::{Child, DEADLINE};
+
+#[test]
+fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
+    let Some(ended) = emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]) else { return };
+    ended.is(137, &[]);
+}
+
+/// Who is in the network namespace `name`, as `readlink` shows it.
+fn inhabitants(name: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").expect("it is there").flatten();
+    let links = entries.filter(|entry| {
+        fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link.as_os_str() == name)
+    });
+    links.map(|entry| entry.path().display().to_string()).collect()
+}
+
+#[test]
+fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
+    let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
+    for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
+        let Some(mut child) = started(&["--run", "b", &script]) else { return };
+        let host = child.line().expect("its namespace");
+        assert!(host.starts_with("net:[") && !inhabitants(&host).is_empty(), "{host}");
+        child.signal(signal);
+        let ended = child.end();
+        assert_ne!(ended.status, Some(0), "{ended}");
+        let deadline = Instant::now() + DEADLINE;
+        while !inhabitants(&host).is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", inhabitants(&host));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A program with a child of its own that no signal but the last ends.
+const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
+
+#[test]
+fn a_killed_emulation_takes_its_programs_with_it() {
+    let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+    // It ends when the last that holds its stdout has.
+    child.kill();
+}
+
+#[test]
+fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
+    for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
+        let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+        signals.iter().for_each(|signal| child.signal(*signal));
+        child.end().is(status, &["a > b: "]);
+    }
+}
+
+#[test]
+fn a_program_may_end_by_itself_when_it_is_asked_to() {
+    let script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done";
+    let Some(child) = started(&["--", "sh", "-c", script]) else { return };
+    child.signal(Signal::TERM);
+    let ended = child.end();
+    assert_eq!(ended.is(143, &[]).stdout, ["started", "bye"]);
+}
+
+#[test]
+fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    for millis in (0..60).step_by(4) {
+        let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));
+        std::thread::sleep(Duration::from_millis(millis));
+        // Twice: it need not wait for the programs.
+        child.signal(Signal::INT);
+        child.signal(Signal::INT);
+        let ended = child.end();
+        assert!(matches!(ended.status, None | Some(130)), "after {millis} ms: {ended}");
+    }
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_by_the_time_limit() {
+    let args = ["--time-limit", "200ms", "--", "sh", "-c", STUBBORN];
+    let Some(ended) = emulate(&args) else { return };
+    ended.is(124, &["time limit of 200.0 ms", "a > b: "]);
+    let flow = format!("[[flow]]\nfrom = \"a\"\ncommand = \"{STUBBORN}\"\n");
+    let text = format!("time-limit = \"200ms\"\n[topology]\nkind = \"pair\"\n{flow}");
+    let (_folder, file) = scenario(&text);
+    emulate(&[&file]).expect("as before").is(124, &["time limit"]);
+}

@@ -1,0 +1,70 @@
+//! Users and machines that may not, and what they may all the same.
+
+use std::process::Command;
+
+use super::{emulate, piped, skip};
+use crate::rig::{Child, Ended};
+
+#[test]
+fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let no_tun = format!("mount -t tmpfs none /dev/net && exec {longhaul} emulate -- true");
+    let none_left = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > /proc/sys/user/max_user_namespaces \
+         && exec {longhaul} emulate -- true"
+    );
+    for (script, reason) in [(no_tun, "/dev/net/tun"), (none_left, "namespace")] {
+        let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+        ended.is(3, &["emulation is not possible here", reason]);
+    }
+}
+
+#[test]
+fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let script = format!("mount -t tmpfs none /dev/net && exec {longhaul} demo --size 20MB");
+    let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+    let said = ended.is(0, &[]).stdout.join("\n");
+    for words in ["cannot emulate a long path here, so no contest with TCP", "/dev/net/tun"] {
+        assert!(said.contains(words), "no {words:?} in {ended}");
+    }
+    assert!(said.contains("compares them byte by byte") && !said.contains("8 streams"), "{ended}");
+}
+
+#[test]
+fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let powerless = "grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 9";
+    let script = format!("{powerless}; exec {} emulate -- id -u", env!("CARGO_BIN_EXE_longhaul"));
+    let Some(ended) = unshared(&["--map-user=1000", "--map-group=1000"], &script) else { return };
+    assert_eq!(ended.is(0, &["a > b: "]).stdout, ["0"]);
+}
+
+#[test]
+fn without_any_privilege_a_user_namespace_can_be_had_at_each_of_many_starts() {
+    // Without a device a start ends right after its namespaces, so there can be very many.
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let start = format!("{longhaul} emulate -- true 2>&1 | grep /dev/net/tun");
+    let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");
+    let powerless = "unshare --user --map-user=1000 --map-group=1000";
+    let script = format!("mount -t tmpfs none /dev/net && exec {powerless} sh -c '{many}'");
+    let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+    assert_eq!(ended.is(0, &[]).stdout.len(), 800, "{ended}");
+}
+
+/// A shell's run in a user namespace, or nothing (said aloud) where there can be none.
+fn unshared(flags: &[&str], script: &str) -> Option<Ended> {
+    let args = [&["--user"], flags, &["sh", "-c", script]].concat();
+    let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {
+        skip("no unshare here");
+        return None;
+    };
+    let ended = Child::adopt(child).end();
+    if ended.status == Some(1) && ended.stderr.contains("unshare") {
+        skip(&ended.stderr);
+        return None;
+    }
+    Some(ended)
+}

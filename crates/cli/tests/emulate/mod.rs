@@ -1,0 +1,319 @@
+//! `longhaul emulate` as its user meets it.
+#![cfg(target_os = "linux")]
+
+mod ends;
+mod flows;
+mod forbidden;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::rig::{Child, Ended, Host};
+
+/// The command, with stdout and stderr piped.
+fn command(args: &[&str]) -> Command {
+    piped(Command::new(env!("CARGO_BIN_EXE_longhaul")), &[&["emulate"], args].concat())
+}
+
+fn piped(mut command: Command, args: &[&str]) -> Command {
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A run of `longhaul emulate`, or nothing (said aloud) where this machine forbids it.
+fn emulate(args: &[&str]) -> Option<Ended> {
+    let ended = Child::spawn(&mut command(args)).end();
+    // A program on a host may end with 3, too.
+    if ended.status == Some(3) && ended.stderr.contains("emulation is not possible here") {
+        skip(&ended.stderr);
+        return None;
+    }
+    Some(ended)
+}
+
+fn skip(reason: &str) {
+    // Not through the harness, which would hide it.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// A running `longhaul emulate` whose command has said its first line.
+fn started(args: &[&str]) -> Option<Child> {
+    emulate(&["--", "true"])?;
+    let mut child = Child::spawn(&mut command(args));
+    assert_eq!(child.line().as_deref(), Some("started"));
+    Some(child)
+}
+
+/// A scenario in a file of its own.
+fn scenario(text: &str) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let file = folder.path().join("test.toml");
+    fs::write(&file, text).expect("it can be written");
+    let name = file.to_str().expect("plain letters").to_owned();
+    (folder, name)
+}
+
+#[test]
+fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() {
+    let script = "cat /etc/hosts; exit 7";
+    let Some(ended) = emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]) else {
+        return;
+    };
+    ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);
+    assert!(ended.stdout.contains(&"10.77.0.2 b".to_owned()));
+}
+
+#[test]
+fn the_last_runs_end_ends_all() {
+    let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
+    let Some(ended) = emulate(&args) else { return };
+    assert_eq!(ended.status, Some(5));
+}
+
+#[test]
+fn what_cannot_be_is_a_usage_error_with_the_reason() {
+    let wrong: [(&[&str], &str); 6] = [
+        (&["--rate", "1G", "--queue", "100B", "--", "true"], "smaller than a packet"),
+        (&["--queue", "1bdp", "--", "true"], "needs --rate"),
+        (&["--rate", "1G", "--queue", "1bdp", "--", "true"], "needs --rtt"),
+        (&["--run", "c", "true"], "no emulated host is named c"),
+        (&["--", "/no/such/program"], "/no/such/program"),
+        (&["--rate=-1G", "--", "true"], "'-1G' is negative"),
+    ];
+    for (args, reason) in wrong {
+        let Some(ended) = emulate(args) else { return };
+        ended.is(2, &[reason]);
+    }
+}
+
+#[test]
+fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
+    for (file, reason) in [("/no/such.toml", "No such file"), ("/dev/zero", "a device")] {
+        let ended = Child::spawn(&mut command(&[file])).end();
+        ended.is(4, &[&format!("{file} cannot be read"), reason]);
+    }
+}
+
+#[test]
+fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
+    let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
+    let Some(ended) = emulate(&args) else { return };
+    ended.is(0, &["--queue 1bdp is 400 B here", "one packet, 1.54 kB"]);
+    assert_eq!(ended.stderr.matches("one packet").count(), 1, "{ended}");
+}
+
+#[test]
+fn a_host_that_no_link_leads_to_is_refused_with_its_line() {
+    let text = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[host]]\nname = \"c\"\n\
+        [[link]]\nbetween = [\"a\", \"b\"]\n";
+    let (_folder, file) = scenario(text);
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &[&file, "line 5", "host c: no link leads from it to another host"]);
+}
+
+#[test]
+fn a_command_that_died_while_another_went_on_is_said_and_counts() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let pid = folder.path().join("pid").display().to_string();
+    let dies = format!("echo $$ > {pid}; exec /no/such/program");
+    // As long as the emulator has not seen its end, the dead still has its number.
+    let waits = format!(
+        "until [ -s {pid} ]; do sleep 0.02; done; \
+         while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo done"
+    );
+    let Some(ended) = emulate(&["--run", "b", &dies, "--run", "a", &waits]) else { return };
+    ended.is(127, &["on b, 'echo $$", "ended before the end", "127"]);
+    assert_eq!(ended.stdout, ["done"], "{ended}");
+    let own = emulate(&["--run", "b", &dies, "--run", "a", &format!("{waits}; exit 5")]);
+    own.expect("as before").is(5, &["ended before the end"]);
+}
+
+#[test]
+fn a_program_takes_its_machine_for_the_host_that_it_is_on() {
+    let Some(ended) = emulate(&["--run", "b", "uname -n"]) else { return };
+    assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
+}
+
+/// Whether programs are there; said aloud where one is not.
+fn have(programs: &[&str]) -> bool {
+    let found = |program: &&str| {
+        let known = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        known.is_ok_and(|known| known.status.success())
+    };
+    match programs.iter().find(|program| !found(program)) {
+        None => true,
+        Some(missing) => {
+            skip(&format!("{missing} is not installed here"));
+            false
+        }
+    }
+}
+
+#[test]
+fn iperf3_measures_no_more_than_the_emulated_rate() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let args = ["--rate", "50M", "--rtt", "10ms", "--run", "b", "iperf3 -s > /dev/null"];
+    let client = "until iperf3 -c b -t 1 -J > /dev/null; do sleep 0.1; done; iperf3 -c b -t 2 -J";
+    let Some(ended) = emulate(&[&args[..], &["--run", "a", client]].concat()) else { return };
+    let report: Value = serde_json::from_str(&ended.is(0, &["a > b: "]).stdout.join("\n"))
+        .expect("iperf3 -J prints JSON");
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+    // 1448 of 1538 bytes are payload.
+    assert!(rate > 1e6 && rate < 50e6 * 1_448.0 / 1_538.0 * 1.01, "{rate}");
+}
+
+#[test]
+fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
+    const SSHD: &str = "/usr/sbin/sshd";
+    if !have(&[SSHD, "scp", "ssh-keygen"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("an sshd in a host needs root");
+        return;
+    }
+    let made = fs::create_dir_all("/run/sshd");
+    assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    for name in ["user_key", "host_key"] {
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
+        assert!(keygen.status().expect("OpenSSH has it").success());
+    }
+    let here = folder.path().display();
+    let far = format!(
+        "ListenAddress 10.77.0.2\nHostKey {here}/host_key\nAuthorizedKeysFile {here}/user_key.pub\n\
+         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
+         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
+    );
+    let near = format!(
+        "Host b\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n  \
+         StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+    );
+    fs::write(path("sshd_config"), far).expect("it can be written");
+    fs::write(path("ssh_config"), near).expect("it can be written");
+    let content: Vec<u8> = (0..2_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+    fs::write(path("object"), &content).expect("it can be written");
+    let serve = format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log");
+    let copy = format!(
+        "until grep -q listening {here}/log 2>/dev/null; do sleep 0.05; done; \
+         scp -F {here}/ssh_config {here}/object b:{here}/copy"
+    );
+    let path_flags = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
+    let runs = ["--run", "b", &serve, "--run", "a", &copy];
+    let Some(ended) = emulate(&[&path_flags[..], &runs[..]].concat()) else { return };
+    ended.is(0, &["a > b: ", "b > a: "]);
+    assert!(fs::read(path("copy")).expect("it was copied") == content, "{ended}");
+}
+
+#[test]
+fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
+    let marks = tempfile::tempdir().expect("a folder can be made");
+    let mark = marks.path().join("mark").display().to_string();
+    let (_folder, file) = scenario(&format!(
+        r#"
+        [topology]
+        kind = "dumbbell"
+        left = 2
+        right = 1
+        bottleneck = {{ rate = "100M", delay = "1ms" }}
+        [[flow]]
+        from = "left2"
+        start = "300ms"
+        command = "echo $LONGHAUL_EMULATED_HOST; cat /etc/hosts; touch {mark}; exit 6"
+        [[flow]]
+        name = "bulk"
+        from = "left1"
+        to = "right1"
+        protocol = "rbudp"
+        [[flow]]
+        from = "left1"
+        command = "echo first; until [ -e {mark} ]; do sleep 0.05; done; exit 9"
+        "#
+    ));
+    let Some(ended) = emulate(&[&file]) else { return };
+    // The last of the file ends all, whenever it was started.
+    ended.is(9, &["flow bulk: a real copy has an end", "left > right: ", "right1 > right: "]);
+    assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
+    assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
+
+    // Who wants the network alone gets it.
+    let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
+    assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
+
+    // Who asks for a command waits for that one.
+    let asked = emulate(&[&file, "--quiet", "--", "sh", "-c", "echo $LONGHAUL_EMULATED_HOST"]);
+    let asked = asked.expect("as before");
+    assert!(asked.is(0, &[]).stdout.contains(&"left1".to_owned()), "{asked}");
+}
+
+#[test]
+fn a_copy_crosses_every_link_of_a_scenario() {
+    let (folder, file) = scenario(
+        r#"
+        [topology]
+        kind = "parking-lot"
+        hops = 2
+        bottleneck = { rate = "200M", delay = "3ms", loss = "0.5%" }
+        "#,
+    );
+    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("source"), vec![7; 3_000_000]).expect("it can be written");
+    let [near, far] = ["near", "far"].map(|name| Host::new(&folder.path().join(name)));
+    let dressed = |host: &Host| {
+        let config = host.config.display();
+        format!("LONGHAUL_CONFIG_DIR={config} {}", env!("CARGO_BIN_EXE_longhaul"))
+    };
+    let serve = format!(
+        "{} serve --listen 10.77.0.3:4000 --root {} --allow {} > {}",
+        dressed(&far),
+        folder.path().display(),
+        near.id,
+        path("ready")
+    );
+    let copy = format!(
+        "until [ -s {ready} ]; do sleep 0.05; done; \
+         {near} cp --server-id {far} {source} lh://h3:4000/copy && cmp {source} {copy}",
+        near = dressed(&near),
+        far = far.id,
+        ready = path("ready"),
+        source = path("source"),
+        copy = path("copy"),
+    );
+    let Some(ended) = emulate(&[&file, "--run", "h3", &serve, "--run", "h1", &copy]) else {
+        return;
+    };
+    ended.is(0, &["r1 > r2: ", "r2 > r3: ", "r3 > h3: "]);
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_file_line_and_the_nearest_key() {
+    let (_folder, file) = scenario("[topology]\nkind = \"pair\"\nlink = { dellay = \"1ms\" }\n");
+    let ended = Child::spawn(&mut command(&[&file])).end();
+    ended.is(2, &[&file, "line 3", "unknown key 'dellay'", "did you mean 'delay'?"]);
+    let ended = Child::spawn(&mut command(&[&file, "--rate", "1G"])).end();
+    ended.is(2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_trace_of_losses_lies_beside_its_scenario() {
+    let text = "[topology]\nkind = \"pair\"\nlink = { loss = { trace = \"lost.txt\" } }\n";
+    let (folder, file) = scenario(text);
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &["line 3: lost.txt: No such file"]);
+    assert_eq!(ended.stderr.matches("lost.txt").count(), 1, "{ended}");
+    fs::write(folder.path().join("lost.txt"), "0\n1x").expect("it can be written");
+    let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
+    ended.is(2, &["line 3: lost.txt: line 2: 'x' is neither 0 nor 1"]);
+    fs::write(folder.path().join("lost.txt"), "0001").expect("it can be written");
+    if let Some(ended) = emulate(&[&file, "--", "true"]) {
+        ended.is(0, &[]);
+    }
+}
