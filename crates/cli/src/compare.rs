@@ -1,12 +1,13 @@
 //! `longhaul compare`: the same object by each protocol in turn, and one table.
 //!
 //! In reading order: `candidate` (what is compared), `runs` (what a run gave, and what the runs of
-//! one candidate come to), `simulated` and `copies` with `beside` (where runs come from), `table`,
-//! `events` and `page` (where they go to).
+//! one candidate come to), `simulated` and `copies` with `beside` (where runs come from), `course`
+//! (how far a copy was, when), `table`, `events` and `page` (where they go to).
 
 mod beside;
 mod candidate;
 mod copies;
+mod course;
 mod events;
 mod page;
 mod runs;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::DEFAULT_PORT;
-use longhaul_transfer::objects::place::quoted_path;
+use longhaul_transfer::objects::place::mkdir;
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
 use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
@@ -150,12 +150,12 @@ fn warn_of_subfolders(root: &Path, allow: &[Allow]) {
         let path = root.join(folder);
         if !path.is_dir() {
             console::warn(format_args!(
-                "`{}` behind {} is no folder below {}: mkdir -p {}, or write ro, \
+                "`{}` behind {} is no folder below {}: {}, or write ro, \
                  wo or rw if a mode was meant",
                 plain::path(folder),
                 entry.id,
                 plain::path(root),
-                quoted_path(&path),
+                mkdir(&path),
             ));
         }
     }

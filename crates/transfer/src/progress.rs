@@ -230,3 +230,16 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// Somebody who trusts everybody and wants to know nothing.
+#[cfg(test)]
+pub(crate) struct Nobody;
+
+#[cfg(test)]
+impl Observer for Nobody {
+    fn progress(&self, _: &Progress) {}
+    fn notice(&self, _: Notice) {}
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        true
+    }
+}

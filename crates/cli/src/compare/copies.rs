@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
@@ -17,6 +17,7 @@ use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
 use longhaul_transfer::summary::Summary;
 
 use super::candidate::Candidate;
+use super::course::Course;
 use super::runs::{Counts, Cpu, Measured, Run};
 use super::{CompareArgs, Setting, beside};
 use crate::progress::Meter;
@@ -205,83 +206,54 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
 /// The user's side of a run: keeps how far it was, when.
 struct Watch {
     cancel: Cancel,
-    started: Instant,
     cpu_before: Span,
-    state: Mutex<State>,
-}
-
-struct State {
-    meter: Meter,
-    /// Seconds since the start, bytes that were there.
-    points: Vec<(f64, u64)>,
+    course: Course,
+    meter: Mutex<Meter>,
 }
 
 impl Watch {
     fn new(cancel: &Cancel) -> Arc<Watch> {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let state = State { meter: Meter::new(console::is_terminal()), points: vec![(0.0, 0)] };
         Arc::new(Watch {
             cancel: cancel.clone(),
-            started: Instant::now(),
             cpu_before: Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
-            state: Mutex::new(state),
+            course: Course::new(),
+            meter: Mutex::new(Meter::new(console::is_terminal())),
         })
     }
 
     /// A poisoned lock only means that a thread died while it drew.
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
+        act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The rates between the looks; nothing more is shown.
     fn ended(&self) -> Vec<(f64, f64)> {
-        self.with(|state| {
-            state.meter.finish();
-            rates(&state.points)
-        })
+        self.with(Meter::finish);
+        self.course.rates()
     }
-}
-
-/// Mbit/s between neighbouring points, each at the later of the two.
-fn rates(points: &[(f64, u64)]) -> Vec<(f64, f64)> {
-    let apart = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
-    let rate = |pair: &[(f64, u64)]| {
-        let bits = pair[1].1.saturating_sub(pair[0].1) as f64 * 8.0;
-        (pair[1].0, bits / (pair[1].0 - pair[0].0) / 1e6)
-    };
-    apart.map(rate).collect()
 }
 
 impl Observer for Watch {
     fn progress(&self, progress: &Progress) {
-        let at = self.started.elapsed().as_secs_f64();
-        self.with(|state| {
-            state.points.push((at, progress.bytes));
-            state.meter.update(progress);
-        });
+        self.course.note(progress.bytes);
+        self.with(|meter| meter.update(progress));
     }
 
     fn notice(&self, notice: Notice) {
         if matches!(notice, Notice::Fallback { .. } | Notice::FileFailed { .. }) {
-            self.with(|state| state.meter.aside(|| console::warn(report::notice(&notice))));
+            self.with(|meter| meter.aside(|| console::warn(report::notice(&notice))));
         }
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        self.with(|state| state.meter.aside(|| trust::ask(server, id, &self.cancel)))
+        self.with(|meter| meter.aside(|| trust::ask(server, id, &self.cancel)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_those_between_the_looks() {
-        let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
-        assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
-        assert!(rates(&[]).is_empty());
-    }
 
     #[test]
     fn an_object_has_its_size_and_other_bytes_for_another_seed() {

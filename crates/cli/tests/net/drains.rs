@@ -1,7 +1,6 @@
 //! Receivers that take less than the path brings: a sender that finds its rate keeps to that.
 
-use serde_json::Value;
-
+use super::cells::count;
 use super::faults::{serve_slowly, slow_calls, slow_disk};
 use crate::rig::{Ended, Pair, bytes, write};
 
@@ -14,10 +13,6 @@ fn push_to(slow: &[String], len: usize) -> Ended {
     let ended = pair.cp(&[&"object", &pair.at("copy")]);
     assert!(std::fs::read(pair.there.join("copy")).expect("it was copied") == content);
     ended
-}
-
-fn count(summary: &Value, name: &str) -> u64 {
-    summary[name].as_u64().expect("it is a count")
 }
 
 #[test]

@@ -375,10 +375,11 @@ pub(super) fn shown(path: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Nobody;
 
     fn hooks_of(sends: bool) -> ClientHooks {
         ClientHooks {
-            observer: Arc::new(Deaf),
+            observer: Arc::new(Nobody),
             cancel: Cancel::default(),
             board: Arc::default(),
             cut: Rc::default(),
@@ -465,15 +466,5 @@ mod tests {
         assert!(!stalled(&|| looked(1)), "the other one does");
         assert!(!stalled(&|| looked(2)));
         assert!(stalled(&|| looked(2)), "its disk hangs");
-    }
-
-    struct Deaf;
-
-    impl Observer for Deaf {
-        fn progress(&self, _: &Progress) {}
-        fn notice(&self, _: Notice) {}
-        fn trust_new_server(&self, _: &str, _: &str) -> bool {
-            false
-        }
     }
 }

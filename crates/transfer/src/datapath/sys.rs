@@ -21,52 +21,42 @@ const VARS: usize = 9;
 /// Datagrams that the kernel dropped at this socket since it was opened; the count wraps at 2³².
 pub(super) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     let mut memory = [0u32; VARS];
-    let mut len = size_of_val(&memory) as libc::socklen_t;
-    // SAFETY: pointer and length are those of a live array that the kernel fills up to `len`;
-    // any bit pattern is a valid u32.
-    let failed = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            memory.as_mut_ptr().cast(),
-            &mut len,
-        )
-    };
-    if failed != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    ask(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
     Ok(memory[DROPS])
 }
 
 /// What a TCP connection has sent: segments with data, and how many of them again.
 pub(crate) fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
-    // Where `struct tcp_info` (linux/tcp.h) has the two; it only grows at its end.
-    const TOTAL_RETRANS: usize = 100;
-    const DATA_SEGS_OUT: usize = 156;
-    let mut told = [0u8; 256];
-    let mut len = size_of_val(&told) as libc::socklen_t;
-    // SAFETY: pointer and length are those of a live array that the kernel fills up to `len`;
-    // any bit pattern is a valid u8.
+    // Which 32-bit words of `struct tcp_info` (linux/tcp.h) have the two; it only grows at its end.
+    const TOTAL_RETRANS: usize = 25;
+    const DATA_SEGS_OUT: usize = 39;
+    let mut words = [0u32; 64];
+    let told = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
+    let (Some(sent), Some(again)) = (told.get(DATA_SEGS_OUT), told.get(TOTAL_RETRANS)) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    Ok(Segments { sent: (*sent).into(), retransmitted: (*again).into() })
+}
+
+/// Asks for an option of a socket, of which `words` has room for the beginning; what was told.
+fn ask(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    words: &mut [u32],
+) -> io::Result<&[u32]> {
+    let mut len = size_of_val(words) as libc::socklen_t;
+    // SAFETY: pointer and length are those of a live slice that the kernel fills up to `len`;
+    // any bit pattern is a valid u32.
     let failed = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            told.as_mut_ptr().cast(),
-            &mut len,
-        )
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockopt(fd, level, option, words.as_mut_ptr().cast(), &mut len)
     };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    let number = |at: usize| {
-        let bytes = told[..(len as usize).min(told.len())].get(at..)?.first_chunk()?;
-        Some(u64::from(u32::from_ne_bytes(*bytes)))
-    };
-    let both = number(DATA_SEGS_OUT).zip(number(TOTAL_RETRANS));
-    let (sent, retransmitted) = both.ok_or(io::ErrorKind::Unsupported)?;
-    Ok(Segments { sent, retransmitted })
+    let told = (len as usize / size_of::<u32>()).min(words.len());
+    Ok(&words[..told])
 }
 
 /// What one `recvmsg` brought.

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::offer::whole as offer;
+use super::offer;
 use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, Offer, Ranges};
@@ -126,7 +126,7 @@ impl Writing {
         let target = Target::Place { place, options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
-        let (offer, _) = offer(&mut source, false);
+        let (offer, _) = offer::whole(&mut source, false);
         let (jobs, _) = writer::begin_patient(offer, target, None, board, end, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::lies::source;
-use super::offer::whole as offer;
+use super::offer;
 use super::receiving::ReceivingEnd;
 use super::wire::{End, Wire};
 use super::{DEFAULT_SEGMENT, Hooks, Terms};
@@ -61,7 +61,7 @@ fn terms(session: &Session) -> Terms {
 
 /// Sends all of `source` on the control stream.
 async fn send(writer: &mut FrameWriter, mut source: Source) {
-    let (offer, _) = offer(&mut source, false);
+    let (offer, _) = offer::whole(&mut source, false);
     let chunks = source.object().chunks();
     let mut messages = vec![Message::Offer(offer), Message::Pass(Pass::default())];
     let mut payloads = Payloads::new(source).unwrap();

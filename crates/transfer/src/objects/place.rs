@@ -196,6 +196,11 @@ pub fn quoted_path(path: &Path) -> String {
     quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
 }
 
+/// What makes a folder, as a shell takes it.
+pub fn mkdir(path: &Path) -> String {
+    format!("mkdir -p {}", quoted_path(path))
+}
+
 /// An error of this host's files: what could not be done with `path`, and why.
 pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
     Error::new(Class::LocalFile, format!("cannot {verb} {path}: {}", reason(error)))

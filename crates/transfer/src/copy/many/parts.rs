@@ -11,7 +11,7 @@ use super::super::route::Route;
 use super::{Sources, all_failed, summing};
 use crate::error::{Class, Error};
 use crate::objects::Place;
-use crate::objects::place::{Found, file_error, quoted_path};
+use crate::objects::place::{Found, file_error, mkdir};
 use crate::options::CopyOptions;
 use crate::progress::{Notice, SourceState};
 use crate::summary::Summary;
@@ -100,8 +100,7 @@ fn check_folder(destination: &Path) -> Result<(), Error> {
         Ok(Found::Folder(_)) => Ok(()),
         Ok(_) => {
             let what = format!("{shown} is no folder, and several sources go into one");
-            Err(Error::new(Class::LocalFile, what)
-                .advise(format!("mkdir -p {}", quoted_path(destination))))
+            Err(Error::new(Class::LocalFile, what).advise(mkdir(destination)))
         }
         Err(error) => Err(file_error("use", &shown, &error)),
     }

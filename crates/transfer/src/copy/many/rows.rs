@@ -182,6 +182,7 @@ impl Observer for OfSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Nobody;
 
     #[test]
     fn sources_add_up_and_each_has_its_share() {
@@ -228,16 +229,6 @@ mod tests {
         assert!(!rows.any_connected());
         told.notice(connected());
         assert_eq!(state(), SourceState::Receiving);
-    }
-
-    struct Nobody;
-
-    impl Observer for Nobody {
-        fn progress(&self, _: &Progress) {}
-        fn notice(&self, _: Notice) {}
-        fn trust_new_server(&self, _: &str, _: &str) -> bool {
-            false
-        }
     }
 
     #[test]

@@ -14,23 +14,12 @@ use longhaul_proto::units::Bytes;
 use crate::copy::copy;
 use crate::location::Location;
 use crate::options::{Allow, CopyOptions, Protocol, ServeOptions, Trust};
-use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::progress::{Cancel, Nobody};
 use crate::serve::serve_by;
 use crate::session::Identity;
 
 /// Senders, each with an address of its own on loopback.
 const SENDERS: u8 = 64;
-
-/// Somebody who trusts everybody and wants to know nothing.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn progress(&self, _: &Progress) {}
-    fn notice(&self, _: Notice) {}
-    fn trust_new_server(&self, _: &str, _: &str) -> bool {
-        true
-    }
-}
 
 fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()

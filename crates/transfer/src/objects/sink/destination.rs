@@ -17,7 +17,7 @@ use crate::error::{Class, Error};
 use crate::objects::folders::{self, FileKind, Folders};
 use crate::objects::manifest::{self, Kind, Manifest, Shape};
 use crate::objects::names;
-use crate::objects::place::{Found, Place, file_error, quoted_path};
+use crate::objects::place::{Found, Place, file_error, mkdir};
 
 /// The folder that everything goes below.
 #[derive(Debug)]
@@ -56,11 +56,11 @@ impl Ground {
             (Found::Folder(base), _) => base,
             (Found::Nothing { .. }, Shape::Several) => {
                 let what = format!("{shown} is no folder, and several sources go into one");
-                return Err(Error::new(Class::LocalFile, what).advise(make(place)));
+                return Err(Error::new(Class::LocalFile, what).advise(mkdir(place.path())));
             }
             (Found::Nothing { .. }, Shape::File) if place.says_folder() => {
                 let what = format!("the folder {shown} is missing");
-                return Err(Error::new(Class::LocalFile, what).advise(make(place)));
+                return Err(Error::new(Class::LocalFile, what).advise(mkdir(place.path())));
             }
             (Found::Nothing { parent, .. }, Shape::Contents) if dry => {
                 folders::may_write(&parent)
@@ -177,7 +177,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let parent = place.parent().shown();
         let what = format!("the folder {parent} for {shown} is missing");
-        return Error::new(Class::LocalFile, what).advise(make(&place.parent()));
+        return Error::new(Class::LocalFile, what).advise(mkdir(place.parent().path()));
     }
     file_error("use", &shown, error)
 }
@@ -216,11 +216,6 @@ fn no_file(is: &str, shown: &str) -> Error {
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
     Error::new(Class::LocalFile, what)
         .advise("copy to the name of a file, or measure with --receive fake")
-}
-
-/// What makes the folder, as a shell takes it.
-fn make(place: &Place) -> String {
-    format!("mkdir -p {}", quoted_path(place.path()))
 }
 
 fn make_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
