@@ -66,7 +66,7 @@ impl Shape {
             Shape::Star => Topology::Star { hosts: 4, access: vec![free.clone(), shared, free] },
         };
         let (hosts, network) = topology.build();
-        EmulationSpec { hosts, network, mtu: 1500, seed }
+        EmulationSpec { hosts, network, mtu: 1500, seed, cards: Vec::new() }
     }
 }
 

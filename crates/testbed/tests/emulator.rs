@@ -560,3 +560,35 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((got[0] + got[1]) as u64 + 1, statistics.delivered);
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
+
+/// What a host's card does to its own programs: it makes them wait. 4 MB at once are three times
+/// what may wait on a path before the card's rate, where the rest would be dropped.
+#[test]
+fn a_card_holds_its_own_programs_back() {
+    if let Err(reason) = available() {
+        let _ = writeln!(io::stderr(), "SKIPPED: {reason}");
+        return;
+    }
+    let text = r#"
+        host = [{ name = "a", nic = "100M" }, { name = "b" }]
+        link = [{ between = ["a", "b"] }]
+    "#;
+    let scenario = Scenario::parse("card", text, &Reading::PLAIN).unwrap();
+    let emulation = Emulation::start(EmulationSpec::of(&scenario)).unwrap();
+    if let Some(notice) = emulation.notices().iter().find(|notice| notice.contains("sch_tbf")) {
+        let _ = writeln!(io::stderr(), "SKIPPED: {notice}");
+        return;
+    }
+    let (a, b) = sockets(&emulation, false);
+    try_option(&a, libc::SOL_SOCKET, libc::SO_SNDBUF, 200_000).unwrap();
+    let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
+    let began = Instant::now();
+    send_numbered(&a, 100, 30, 1_400);
+    // All but what the socket holds has left: 42 kB of 4.2 MB take 3.4 ms each.
+    assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
+    let got = receiver.join().unwrap() as u64;
+    let statistics = emulation.statistics().unwrap();
+    let card = *statistics.link("a", "a-card").unwrap();
+    assert_eq!(card.arrives, 3_000, "{card:?}");
+    assert!(statistics.own_drops > 0 || got == 3_000, "{got} came");
+}

@@ -53,7 +53,8 @@ impl Emulation {
         let mut hosts = Vec::new();
         let mut ports = Vec::new();
         for (index, name) in spec.hosts.iter().enumerate() {
-            let (host, port) = host::make(name, HostAddresses::of(index), spec.mtu)?;
+            let card = spec.cards.iter().find(|(place, _)| *place == index).map(|(_, rate)| *rate);
+            let (host, port) = host::make(name, HostAddresses::of(index), spec.mtu, card)?;
             hosts.push(host);
             ports.push(port);
         }

@@ -5,13 +5,15 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
+use longhaul_proto::units::Rate;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
 
 use super::counters::{DeviceDrops, SocketDrops};
 use super::spec::HostAddresses;
-use super::{EmulationError, sys};
+use super::{EmulationError, netlink, sys};
+use crate::link::ETHERNET_FRAMING;
 
 /// Frames that a device holds until the forwarder reads them; more are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
@@ -19,6 +21,12 @@ const DEVICE_QUEUE: u32 = 2_048;
 /// What TCP on the hosts may have on its way at most, each way: that of a host tuned for long fat
 /// networks. The machine's own limit, often 4 MiB to send, would be the path's otherwise.
 const TCP_BUFFER: u64 = 64 << 20;
+
+/// What leaves a card at once: a super-packet with all of its headers.
+const CARD_BURST: u32 = 72_000;
+
+/// What waits for a card at most, in bytes: sockets are full before.
+const CARD_ROOM: u32 = 64 << 20;
 
 /// A host that exists for as long as this does.
 pub(super) struct Host {
@@ -38,11 +46,13 @@ pub(super) struct Port {
     drops: DeviceDrops,
 }
 
-/// Makes a host; its namespace lives as long as the descriptors given back.
+/// Makes a host, its programs held back to the rate of its `card`; its namespace lives as long as
+/// the descriptors given back.
 pub(super) fn make(
     name: &str,
     addresses: HostAddresses,
     mtu: u16,
+    card: Option<Rate>,
 ) -> Result<(Host, Port), EmulationError> {
     let made = in_new_thread(|| {
         sys::unshare(UnshareFlags::NEWNET).map_err(forbidden("a network namespace"))?;
@@ -52,6 +62,12 @@ pub(super) fn make(
             notices.push(NO_USO.to_owned());
         }
         configure(addresses, mtu).map_err(EmulationError::system("set up a host's devices"))?;
+        if let Some(Err(error)) = card.map(|rate| hold_back(rate, mtu)) {
+            notices.push(format!(
+                "this kernel holds no program back to its card's rate ({error}; it takes sch_tbf): \
+                 cards drop what is too much for them"
+            ));
+        }
         if let Err(error) = widen_tcp() {
             let kept = ["tcp_rmem", "tcp_wmem"].map(|name| tcp_buffer(name).unwrap_or_default());
             notices.push(format!(
@@ -136,7 +152,7 @@ fn widened(limit: &str) -> Option<String> {
 fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
     let v4 = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     sys::set_mtu(v4.as_fd(), sys::DEVICE, mtu.into())?;
-    sys::set_queue_length(v4.as_fd(), sys::DEVICE, DEVICE_QUEUE)?;
+    netlink::set_queue_length(sys::index_of(v4.as_fd(), sys::DEVICE)?, DEVICE_QUEUE)?;
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
@@ -147,6 +163,16 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
         sys::set_ipv6(v6.as_fd(), sys::DEVICE, addresses.v6, 64)?;
     }
     Ok(())
+}
+
+/// Holds programs in the calling thread's network namespace back to a card's `rate`. The kernel
+/// counts from the IP header on, the card also what Ethernet puts around a full packet.
+fn hold_back(rate: Rate, mtu: u16) -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let device = sys::index_of(socket.as_fd(), sys::DEVICE)?;
+    let packet = f64::from(mtu);
+    let rate = rate.scale(packet / (packet + f64::from(ETHERNET_FRAMING)));
+    netlink::hold_back(device, rate, CARD_BURST, CARD_ROOM)
 }
 
 /// Whether this process may emulate, without changing anything about it.

@@ -39,6 +39,7 @@ mod host;
 mod keeper;
 mod kernel_tcp;
 mod lane;
+mod netlink;
 mod slab;
 mod spec;
 mod starvation;

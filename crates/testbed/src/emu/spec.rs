@@ -26,6 +26,10 @@ pub struct EmulationSpec {
     pub mtu: u16,
     /// Determines every random fate, as far as the programs' own timing does not.
     pub seed: u64,
+    /// Hosts whose programs a network card holds back, by their places, and its rate, framing
+    /// included: what waits for it fills the sockets that it came from. Where the kernel cannot,
+    /// a notice says so.
+    pub cards: Vec<(usize, Rate)>,
 }
 
 /// Where a host can be reached.
@@ -62,11 +66,13 @@ impl EmulationSpec {
             },
             mtu: 1500,
             seed: 1,
+            cards: Vec::new(),
         }
     }
 
     /// The hosts and the network of `scenario`. A host's card becomes a router of the name
-    /// `HOST-card`, and a link in each direction between it and the host, of the card's rate. What
+    /// `HOST-card`, and a link in each direction between it and the host, of the card's rate; the
+    /// host's programs are held back to it. What
     /// the receiving program of a host takes, out of its socket buffer, becomes a router
     /// `HOST-program` on the last link of every way to it, so that what the buffer has no room for
     /// is lost before the real program could count it. What programs send and disks do has no place
@@ -113,7 +119,7 @@ impl EmulationSpec {
         }
         let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();
         let network = Network { routers, links, routes };
-        EmulationSpec { hosts, network, mtu: scenario.mtu, seed: scenario.seed }
+        EmulationSpec { hosts, network, mtu: scenario.mtu, seed: scenario.seed, cards }
     }
 
     pub(super) fn validate(&self) -> Result<(), EmulationError> {
@@ -200,6 +206,7 @@ mod tests {
         assert_eq!(rates(0, 1), [card(1_000), None, None]);
         assert_eq!(rates(0, 2), [card(1_000), None, None, card(100)]);
         assert_eq!(rates(2, 0), [card(100), None, None, card(1_000)]);
+        assert_eq!(spec.cards, [(0, Rate::from_mbps(1_000)), (2, Rate::from_mbps(100))]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::net::{AddressFamily, SocketType};
 use rustix::thread::UnshareFlags;
 
 /// The name of every host's network card.
@@ -107,38 +106,8 @@ pub(super) enum Offload {
     TcpOnly,
 }
 
-/// Sets the length of a device's transmit queue, in packets.
-///
-/// By netlink: the ioctl of the same purpose wants the machine's root, not the namespace's.
-pub(super) fn set_queue_length(socket: BorrowedFd<'_>, device: &str, n: u32) -> io::Result<()> {
-    const ANSWER_HEADER: usize = 16;
-    let index = index_of(socket, device)?;
-    let mut message = Vec::with_capacity(40);
-    message.extend(40u32.to_ne_bytes());
-    message.extend(libc::RTM_NEWLINK.to_ne_bytes());
-    message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
-    message.extend([0; 8]); // Sequence number and port: one question, one answer.
-    message.extend([0; 4]); // Any family, any type.
-    message.extend(index.to_ne_bytes());
-    message.extend([0; 8]); // No flags change.
-    message.extend(8u16.to_ne_bytes());
-    message.extend(libc::IFLA_TXQLEN.to_ne_bytes());
-    message.extend(n.to_ne_bytes());
-    let netlink = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
-    rustix::io::write(&netlink, &message)?;
-    let mut answer = [0; 1024];
-    let len = rustix::io::read(&netlink, &mut answer)?;
-    let code = answer[..len].get(ANSWER_HEADER..ANSWER_HEADER + 4);
-    let code = code.and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
-    match code {
-        Some(0) => Ok(()),
-        Some(error) => Err(io::Error::from_raw_os_error(-error)),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
-}
-
 /// A device's number.
-fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> {
+pub(super) fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> {
     let mut request = request(device);
     interface_ioctl(socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;
     // SAFETY: SIOCGIFINDEX has just written this member of the union.

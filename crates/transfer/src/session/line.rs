@@ -21,7 +21,7 @@ use crate::error::{Class, Error};
 
 /// How long the last message may take to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How long an end that leaves without waiting gives its last packets to leave the process.
+/// How long an end that leaves without waiting reads on, over TCP and ssh.
 const PARTING: Duration = Duration::from_millis(5);
 
 /// Read from the carrier at a time; what a length claims is never allocated before it is there.
@@ -137,7 +137,7 @@ impl FrameWriter {
     /// # Errors
     /// The session is lost before all was delivered (over QUIC) or handed to the system.
     pub async fn close(self, reader: FrameReader, why: Option<&Error>) -> Result<(), Error> {
-        self.end(reader, why, FAREWELL).await
+        self.end(reader, why, true).await
     }
 
     /// Says goodbye like [`FrameWriter::close`], for the end that has heard all it wanted: what was
@@ -146,17 +146,18 @@ impl FrameWriter {
     /// # Errors
     /// As there.
     pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
-        self.end(reader, None, PARTING).await
+        self.end(reader, None, false).await
     }
 
     async fn end(
         mut self,
         reader: FrameReader,
         why: Option<&Error>,
-        patience: Duration,
+        delivered: bool,
     ) -> Result<(), Error> {
         frame::encode_goodbye(why, &mut self.pending);
         let line = self.line.clone();
+        let before = line.quic.as_ref().map(quic::Keeper::frames_sent);
         let late = || line.lost(&io::ErrorKind::TimedOut.into());
         let farewell = async {
             self.flush().await?;
@@ -164,13 +165,17 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
-            match self.delivered.take() {
-                Some(delivered) => {
-                    ended = timeout(patience, delivered).await.map_err(|_| late());
+            match (self.delivered.take(), &line.quic) {
+                (Some(arrived), _) if delivered => {
+                    ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
+                (_, Some(keeper)) => keeper.sent_more_than(before.unwrap_or(0)).await,
                 // All is with the kernel; the wait is so that nothing unread makes it reset the
                 // connection.
-                None => drop(timeout(patience, reader.drain()).await),
+                (_, None) => {
+                    let patience = if delivered { FAREWELL } else { PARTING };
+                    drop(timeout(patience, reader.drain()).await);
+                }
             }
         }
         if let Some(keeper) = &self.line.quic {

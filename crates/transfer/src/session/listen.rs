@@ -247,7 +247,7 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             let _ = incoming.retry();
             continue;
         }
-        let work = door.clone().quic_arrival(incoming, endpoint.clone());
+        let work = door.clone().quic_arrival(incoming);
         door.admit(&gate, remote, work);
     }
 }
@@ -313,10 +313,10 @@ impl Door {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn quic_arrival(self: Arc<Door>, incoming: Incoming, endpoint: Endpoint) -> Arrival {
+    async fn quic_arrival(self: Arc<Door>, incoming: Incoming) -> Arrival {
         let Ok(connecting) = incoming.accept() else { return Arrival::Foreign };
         let Ok(connection) = connecting.await else { return Arrival::Foreign };
-        match quic::accept_stream(connection, &endpoint, &self.settings).await {
+        match quic::accept_stream(connection, &self.settings).await {
             Ok(session) => self.greeted(session).await,
             Err(_) => Arrival::Done,
         }

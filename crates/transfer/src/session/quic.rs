@@ -16,11 +16,11 @@ use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn::rustls::pki_types::CertificateDer;
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionId,
-    ConnectionIdGenerator, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ConnectionIdGenerator, ConnectionStats, Endpoint, EndpointConfig, IdleTimeout, Runtime,
+    ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::id::PeerId;
@@ -61,7 +61,7 @@ const PULSES: [Duration; 3] =
 /// Room for pulses that nobody has read yet.
 const PULSE_BUFFER: usize = 64;
 
-/// Time for the last packets of a closed connection to be handed to the kernel.
+/// Time for the last packets of a connection to be handed to the kernel, where pacing holds them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// Datagrams of handshakes that wait for a decision, in bytes: of one, and of all.
@@ -190,8 +190,7 @@ pub(super) async fn connect(
         }
     };
     let (send, receive) = connection.open_bi().await.map_err(|error| failure(&error))?;
-    session(connection, send, receive, endpoint, settings)
-        .ok_or_else(|| Failure::other("it showed no key"))
+    session(connection, send, receive, settings).ok_or_else(|| Failure::other("it showed no key"))
 }
 
 async fn handshake(
@@ -228,7 +227,6 @@ pub(super) fn session(
     connection: Connection,
     send: quinn::SendStream,
     receive: quinn::RecvStream,
-    endpoint: &Endpoint,
     settings: &Settings,
 ) -> Option<Session> {
     let peer = peer(&connection)?;
@@ -252,7 +250,7 @@ pub(super) fn session(
         out: Box::new(send) as Out,
         input: Box::new(receive) as In,
         delivered: Some(delivered),
-        line: Line::new(peer, Some(Keeper::new(connection, endpoint.clone()))),
+        line: Line::new(peer, Some(Keeper::new(connection))),
     };
     Some(Session::new(parts, settings))
 }
@@ -265,16 +263,15 @@ fn peer(connection: &Connection) -> Option<PeerId> {
 /// Keeps a connection lively, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
-    endpoint: Endpoint,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
 }
 
 impl Keeper {
-    fn new(connection: Connection, endpoint: Endpoint) -> Keeper {
+    fn new(connection: Connection) -> Keeper {
         let wrote = Arc::new(Notify::new());
         let pulse = tokio::spawn(pulse(connection.clone(), wrote.clone())).abort_handle();
-        Keeper { connection, endpoint, wrote, pulse }
+        Keeper { connection, wrote, pulse }
     }
 
     /// Something was written to the stream.
@@ -298,11 +295,35 @@ impl Keeper {
         })
     }
 
-    /// Ends the connection and gives the last packet time to leave this process.
+    /// How many frames of the stream have left this process.
+    pub(super) fn frames_sent(&self) -> u64 {
+        self.connection.stats().frame_tx.stream
+    }
+
+    /// Waits until more frames of the stream than `before` have left this process.
+    pub(super) async fn sent_more_than(&self, before: u64) {
+        self.until(|stats| stats.frame_tx.stream > before).await;
+    }
+
+    /// Ends the connection; its last packet has left this process then.
     pub(super) async fn close(&self) {
+        if self.connection.close_reason().is_some() {
+            return;
+        }
+        let before = self.connection.stats().udp_tx.datagrams;
         self.connection.close(NO_ERROR, b"");
-        // Ends early where no other session is open; no matter which.
-        let _ = timeout(LAST_PACKETS, self.endpoint.wait_idle()).await;
+        self.until(|stats| stats.udp_tx.datagrams > before).await;
+    }
+
+    /// Waits until so much has been handed to the kernel, for [`LAST_PACKETS`] at most: the
+    /// connection's own task does it as soon as it has its turn.
+    async fn until(&self, is_sent: impl Fn(&ConnectionStats) -> bool) {
+        let sent = async {
+            while !is_sent(&self.connection.stats()) {
+                yield_now().await;
+            }
+        };
+        let _ = timeout(LAST_PACKETS, sent).await;
     }
 }
 
@@ -335,11 +356,10 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
 /// Waits for the stream that a client opens on an accepted connection.
 pub(super) async fn accept_stream(
     connection: Connection,
-    endpoint: &Endpoint,
     settings: &Settings,
 ) -> Result<Session, Error> {
     let gone = |error: ConnectionError| Error::new(Class::Unreachable, error.to_string());
     let (send, receive) = connection.accept_bi().await.map_err(gone)?;
-    session(connection, send, receive, endpoint, settings)
+    session(connection, send, receive, settings)
         .ok_or_else(|| Error::new(Class::Unreachable, "a client showed no key"))
 }
