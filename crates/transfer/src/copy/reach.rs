@@ -16,9 +16,11 @@ use crate::datapath::socket::Path;
 use crate::error::Error;
 use crate::options::Trust;
 use crate::progress::Observer;
+use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
+use crate::zone;
 
 /// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
@@ -134,9 +136,8 @@ impl Reach<'_> {
         look: Look,
     ) -> Result<Reached, Error> {
         let data_port = self.data_port(port);
-        let first = tokio::net::lookup_host((host, port)).await;
-        let first = first.ok().and_then(|mut all| all.next());
-        let data = first.map(|first| SocketAddr::new(first.ip(), data_port));
+        let first = resolve(host, data_port, settings).await;
+        let data = first.ok().and_then(|all| all.first().copied());
         // On first use nothing but the handshake leaves before the other side's id is accepted: a
         // copy makes do with what Ethernet takes then.
         let data = data.filter(|_| self.is_known(host, port));
@@ -144,7 +145,7 @@ impl Reach<'_> {
         let (identity, trust) = (self.identity, self.trust);
         let session =
             session::connect(host, port, identity, trust, self.observer, settings).await?;
-        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        let contact = zone::at_port(session.remote, data_port);
         finish(session, contact, begun, doors, look).await
     }
 
@@ -166,7 +167,7 @@ impl Reach<'_> {
         let offered = |contact| begun = begin(contact, doors, look);
         let session = connect_ssh(&target, self.identity, settings, offered).await?;
         let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
-        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        let contact = zone::at_port(session.remote, data_port);
         finish(session, contact, begun, doors, look).await
     }
 }

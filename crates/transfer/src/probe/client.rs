@@ -28,6 +28,7 @@ use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::reactor;
 use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::zone;
 
 /// What a measurement takes at most beside its time of sending: an answer that comes late.
 const BESIDE: Span = Span::from_secs(10);
@@ -306,7 +307,7 @@ impl Probing<'_> {
         let first = &self.reached.session;
         let trust = self.options.trust.only(first.peer.to_string());
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
-        let (host, port) = (first.remote.ip().to_string(), first.remote.port());
+        let (host, port) = (zone::host(first.remote), first.remote.port());
         let mut session =
             session::connect(&host, port, identity, &trust, observer, &settings).await?;
         greet(&mut session, random_u64(), random_flow(), self.suite).await?;
