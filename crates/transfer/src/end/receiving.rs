@@ -438,6 +438,7 @@ impl Running<'_, '_> {
                 self.end.hooks.planned(&manifest, &skipped, resumed_bytes);
                 self.take_plan(have, implied);
             }
+            Happened::Asks(slices) => self.tell_plan(slices),
             Happened::Needless(chunks) => {
                 let chunks = tidy(chunks);
                 let ranges = Some(Ranges::encode(chunks.iter().cloned()));
