@@ -456,16 +456,7 @@ pub(super) fn reach<'a>(
     identity: &'a Identity,
     observer: &'a dyn Observer,
 ) -> Reach<'a> {
-    Reach {
-        host: route.host(),
-        identity,
-        trust: &options.trust,
-        observer,
-        data_port: options.data_port,
-        ssh_command: &options.ssh_command,
-        remote_path: &options.remote_path,
-        ports: options.ports,
-    }
+    Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
 }
 
 /// How the destination of a pull is written.

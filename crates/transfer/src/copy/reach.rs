@@ -14,7 +14,7 @@ use crate::datapath::mtu;
 use crate::datapath::port::Port;
 use crate::datapath::socket::Path;
 use crate::error::Error;
-use crate::options::Trust;
+use crate::options::{ReachOptions, Trust};
 use crate::progress::Observer;
 use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
@@ -48,12 +48,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) trust: &'a Trust,
     pub(crate) observer: &'a dyn Observer,
-    /// The UDP port of a server's data; nothing for the one after its control port.
-    pub(crate) data_port: Option<u16>,
-    pub(crate) ssh_command: &'a [String],
-    pub(crate) remote_path: &'a str,
-    /// Ports that the far side may open for ssh.
-    pub(crate) ports: Option<(u16, u16)>,
+    pub(crate) options: &'a ReachOptions,
 }
 
 /// The way.
@@ -118,7 +113,7 @@ impl Reach<'_> {
 
     /// The UDP port of the data of the server at the port `control`.
     pub(crate) fn data_port(&self, control: u16) -> u16 {
-        self.data_port.unwrap_or(control.wrapping_add(1))
+        self.options.data_port.unwrap_or(control.wrapping_add(1))
     }
 
     /// Whether the user has said before this run who the server is.
@@ -157,10 +152,10 @@ impl Reach<'_> {
         look: Look,
     ) -> Result<Reached, Error> {
         let target = SshTarget {
-            command: self.ssh_command,
+            command: &self.options.ssh_command,
             destination,
-            remote_path: self.remote_path,
-            ports: self.ports,
+            remote_path: &self.options.remote_path,
+            ports: self.options.ports,
             arguments: &[],
         };
         let mut begun = None;

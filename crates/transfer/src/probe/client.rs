@@ -89,10 +89,7 @@ async fn run(
         identity: &identity,
         trust: &options.trust,
         observer,
-        data_port: options.data_port,
-        ssh_command: &options.ssh_command,
-        remote_path: &options.remote_path,
-        ports: options.ports,
+        options: &options.reach,
     };
     let look = if options.datagram.is_some() { Look::No } else { Look::Whole };
     let reached = reach.open(&Settings::default(), look).await?;
@@ -374,7 +371,7 @@ impl Trips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Trust;
+    use crate::options::{ReachOptions, Trust};
 
     #[test]
     fn more_than_a_probe_may_take_is_refused_with_the_sum() {
@@ -388,10 +385,7 @@ mod tests {
                 rates: vec![Rate::from_mbps(1); rates],
                 span: Span::from_secs(seconds),
                 datagram: None,
-                ssh_command: Vec::new(),
-                remote_path: String::new(),
-                data_port: None,
-                ports: None,
+                reach: ReachOptions::default(),
             })
         };
         assert_eq!(asked(30, 10, false), Ok(()));
