@@ -155,10 +155,7 @@ fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
         rates: args.rate.clone(),
         span: args.time,
         datagram: args.datagram,
-        ssh_command: args.reach.ssh_command(),
-        remote_path: args.reach.remote_path.clone(),
-        data_port: args.reach.data_port,
-        ports: args.reach.ports,
+        reach: args.reach.options(),
     })
 }
 

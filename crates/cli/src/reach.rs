@@ -3,7 +3,7 @@
 
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{ServerPin, Trust};
+use longhaul_transfer::options::{ReachOptions, ServerPin, Trust};
 use longhaul_transfer::session::PeerId;
 use longhaul_transfer::session::known::server_name;
 
@@ -20,13 +20,13 @@ pub(crate) struct ReachArgs {
     rsh: SshCommand,
     /// Where longhaul is on the far side of ssh
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
-    pub(crate) remote_path: String,
+    remote_path: String,
     /// UDP port of the server's data [default: the one after its control port]
     #[arg(long, value_name = "PORT")]
-    pub(crate) data_port: Option<u16>,
+    data_port: Option<u16>,
     /// UDP ports that the far side of ssh may open, where its firewall wants a range
     #[arg(long, value_name = "FIRST-LAST", value_parser = parse_ports)]
-    pub(crate) ports: Option<(u16, u16)>,
+    ports: Option<(u16, u16)>,
     /// Accept only a server with this id; with several servers once for each, as HOST=ID, where an
     /// ID alone is that of all others
     #[arg(long, value_name = "[HOST=]ID", value_parser = parse_pin)]
@@ -150,9 +150,14 @@ impl ReachArgs {
         })
     }
 
-    /// The ssh command, as words.
-    pub(crate) fn ssh_command(&self) -> Vec<String> {
-        self.rsh.0.clone()
+    /// By what the other hosts are reached.
+    pub(crate) fn options(&self) -> ReachOptions {
+        ReachOptions {
+            ssh_command: self.rsh.0.clone(),
+            remote_path: self.remote_path.clone(),
+            data_port: self.data_port,
+            ports: self.ports,
+        }
     }
 }
 

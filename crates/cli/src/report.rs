@@ -273,8 +273,12 @@ fn losses(summary: &Summary) -> String {
 }
 
 fn resends(summary: &Summary) -> String {
+    let in_vain = match summary.sender.first.saturating_sub(summary.blocks) {
+        0 => String::new(),
+        blocks => format!(", {} in vain", count(blocks, "block")),
+    };
     format!(
-        "  resent   {} in {}, {} of our own, waste {:.2} %",
+        "  resent   {} in {}, {} of our own{in_vain}, waste {:.2} %",
         count(summary.sender.retransmitted, "block"),
         count(u64::from(summary.sender.rounds), "round"),
         count(summary.receiver.duplicates, "duplicate"),
@@ -593,6 +597,13 @@ pub(crate) mod tests {
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let said = lines(&Summary { receives: Some(found), ..example() }, Kind::Copy, false);
         assert!(!said.join("\n").contains("took"));
+    }
+
+    #[test]
+    fn what_was_sent_though_it_was_there_is_counted_as_in_vain() {
+        let said = lines(&Summary { blocks: 208_000, ..example() }, Kind::Copy, true);
+        let expected = "16 duplicates of our own, 334 blocks in vain, waste";
+        assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
     }
 
     #[test]

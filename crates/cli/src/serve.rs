@@ -1,6 +1,6 @@
 //! `longhaul serve`: a folder that named ids may copy from and to.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
 use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
 use longhaul_transfer::session::allow;
+use longhaul_transfer::zone;
 use serde::Serialize;
 
 use crate::quantity::{parse_bytes, parse_ports};
@@ -25,7 +26,7 @@ use crate::{config, console, exit, plain, signals};
 #[derive(clap::Args)]
 #[command(after_help = exit::TABLE)]
 pub(crate) struct ServeArgs {
-    /// Where to listen: ADDRESS:PORT, ADDRESS or :PORT
+    /// Where to listen: ADDRESS:PORT, ADDRESS or :PORT; [fe80::1%eth0]:PORT on one interface
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7717")]
     #[arg(value_parser = parse_listen)]
     listen: SocketAddr,
@@ -207,16 +208,38 @@ fn said(told: &Told) -> String {
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
+    let expected =
+        || "expected an address such as [::]:7717, [fe80::1%eth0]:7717, 192.0.2.1 or :7717";
+    let (host, port) = split_listen(text).ok_or_else(expected)?;
+    let host = match host.contains('%') {
+        true => zone::read(host)?,
+        false => host.to_owned(),
+    };
+    match zone::address(&host, port) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => {
+            let ip = host.parse().map_err(|_| expected())?;
+            Ok(SocketAddr::new(ip, port))
+        }
+        Err(error) => Err(error.to_string()),
     }
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    if let Ok(ip) = bare.parse() {
-        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+}
+
+/// Address and port; all addresses where it is a port alone.
+fn split_listen(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        // An IPv6 address alone has more than one colon.
+        None => match text.rsplit_once(':') {
+            Some(("", _)) => ("::", text),
+            Some((host, _)) if !host.contains(':') => text.split_at(host.len()),
+            _ => (text, ""),
+        },
+    };
+    match port.strip_prefix(':') {
+        Some(port) => Some((host, port.parse().ok()?)),
+        None => port.is_empty().then_some((host, DEFAULT_PORT)),
     }
-    let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
-    port.map(|port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port))
-        .ok_or_else(|| "expected an address such as [::]:7717, 192.0.2.1 or :7717".into())
 }
 
 #[cfg(test)]
@@ -229,7 +252,17 @@ mod tests {
         assert_eq!(text("127.0.0.1:9").unwrap(), "127.0.0.1:9");
         assert_eq!(text("::1").unwrap(), "[::1]:7717");
         assert_eq!(text("[::]").unwrap(), "[::]:7717");
+        assert_eq!(text("[::1]:9").unwrap(), "[::1]:9");
+        assert_eq!(text("192.0.2.1").unwrap(), "192.0.2.1:7717");
         assert_eq!(text(":9").unwrap(), "[::]:9");
-        assert!(text("localhost:9").unwrap_err().contains("[::]:7717"));
+        let zoned = text("[fe80::1%lo]:9").unwrap();
+        assert!(zoned.starts_with("[fe80::1%") && zoned.ends_with("]:9"), "{zoned}");
+        assert_eq!(text("[fe80::1%25lo]:9").as_ref(), Ok(&zoned));
+        assert_eq!(text("fe80::1%lo").unwrap(), zoned.replace("]:9", "]:7717"));
+        assert!(text("[fe80::1%nosuch0]:9").unwrap_err().contains("no interface nosuch0"));
+        assert!(text("[fe80::1]:9").unwrap_err().contains("[fe80::1%eth0]"));
+        for wrong in ["localhost:9", "", "[]:9", "[::]9", "1.2.3.4:", "[::1:9"] {
+            assert!(text(wrong).unwrap_err().contains("[::]:7717"), "{wrong}");
+        }
     }
 }

@@ -10,6 +10,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
 use crate::layout::{Block, Layout};
@@ -42,6 +43,22 @@ pub struct BlockRange {
     pub first: Block,
     /// How many; at least 1.
     pub count: u32,
+}
+
+impl BlockRange {
+    /// What of it the object has, within its segment; empty if it has none of it.
+    pub fn indices(&self, layout: &Layout) -> Range<u32> {
+        let BlockRange { first: Block { segment, index }, count } = *self;
+        let end = index.saturating_add(count).min(layout.blocks_in(segment));
+        index.min(end)..end
+    }
+
+    /// The same, counted through the object.
+    pub fn numbers(&self, layout: &Layout) -> Range<u64> {
+        let indices = self.indices(layout);
+        let base = layout.number(Block { index: 0, ..self.first });
+        base + u64::from(indices.start)..base + u64::from(indices.end)
+    }
 }
 
 /// How a control message travels.

@@ -107,6 +107,34 @@ fn what_is_skipped_midway_does_no_harm() {
     }
 }
 
+/// A sender that compares what is there with its source leaves out what is the same before the
+/// receiver hears of it, after what it has sent of it already.
+#[test]
+fn what_the_sender_leaves_out_is_no_loss_and_the_rest_is_what_had_to_go() {
+    for row in all() {
+        let mut rig = two_flows(row, 12, Channel::perfect(RTT / 2), Host::Fast);
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
+        // What the receiver has asked for meanwhile it asks for again.
+        for (flow, range) in [(0, blocks(0, 32, 72)), (0, blocks(1, 0, 80)), (1, blocks(0, 8, 400))]
+        {
+            rig.skip_apart([at(300), at(3)], flow, range);
+        }
+        rig.skip_apart([at(1), at(100)], 0, blocks(4, 0, 104));
+        rig.finish(MINUTE);
+        rig.linger(Span::from_secs(1));
+        rig.audit();
+        for (flow, left_out) in rig.flows.iter().zip([72 + 80 + 104, 400]) {
+            let (sent, blocks) = (flow.sender.accounting(), flow.setup.layout.blocks());
+            let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
+            assert_eq!((came.blocks_lost, flow.dropped), (0, 0), "{}", row.name);
+            // First blocks of each had gone when the sender heard.
+            let due = blocks - left_out;
+            assert!((due..blocks).contains(&sent.first), "{}: {sent:?}", row.name);
+        }
+    }
+}
+
 #[test]
 fn a_slow_host_slows_the_sender_and_loses_nothing() {
     for row in all() {

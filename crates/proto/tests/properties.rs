@@ -1,7 +1,9 @@
 //! Over any channel that loses, copies, delays and reorders, every object arrives exactly.
 
+use longhaul_proto::endpoint::BlockRange;
+use longhaul_proto::ranges::RangeSet;
 use longhaul_proto::registry::all;
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use proptest::prelude::*;
 
@@ -23,8 +25,47 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// When the receiver knows of blocks that are there, when the sender does, and which they are.
+    fn left_out()(
+        known in prop::array::uniform2(0u64..250), number in 0u64..600, count in 1u32..120,
+    ) -> ([Time; 2], u64, u32) {
+        (known.map(|millis| Time::ZERO + Span::from_millis(millis)), number, count)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn what_need_not_come_was_never_lost_whoever_knows_first(
+        seed: u64, delay in 1u64..40, loss in prop_oneof![Just(0.0), 0.0..0.2],
+        left_out in prop::collection::vec(left_out(), 1..6), segment in 0u64..12,
+    ) {
+        for row in all() {
+            let delay = Span::from_millis(delay);
+            let channel = Channel { loss, ..Channel::perfect(delay) };
+            let mut rig = Rig::new(row, seed, channel);
+            let rate = Some(Rate::from_mbps(30));
+            rig.add_flow(setup(1, 600, segment * 8, rate, delay * 2), Host::Fast);
+            let layout = rig.flows[0].setup.layout;
+            let mut spared = RangeSet::new();
+            for (known, number, count) in &left_out {
+                let first = layout.block(*number).expect("the object has it");
+                let blocks = BlockRange { first, count: *count };
+                spared.insert(blocks.numbers(&layout));
+                rig.skip_apart(*known, 0, blocks);
+            }
+            rig.finish(Span::from_secs(300));
+            rig.linger(Span::from_secs(2));
+            rig.audit();
+            let (sent, flow) = (rig.flows[0].sender.accounting(), &rig.flows[0]);
+            let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
+            // The path neither delays nor reorders: what it did not drop was not lost.
+            prop_assert!(came.blocks_lost <= flow.dropped, "{}: {:?}", row.name, came);
+            prop_assert!(sent.first >= layout.blocks() - spared.count(), "{}", row.name);
+        }
+    }
 
     #[test]
     fn an_object_arrives_exactly_over_any_hostile_channel(

@@ -135,7 +135,7 @@ pub(crate) struct Flow {
     seen: BTreeSet<PacketNumber>,
     there: BTreeSet<Block>,
     copied: u64,
-    dropped: u64,
+    pub(crate) dropped: u64,
     replayed: u64,
     stream: [Time; 2],
 }
@@ -254,17 +254,28 @@ impl Rig {
 
     /// The receiver has `blocks` from elsewhere at `at`; the sender hears of it one way later.
     pub(crate) fn skip(&mut self, at: Time, flow: usize, blocks: BlockRange) {
-        self.push(at, flow, Item::SkipAtReceiver(blocks));
-        self.push(at + self.channel.delay, flow, Item::SkipAtSender(blocks));
+        self.skip_apart([at, at + self.channel.delay], flow, blocks);
+    }
+
+    /// The receiver knows at the first of these times that it has `blocks` from elsewhere, the
+    /// sender at the second.
+    pub(crate) fn skip_apart(&mut self, at: [Time; 2], flow: usize, blocks: BlockRange) {
+        self.push(at[0], flow, Item::SkipAtReceiver(blocks));
+        self.push(at[1], flow, Item::SkipAtSender(blocks));
     }
 
     /// Runs until every sender knows that its object is there; then audits.
     pub(crate) fn run(&mut self, limit: Span) {
+        self.finish(limit);
+        self.audit();
+    }
+
+    /// Runs until every sender knows that its object is there.
+    pub(crate) fn finish(&mut self, limit: Span) {
         let end = self.now + limit;
         while !self.step() {
             assert!(self.now <= end, "not finished after {limit}");
         }
-        self.audit();
     }
 
     /// Goes to the next instant; tells whether every sender has finished.
@@ -447,9 +458,10 @@ impl Rig {
                 }
                 Item::SkipAtSender(blocks) => self.flows[index].sender.skip(now, id, blocks),
                 Item::SkipAtReceiver(blocks) => {
-                    let BlockRange { first: Block { segment, index: first }, count } = blocks;
-                    let range = (first..first + count).map(|index| Block { segment, index });
-                    self.flows[index].there.extend(range);
+                    let flow = &mut self.flows[index];
+                    let segment = blocks.first.segment;
+                    let indices = blocks.indices(&flow.setup.layout);
+                    flow.there.extend(indices.map(|index| Block { segment, index }));
                     self.receiver.skip(now, id, blocks);
                 }
                 Item::Grant => self.grant(index),

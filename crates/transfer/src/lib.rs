@@ -1,10 +1,10 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
 //! In reading order: [`location`] (what a copy names), [`options`], [`progress`], [`summary`],
-//! [`error`]; then [`copy`] and [`serve`] (the two sides of a request), [`probe`] (measurements),
-//! `end` (the two roles of a transfer) over [`control`] (what they say), `driver` (the threads);
-//! below them [`objects`] (files), [`datapath`] (sockets and seals), `access` (the host's link),
-//! [`session`] (who is who).
+//! [`error`], [`zone`]; then [`copy`] and [`serve`] (the two sides of a request), [`probe`]
+//! (measurements), `end` (the two roles of a transfer) over [`control`] (what they say), `driver`
+//! (the threads); below them [`objects`] (files), [`datapath`] (sockets and seals), `access` (the
+//! host's link), [`session`] (who is who).
 
 mod access;
 pub mod control;
@@ -22,3 +22,4 @@ mod reactor;
 pub mod serve;
 pub mod session;
 pub mod summary;
+pub mod zone;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Class, Error};
+use crate::zone;
 
 /// The port of a server that names none: UDP for control and TCP as the way out; the next one is
 /// UDP for the data.
@@ -28,7 +29,7 @@ pub enum Location {
     },
     /// A path below the root of a running `longhaul serve`.
     Daemon {
-        /// A name or an address; IPv6 without its brackets.
+        /// A name or an address; IPv6 without its brackets, but with its zone.
         host: String,
         /// The control port.
         port: u16,
@@ -89,8 +90,10 @@ impl fmt::Display for Location {
             Location::Local(path) => write!(f, "{}", path.display()),
             Location::Ssh { destination, path } => write!(f, "{destination}:{}", path.display()),
             Location::Daemon { host, port, path } => {
-                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(f, "lh://{open}{host}{close}")?;
+                match host.contains(':') {
+                    true => write!(f, "lh://[{}]", zone::write(host))?,
+                    false => write!(f, "lh://{host}")?,
+                }
                 if *port != DEFAULT_PORT {
                     write!(f, ":{port}")?;
                 }
@@ -166,9 +169,10 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
     if host.is_empty() {
         return Err(wrong("no host"));
     }
-    if authority.starts_with('[') && host.parse::<std::net::Ipv6Addr>().is_err() {
-        return Err(wrong("no IPv6 address within the brackets"));
-    }
+    let host = match authority.starts_with('[') {
+        true => zone::read(host).map_err(wrong)?,
+        false => host.to_owned(),
+    };
     let port = match port.strip_prefix(':') {
         Some("") => return Err(wrong("no port behind the ':'")),
         Some(port) => port
@@ -184,7 +188,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
     }
     // The path is relative to the root, so that `lh://host//x` reaches nothing else.
     let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);
-    Ok(Location::Daemon { host: host.to_owned(), port, path: path_of(path.unwrap_or_default()) })
+    Ok(Location::Daemon { host, port, path: path_of(path.unwrap_or_default()) })
 }
 
 fn utf8<'a>(text: &OsStr, part: &'a [u8]) -> Result<&'a str, Error> {
@@ -235,6 +239,10 @@ mod tests {
         assert_eq!(parse("lh://[::1]/x"), daemon("::1", 7717, "x"));
         assert_eq!(parse("lh://[::1]:9/x"), daemon("::1", 9, "x"));
         assert_eq!(parse("a[1].txt"), local("a[1].txt"));
+        // Ssh knows zones by itself.
+        assert_eq!(parse("me@[fe80::1%eth0]:x"), ssh("me@fe80::1%eth0", "x"));
+        assert_eq!(parse("lh://[fe80::1%eth0]:9/x"), daemon("fe80::1%eth0", 9, "x"));
+        assert_eq!(parse("lh://[fe80::1%25eth0]/x"), daemon("fe80::1%eth0", 7717, "x"));
     }
 
     #[test]
@@ -254,6 +262,8 @@ mod tests {
             "lh://host:99999/x",
             "lh://[::1/x",
             "lh://[host]/x",
+            "lh://[fe80::1%]/x",
+            "lh://[::1%lo]/x",
             "lh://[::1]x/y",
             "lh://me@host/x",
             "-oProxyCommand=x:y",
@@ -290,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_location_prints_as_it_is_read() {
-        for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x"] {
+        for text in ["a/b", "me@host:x", "lh://host/x", "lh://[::1]:9/x", "lh://[fe80::1%eth0]/x"] {
             assert_eq!(parse(text).to_string(), text);
         }
     }

@@ -122,6 +122,19 @@ impl Trust {
     }
 }
 
+/// By what another host is reached, beside its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReachOptions {
+    /// The ssh command, as words (`-e`).
+    pub ssh_command: Vec<String>,
+    /// `longhaul` on the far side (`--remote-path`).
+    pub remote_path: String,
+    /// UDP port of the server's data; nothing for the one after its control port.
+    pub data_port: Option<u16>,
+    /// UDP ports that the far side of ssh may open.
+    pub ports: Option<(u16, u16)>,
+}
+
 /// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
@@ -170,14 +183,8 @@ pub struct CopyOptions {
     pub retry_for: Duration,
     /// How long without progress before the copy is given up.
     pub stall: Duration,
-    /// The ssh command, as words (`-e`).
-    pub ssh_command: Vec<String>,
-    /// `longhaul` on the far side (`--remote-path`).
-    pub remote_path: String,
-    /// UDP port of the server's data; nothing for the one after its control port.
-    pub data_port: Option<u16>,
-    /// UDP ports that the far side of an ssh copy may open.
-    pub ports: Option<(u16, u16)>,
+    /// The way to the other hosts.
+    pub reach: ReachOptions,
 }
 
 impl CopyOptions {
@@ -207,10 +214,7 @@ impl CopyOptions {
             datagram: None,
             retry_for: Duration::from_secs(300),
             stall: Duration::from_secs(60),
-            ssh_command: Vec::new(),
-            remote_path: String::new(),
-            data_port: None,
-            ports: None,
+            reach: ReachOptions::default(),
         }
     }
 }

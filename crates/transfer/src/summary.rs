@@ -98,7 +98,8 @@ pub struct Summary {
     pub rtt: Span,
     /// Object bytes in a full data datagram.
     pub payload_bytes: u32,
-    /// Blocks that this run had to move.
+    /// Blocks that this run had to move, each once. What was sent before it was known to be there
+    /// is not among them, though it is among the sender's first sends.
     pub blocks: u64,
     /// Data datagrams that the receiver knows were sent and that never came.
     pub path_lost: u64,
@@ -119,7 +120,7 @@ pub struct Summary {
     pub sender: SenderAccounting,
     /// The receiver's columns.
     pub receiver: ReceiverAccounting,
-    /// (sent − blocks) / blocks.
+    /// (sent − blocks) / blocks; zero where nothing had to go.
     pub waste: f64,
     /// Where TCP carried the data from here over connections that this end opened: what they sent.
     pub segments: Option<Segments>,

@@ -124,10 +124,7 @@ fn options(
         // A run that was interrupted measures nothing.
         retry_for: Duration::ZERO,
         stall: STALL,
-        ssh_command: args.reach.ssh_command(),
-        remote_path: args.reach.remote_path.clone(),
-        data_port: args.reach.data_port,
-        ports: args.reach.ports,
+        reach: args.reach.options(),
         ..CopyOptions::new(sources, host.clone(), args.reach.trust(&[host])?)
     })
 }

@@ -105,10 +105,7 @@ pub(super) fn options(
         datagram: args.datagram,
         retry_for: duration(args.retry_for),
         stall: duration(args.stall),
-        ssh_command: args.reach.ssh_command(),
-        remote_path: args.reach.remote_path.clone(),
-        data_port: args.reach.data_port,
-        ports: args.reach.ports,
+        reach: args.reach.options(),
     })
 }
 

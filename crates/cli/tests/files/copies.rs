@@ -1,11 +1,13 @@
 //! What a copy makes of a file or a tree, both ways.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
 
 use crate::rig::{
     Child, Pair, Server, assert_same, assert_same_attributes, bytes, content, remains, write,
@@ -212,6 +214,70 @@ fn a_dry_run_names_what_would_be_made_and_touches_nothing() {
     pull.is(0, &["would copy 2 files"]);
     assert_eq!(pull.stdout, ["t/", "t/a", "t/b", "t/link -> elsewhere"]);
     assert!(!pair.here.join("back").exists());
+}
+
+/// Everything below a folder, with its content and when it was changed.
+fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
+    let of_name = |name: String| {
+        let path = root.join(&name);
+        let changed = fs::symlink_metadata(&path).unwrap().modified().unwrap();
+        (name, fs::read(path).ok(), changed)
+    };
+    names(root).into_iter().map(of_name).collect()
+}
+
+/// A dry run by content, to the server and back; what each would copy.
+fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
+    let before = [state(&pair.here), state(&pair.there)];
+    let ways = [(name.into(), pair.at("")), (pair.at(name), OsString::from("."))];
+    let told = ways.map(|(from, to)| {
+        let ended = pair.copy(&["-rnc"], from, to).end();
+        let text = |event: &Value| event["path"].as_str().unwrap().to_owned();
+        (ended.events("file").iter().map(text).collect(), ended.summary())
+    });
+    assert!([state(&pair.here), state(&pair.there)] == before, "{name}");
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+    told
+}
+
+#[test]
+fn a_dry_run_with_checksum_names_what_differs_and_touches_nothing() {
+    let pair = Pair::new();
+    for root in [&pair.here, &pair.there] {
+        write(&root.join("one"), &bytes(3 << 20, 9));
+        write(&root.join("t/empty"), b"");
+        write(&root.join("t/large"), &bytes(9 << 20, 2));
+        write(&root.join("t/longer"), &bytes(70_000, 3));
+        for number in 0..20 {
+            write(&root.join(format!("t/many/{number:02}")), &bytes(50_000, number));
+        }
+    }
+    for name in ["one", "t"] {
+        for (told, summary) in dry_by_content(&pair, name) {
+            assert_eq!(told, [""; 0], "{summary}");
+            assert_eq!(
+                (&summary["copied_files"], &summary["copied_bytes"]),
+                (&0.into(), &0.into())
+            );
+            assert_eq!(summary["unread_files"], 0, "{summary}");
+        }
+    }
+    // One bit of a file by itself, of a large one and of one among many; and another size.
+    for name in ["one", "t/large", "t/many/07"] {
+        let path = pair.there.join(name);
+        let mut content = fs::read(&path).unwrap();
+        content[900] ^= 1;
+        fs::write(path, content).unwrap();
+    }
+    fs::write(pair.there.join("t/longer"), b"shorter").unwrap();
+    for (told, summary) in dry_by_content(&pair, "one") {
+        assert_eq!((&told[..], &summary["copied_files"]), (&["one".to_owned()][..], &1.into()));
+    }
+    for (told, summary) in dry_by_content(&pair, "t") {
+        assert_eq!(told, ["t/large", "t/longer", "t/many/07"], "{summary}");
+        assert_eq!((&summary["copied_files"], &summary["skipped_files"]), (&3.into(), &20.into()));
+        assert_eq!(summary["resumed_bytes"], 19 * 50_000, "{summary}");
+    }
 }
 
 #[test]

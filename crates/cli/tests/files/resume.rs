@@ -250,6 +250,35 @@ fn a_source_that_changed_in_between_is_noticed_and_only_that_is_sent() {
     assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
 }
 
+#[test]
+fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
+    const LEN: usize = 50_000_000;
+    const CHUNK: u64 = 1 << 20;
+    for way in [Way::Push, Way::Pull] {
+        let case = Case::new(way, LEN);
+        let mut copy = case.start("--rate=60M");
+        copy.progressed(15_000_000);
+        copy.kill();
+        let from = if way == Way::Push { &case.pair.here } else { &case.pair.there };
+        let mut content = bytes(LEN, 1);
+        content[0] ^= 1;
+        fs::write(from.join("file"), &content).unwrap();
+        let summary = case.start("--rate=200M").end().summary();
+        assert!(fs::read(case.file("to")).unwrap() == content);
+        let number = |name: &str| summary[name].as_u64().unwrap();
+        // What the path does not lose is not lost.
+        assert!(number("blocks_lost") <= number("path_lost"), "{way:?}: {summary}");
+        let (blocks, payload) = (number("blocks"), number("payload_bytes"));
+        let due = LEN as u64 - number("resumed_bytes");
+        assert!(due < LEN as u64 && blocks * payload >= due, "{way:?}: {summary}");
+        // The last block of each chunk may be short.
+        let most = due.div_ceil(CHUNK) * CHUNK.div_ceil(payload);
+        assert!(blocks <= most, "{way:?}, at most {most}: {summary}");
+        let waste = (number("sent") - blocks) as f64 / blocks as f64;
+        assert!((summary["waste"].as_f64().unwrap() - waste).abs() < 1e-9, "{way:?}: {summary}");
+    }
+}
+
 /// Bytes that a run found there when it began.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()

@@ -75,11 +75,9 @@ fn a_dry_run_refuses_what_it_cannot_tell() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     write(&pair.there.join("source"), b"s");
-    for flag in ["--receive=fake", "--checksum"] {
-        let name = flag.split('=').next().unwrap();
-        pair.cp(&[&"-n", &flag, &"file", &pair.at("")]).is(2, &["dry", name]);
-        pair.cp(&[&"-n", &flag, &pair.at("source"), &"."]).is(2, &["dry", name]);
-    }
+    let flag = "--receive=fake";
+    pair.cp(&[&"-n", &flag, &"file", &pair.at("")]).is(2, &["dry", "--receive"]);
+    pair.cp(&[&"-n", &flag, &pair.at("source"), &"."]).is(2, &["dry", "--receive"]);
 }
 
 #[test]

@@ -98,11 +98,12 @@ pub(super) fn assert_counted(ended: &Ended, cell: Cell) -> Value {
     assert!(ended.events("reconnecting").is_empty(), "{ended}");
     assert!(ended.events("fallback").is_empty(), "{ended}");
     let count = |name| count(&summary, name);
-    assert_eq!(count("sent"), count("blocks") + count("retransmitted"), "{ended}");
-    // What was sent before it was known to be there already need not come.
+    let (first, due) = (count("sent") - count("retransmitted"), count("blocks"));
     let came = count("received") - count("duplicates");
+    assert!(due <= came && came <= first, "{ended}");
+    // Some may have been sent before it was known to be there already.
     let early = count("resumed_bytes") > 0;
-    assert!(came == count("blocks") || (early && came < count("blocks")), "{ended}");
+    assert!(early || due == first, "{ended}");
     // A greedy sender has datagrams on their way when the last block comes.
     assert!(count("sent") >= count("received") + count("path_lost"), "{ended}");
     assert!(count("socket_lost") <= count("path_lost"), "{ended}");

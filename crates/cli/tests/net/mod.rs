@@ -25,6 +25,7 @@ mod ssh;
 mod strangers;
 mod unheard;
 mod wan;
+mod zones;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

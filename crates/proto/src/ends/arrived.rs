@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::{ReceivingEnd, Wholes};
 use crate::endpoint::{Arrival, BlockRange, Event, Setup};
-use crate::layout::Block;
+use crate::layout::Layout;
 use crate::ranges::RangeSet;
 use crate::time::Time;
 use crate::wire::Loss;
@@ -66,13 +66,17 @@ impl Arrived {
 
     /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); tells how many blocks are new.
     pub fn skip(&mut self, end: &mut ReceivingEnd, blocks: BlockRange) -> u64 {
-        let BlockRange { first: Block { segment, index }, count } = blocks;
-        let to = index.saturating_add(count).min(end.layout.blocks_in(segment));
-        if index >= to {
-            return 0;
-        }
-        let start = end.layout.number(blocks.first);
-        self.insert(end, start..start + u64::from(to - index))
+        self.insert(end, blocks.numbers(&end.layout))
+    }
+
+    /// What of `blocks` is missing though later ones have come, in order.
+    pub fn missing(
+        &self,
+        layout: &Layout,
+        blocks: BlockRange,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
+        let blocks = blocks.numbers(layout);
+        self.there.gaps(blocks.start..blocks.end.min(self.highest))
     }
 
     fn insert(&mut self, end: &mut ReceivingEnd, blocks: Range<u64>) -> u64 {

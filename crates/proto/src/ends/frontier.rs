@@ -144,13 +144,10 @@ impl Frontier {
     /// grant's count, for the receiver does not drain them. Gives what the range covers of the
     /// object, or nothing.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
-        let BlockRange { first, count } = blocks;
-        let end = first.index.saturating_add(count).min(self.layout.blocks_in(first.segment));
-        if first.index >= end {
+        let range = blocks.numbers(&self.layout);
+        if range.is_empty() {
             return None;
         }
-        let start = self.layout.number(first);
-        let range = start..start + u64::from(end - first.index);
         let (mut at, mut bytes) = (range.start, 0);
         while let Some(gap) = self.there.first_gap(at..range.end.min(self.next)) {
             at = gap.end;

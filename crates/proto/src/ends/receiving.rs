@@ -71,6 +71,13 @@ impl ReceivingEnd {
         self.accounting.duplicates += received - new;
     }
 
+    /// So many blocks that were found missing need not come. The sender may leave blocks out before
+    /// this end knows that they are there: those were never lost.
+    pub fn forget_lost(&mut self, blocks: u64) {
+        let lost = &mut self.accounting.blocks_lost;
+        *lost = lost.saturating_sub(blocks);
+    }
+
     /// Every block is there. Said again, it changes nothing.
     pub fn finish(&mut self) {
         if !core::mem::replace(&mut self.finished, true) {

@@ -54,21 +54,21 @@ impl Tallies {
 
     /// These blocks are there from elsewhere; tells whether their segment has become whole by it.
     pub fn skip(&mut self, blocks: BlockRange) -> bool {
-        let BlockRange { first, count } = blocks;
-        let segment = first.segment;
-        let all = self.layout.blocks_in(segment);
-        let end = first.index.saturating_add(count).min(all);
-        if first.index >= end || self.is_whole(segment) {
+        let segment = blocks.first.segment;
+        let indices = blocks.indices(&self.layout);
+        if indices.is_empty() || self.is_whole(segment) {
             return false;
         }
-        let base = self.base(segment);
-        self.skipped.insert(base + u64::from(first.index)..base + u64::from(end));
+        self.skipped.insert(blocks.numbers(&self.layout));
         let is_whole = match self.open.get_mut(&segment) {
             Some(tally) => {
-                tally.mark_range(first.index..end);
+                tally.mark_range(indices);
                 tally.is_whole()
             }
-            None => self.skipped.covers(base..base + u64::from(all)),
+            None => {
+                let base = self.base(segment);
+                self.skipped.covers(base..base + u64::from(self.layout.blocks_in(segment)))
+            }
         };
         if is_whole {
             self.set_whole(segment);

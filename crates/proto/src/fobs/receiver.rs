@@ -130,6 +130,8 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
+        let (segment, indices) = (blocks.first.segment, blocks.indices(&self.end.layout));
+        self.end.forget_lost(self.telling.lost_in(&self.tallies, segment, indices));
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
         }

@@ -11,6 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::endpoint::Arrival;
 use crate::ends::Tallies;
@@ -96,6 +97,17 @@ impl Telling {
         } else {
             self.turn = (segment.wrapping_add(1), 0);
         }
+    }
+
+    /// How many of a segment's blocks are missing and counted as lost.
+    pub(super) fn lost_in(&self, tallies: &Tallies, segment: u32, blocks: Range<u32>) -> u64 {
+        let Some(open) = self.open.get(&segment) else { return 0 };
+        let cells = blocks.start / CELL..blocks.end.div_ceil(CELL);
+        let counted = cells.map(|cell| {
+            let start = blocks.start.max(cell * CELL);
+            tallies.missing_in(segment, start..blocks.end.min(open.lost_to[cell as usize]))
+        });
+        counted.map(u64::from).sum()
     }
 
     /// Whether an acknowledgement has begun and not ended.

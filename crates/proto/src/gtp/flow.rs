@@ -263,6 +263,9 @@ impl Flow {
     }
 
     pub(super) fn skip(&mut self, blocks: BlockRange) {
+        let missing = self.frontier.there().gaps(blocks.numbers(&self.end.layout));
+        let lost = missing.map(|gap| self.lost.remove(gap)).sum();
+        self.end.forget_lost(lost);
         if let Some(range) = self.frontier.skip(blocks) {
             self.end_segments(range);
         }

@@ -89,6 +89,11 @@ impl Incoming {
         self.segment
     }
 
+    /// Of these blocks of the segment, those that are counted as lost where they are missing.
+    pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
+        blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
+    }
+
     /// When the data timer expires; nothing while a request is being made.
     pub(super) fn due(&self) -> Option<Time> {
         self.due

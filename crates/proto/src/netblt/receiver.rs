@@ -2,13 +2,13 @@
 //! RESEND or OK.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use core::ops::Range;
 
 use super::buffers::Buffers;
 use super::incoming::{Incoming, Patience};
 use super::{BUFFERS, BURST};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
 use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
-use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::rate::datagram;
 use crate::time::Time;
@@ -150,6 +150,16 @@ impl Flow {
         }
     }
 
+    /// How many of a segment's blocks are missing and counted as lost.
+    fn lost_in(&self, segment: u32, blocks: &Range<u32>) -> u64 {
+        let buffers = self.buffers.touching(segment, blocks.clone());
+        let begun = buffers.filter_map(|buffer| self.open.get(&buffer));
+        let missing = |incoming: &Incoming| {
+            u64::from(self.tallies.missing_in(segment, incoming.counted(blocks)))
+        };
+        begun.map(missing).sum()
+    }
+
     /// The next message of a request.
     fn next_request(&mut self, now: Time) -> Option<Resend> {
         while let Some(&buffer) = self.asking.front() {
@@ -219,13 +229,13 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        let Block { segment, index } = blocks.first;
-        let is_whole = self.tallies.skip(blocks);
-        let end = index.saturating_add(blocks.count).min(self.end.layout.blocks_in(segment));
-        if index >= end {
+        let (segment, indices) = (blocks.first.segment, blocks.indices(&self.end.layout));
+        if indices.is_empty() {
             return;
         }
-        for buffer in self.buffers.touching(segment, index..end) {
+        self.end.forget_lost(self.lost_in(segment, &indices));
+        let is_whole = self.tallies.skip(blocks);
+        for buffer in self.buffers.touching(segment, indices) {
             let Some((_, blocks)) = self.buffers.place(buffer) else { continue };
             let left = self.tallies.missing_in(segment, blocks);
             if let Some(incoming) = self.open.get_mut(&buffer) {

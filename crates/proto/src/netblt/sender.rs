@@ -192,10 +192,11 @@ impl SendingFlow for NetbltSender {
     }
 
     fn leave_out(&mut self, _: Time, blocks: BlockRange) {
-        let Block { segment, index } = blocks.first;
-        let Some(range) = self.end.frontier.skip(blocks) else { return };
-        let end = index + (range.end - range.start) as u32;
-        for buffer in self.buffers.touching(segment, index..end) {
+        let (segment, indices) = (blocks.first.segment, blocks.indices(&self.end.layout));
+        if self.end.frontier.skip(blocks).is_none() {
+            return;
+        }
+        for buffer in self.buffers.touching(segment, indices) {
             let Some((_, blocks)) = self.buffers.place(buffer) else { continue };
             let base = self.base(segment);
             let all = base + u64::from(blocks.start)..base + u64::from(blocks.end);

@@ -31,6 +31,8 @@ struct Path {
     stall: Span,
     /// What the sending host can send at most.
     fastest: Rate,
+    /// What the receiving host reads at most, and what its socket holds.
+    reads: Option<(Rate, Bytes)>,
 }
 
 const STALL_EVERY: Span = Span::from_millis(100);
@@ -47,12 +49,17 @@ struct Run {
     dropped_at_start: u64,
     /// Datagrams sent before the first report.
     sent_before_report: u64,
+    /// How long a datagram waited in the receiving host's socket after the start-up, on average.
+    waited: Span,
 }
 
 struct Model {
     path: Path,
     now: Time,
     free: Time,
+    /// When the receiving host has read all that came, and how long all of that waited for it.
+    read: Time,
+    waited: Span,
     arrivals: VecDeque<(Time, u64)>,
     pulses: VecDeque<(Time, Pulse)>,
     receiver: Pulses,
@@ -70,6 +77,8 @@ impl Model {
             path,
             now: Time::ZERO,
             free: Time::ZERO,
+            read: Time::ZERO,
+            waited: Span::ZERO,
             arrivals: VecDeque::new(),
             pulses: VecDeque::new(),
             receiver: Pulses::new(Time::ZERO, &setup),
@@ -94,9 +103,24 @@ impl Model {
         self.free = self.free.max(self.now) + DATAGRAM / self.path.capacity;
         if !self.hits(self.path.loss) {
             let at = (self.free + self.path.rtt / 2).as_nanos();
-            let seen = at.next_multiple_of(self.path.look.as_nanos());
-            self.arrivals.push_back((Time::from_nanos(seen), number));
+            let seen = Time::from_nanos(at.next_multiple_of(self.path.look.as_nanos()));
+            if let Some(read) = self.reads(seen) {
+                self.arrivals.push_back((read, number));
+            }
         }
+    }
+
+    /// When the receiving host reads what comes to its socket at `at`; nothing where that is full.
+    fn reads(&mut self, at: Time) -> Option<Time> {
+        let Some((rate, socket)) = self.path.reads else { return Some(at) };
+        let waits = self.read.since(at);
+        if rate.over(waits) + DATAGRAM > socket {
+            self.drops += 1;
+            return None;
+        }
+        self.read = at + waits + DATAGRAM / rate;
+        self.waited = self.waited + waits;
+        Some(self.read)
     }
 
     /// When the receiving host does something next.
@@ -135,7 +159,7 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
     let mut host = Pacer::new(path.fastest, DATAGRAM);
     let (mut log, mut next, mut min_rtt) = (SentLog::default(), 0u64, path.rtt * 100);
     let mut rates = Vec::new();
-    let mut at_start: Option<(u64, u64, u64)> = None;
+    let mut at_start: Option<(u64, u64, u64, Span)> = None;
     let mut before_report = None;
     while model.now < Time::ZERO + lasts {
         if let Some((_, capacity)) = later.filter(|(at, _)| *at <= model.now) {
@@ -168,7 +192,7 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
             trains.on_sent(model.now, first, room);
         }
         if model.now >= Time::ZERO + startup && at_start.is_none() {
-            at_start = Some((next, model.accounting.received, model.drops));
+            at_start = Some((next, model.accounting.received, model.drops, model.waited));
         }
         let arrival = model.arrivals.front().map_or(Time::NEVER, |(at, _)| *at);
         let pulse = model.pulses.front().map_or(Time::NEVER, |(at, _)| *at);
@@ -176,9 +200,10 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
         let sends = pacer.next().max(host.next());
         model.now = sends.min(looks).min(pulse).max(model.now);
     }
-    let (sent, received, drops) = at_start.unwrap();
+    let (sent, received, drops, waited) = at_start.unwrap();
     let span = lasts - startup;
-    let goodput = Bytes::new((model.accounting.received - received) * DATAGRAM.get()) / span;
+    let came = model.accounting.received - received;
+    let goodput = Bytes::new(came * DATAGRAM.get()) / span;
     Run {
         goodput: goodput.as_bps() as f64 / (path.capacity.as_bps() as f64 * (1.0 - path.loss)),
         dropped: (model.drops - drops) as f64 / (next - sent) as f64,
@@ -186,6 +211,7 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
         sent_at_start: sent,
         dropped_at_start: drops,
         sent_before_report: before_report.unwrap(),
+        waited: (model.waited - waited) / came,
     }
 }
 
@@ -204,6 +230,7 @@ fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
         look: Span::from_nanos(1),
         stall: Span::ZERO,
         fastest: Rate::from_bps(u64::MAX),
+        reads: None,
     }
 }
 
@@ -324,6 +351,25 @@ fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     assert!(run.goodput > 0.28, "{}", run.goodput);
     let last = run.rates.last().map(|(_, rate)| rate.as_bps());
     assert!(last < Some(6_000_000_000), "{last:?}");
+}
+
+/// What waits in the socket is as old as what waits on the path: its echo begins when it is read.
+#[test]
+fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
+    for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {
+        for look in [1, 1_000_000] {
+            let mut path = path(mbps, rtt, 1.0, 0.0);
+            (path.look, path.queue) = (Span::from_nanos(look), Bytes::mebi(4));
+            let (reads, socket) = (Rate::from_mbps(reads), Bytes::mebi(32));
+            path.reads = Some((reads, socket));
+            let run = run(path, None, 1, Span::from_secs(4), Span::from_secs(1));
+            let share = run.goodput * path.capacity.as_bps() as f64 / reads.as_bps() as f64;
+            assert!(share > 0.85, "{path:?}: {share}");
+            assert!(run.dropped < 0.01, "{path:?}: {}", run.dropped);
+            // The socket would hold them for 140 ms or longer.
+            assert!(run.waited < Span::from_millis(40), "{path:?}: {}", run.waited);
+        }
+    }
 }
 
 #[test]

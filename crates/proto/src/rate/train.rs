@@ -10,7 +10,8 @@
 //!    asks again.
 //! 4. **Down.** Datagrams that come in slower than they went out, while the round-trip time grows
 //!    and does not come back, fill a queue: what comes in is what the path carries, and the rate
-//!    goes below it. A host that stalls for a moment makes one late pulse, not two.
+//!    goes below it. A host that stalls for a moment makes one late pulse, not two. The receiving
+//!    host's socket is such a queue as well: an echo's age begins when its datagram is read.
 //! 5. **Loss** beyond the path's own is a question: is it of our own making? Before a ceiling is
 //!    known, a little more is sent: where the path loses that share at any rate, more arrives.
 //!    Later the rate goes to what was delivered: loss of our own making is gone then, and as much

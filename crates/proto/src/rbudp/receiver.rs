@@ -80,17 +80,12 @@ impl Flow {
         }
     }
 
-    /// The sender may leave blocks out before this end knows that they need not come. Those that a
-    /// report has found missing meanwhile were never lost.
-    fn forget_lost(&mut self, blocks: &BlockRange) {
-        let BlockRange { first, count } = *blocks;
-        let Some(open) = self.open.get(&first.segment) else { return };
-        let counted = first.index..first.index.saturating_add(count).min(open.lost_to());
-        if !counted.is_empty() {
-            let lost = u64::from(self.tallies.missing_in(first.segment, counted));
-            let counted_lost = &mut self.end.accounting.blocks_lost;
-            *counted_lost = counted_lost.saturating_sub(lost);
-        }
+    /// How many of these blocks are missing and counted as lost.
+    fn lost_of(&self, blocks: &BlockRange) -> u64 {
+        let segment = blocks.first.segment;
+        let Some(open) = self.open.get(&segment) else { return 0 };
+        let indices = blocks.indices(&self.end.layout);
+        self.tallies.missing_in(segment, indices.start..indices.end.min(open.lost_to())).into()
     }
 
     fn take_report(&mut self, now: Time) -> Option<Report> {
@@ -157,7 +152,7 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        self.forget_lost(&blocks);
+        self.end.forget_lost(self.lost_of(&blocks));
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
         }

@@ -70,6 +70,11 @@ impl Reports {
         self.fresh.insert(blocks);
     }
 
+    /// How many blocks of a gap have been reported.
+    pub(super) fn reported(&self, gap: Range<u64>) -> u64 {
+        self.fresh.gaps(gap).map(|run| run.end - run.start).sum()
+    }
+
     /// The next report of what has not arrived, if one is due.
     pub(super) fn make(&mut self, now: Time, arrived: &Arrived) -> Option<Made> {
         if now >= self.began + self.interval {

@@ -137,6 +137,11 @@ impl Requests {
         Asked { blocks, restart: None }
     }
 
+    /// A gap need not be filled: tells how many blocks of it were asked for.
+    pub(super) fn forget(&mut self, gap: Range<u64>) -> u64 {
+        self.counted.remove(gap)
+    }
+
     /// The next message that asks for blocks.
     pub(super) fn take(&mut self, arrived: &Arrived) -> Option<Loss> {
         let loss = arrived.take_missing(&mut self.asking, self.sequence + 1)?;

@@ -223,6 +223,10 @@ pub struct Status {
     /// (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
+    /// Blocks that had to come: neither there nor implied; told with the outcome, where they came
+    /// by datagram (receiving end).
+    #[prost(uint64, optional, tag = "32")]
+    pub due: Option<u64>,
 }
 
 /// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
@@ -255,6 +259,7 @@ impl Status {
         }
         self.carrier_nanos = self.carrier_nanos.min(MOST);
         self.awake_nanos = self.awake_nanos.min(MOST);
+        self.due = self.due.map(|due| due.min(MOST));
         self
     }
 }

@@ -36,6 +36,7 @@ use crate::objects::{Mark, Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::zone;
 
 /// How long another copy on this host may take to let go of a file: one that was killed does so as
 /// soon as the system has cleared it away, one that runs does not.
@@ -432,7 +433,7 @@ impl<'a> Attempt<'a> {
             let (identity, trust, ends) = (self.identity.clone(), trust.clone(), ends.clone());
             let observer = self.hooks.observer.clone();
             let settings = self.settings(Way::Streams(1));
-            let (host, port) = (session.remote.ip().to_string(), session.remote.port());
+            let (host, port) = (zone::host(session.remote), session.remote.port());
             let transfer = terms.transfer;
             tokio::task::spawn_local(async move {
                 let opened =
@@ -455,16 +456,7 @@ pub(super) fn reach<'a>(
     identity: &'a Identity,
     observer: &'a dyn Observer,
 ) -> Reach<'a> {
-    Reach {
-        host: route.host(),
-        identity,
-        trust: &options.trust,
-        observer,
-        data_port: options.data_port,
-        ssh_command: &options.ssh_command,
-        remote_path: &options.remote_path,
-        ports: options.ports,
-    }
+    Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
 }
 
 /// How the destination of a pull is written.

@@ -16,6 +16,7 @@ use crate::driver::board::Board;
 use crate::options::Trust;
 use crate::progress::Observer;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
+use crate::zone;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,7 +57,7 @@ impl CutWatch {
         let rtt = session.rtt();
         rtt.received()?;
         knock.trust = knock.trust.only(session.peer.to_string());
-        let (host, port) = (session.remote.ip().to_string(), session.remote.port());
+        let (host, port) = (zone::host(session.remote), session.remote.port());
         let task = tokio::task::spawn_local(async move {
             let mut silence = Silence::new();
             let mut tick = interval(LOOK);

@@ -155,6 +155,8 @@ impl ClientHooks {
             memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
             hold_lost: now.hold_lost.saturating_add(sum.hold_lost),
             highest: now.highest.saturating_add(sum.highest),
+            // What an earlier attempt sent had to go, as far as anybody knows.
+            due: now.due.map(|due| due.saturating_add(sum.first)),
             ..now
         }
     }
@@ -337,6 +339,7 @@ fn joined(from: Status, to: &Status) -> Status {
         hold_lost: to.hold_lost,
         highest: to.highest,
         streamed: to.streamed,
+        due: to.due,
         ..from
     }
 }

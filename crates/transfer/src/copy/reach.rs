@@ -14,11 +14,13 @@ use crate::datapath::mtu;
 use crate::datapath::port::Port;
 use crate::datapath::socket::Path;
 use crate::error::Error;
-use crate::options::Trust;
+use crate::options::{ReachOptions, Trust};
 use crate::progress::Observer;
+use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
+use crate::zone;
 
 /// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
@@ -46,12 +48,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) trust: &'a Trust,
     pub(crate) observer: &'a dyn Observer,
-    /// The UDP port of a server's data; nothing for the one after its control port.
-    pub(crate) data_port: Option<u16>,
-    pub(crate) ssh_command: &'a [String],
-    pub(crate) remote_path: &'a str,
-    /// Ports that the far side may open for ssh.
-    pub(crate) ports: Option<(u16, u16)>,
+    pub(crate) options: &'a ReachOptions,
 }
 
 /// The way.
@@ -116,7 +113,7 @@ impl Reach<'_> {
 
     /// The UDP port of the data of the server at the port `control`.
     pub(crate) fn data_port(&self, control: u16) -> u16 {
-        self.data_port.unwrap_or(control.wrapping_add(1))
+        self.options.data_port.unwrap_or(control.wrapping_add(1))
     }
 
     /// Whether the user has said before this run who the server is.
@@ -134,9 +131,8 @@ impl Reach<'_> {
         look: Look,
     ) -> Result<Reached, Error> {
         let data_port = self.data_port(port);
-        let first = tokio::net::lookup_host((host, port)).await;
-        let first = first.ok().and_then(|mut all| all.next());
-        let data = first.map(|first| SocketAddr::new(first.ip(), data_port));
+        let first = resolve(host, data_port, settings).await;
+        let data = first.ok().and_then(|all| all.first().copied());
         // On first use nothing but the handshake leaves before the other side's id is accepted: a
         // copy makes do with what Ethernet takes then.
         let data = data.filter(|_| self.is_known(host, port));
@@ -144,7 +140,7 @@ impl Reach<'_> {
         let (identity, trust) = (self.identity, self.trust);
         let session =
             session::connect(host, port, identity, trust, self.observer, settings).await?;
-        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        let contact = zone::at_port(session.remote, data_port);
         finish(session, contact, begun, doors, look).await
     }
 
@@ -156,17 +152,17 @@ impl Reach<'_> {
         look: Look,
     ) -> Result<Reached, Error> {
         let target = SshTarget {
-            command: self.ssh_command,
+            command: &self.options.ssh_command,
             destination,
-            remote_path: self.remote_path,
-            ports: self.ports,
+            remote_path: &self.options.remote_path,
+            ports: self.options.ports,
             arguments: &[],
         };
         let mut begun = None;
         let offered = |contact| begun = begin(contact, doors, look);
         let session = connect_ssh(&target, self.identity, settings, offered).await?;
         let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
-        let contact = SocketAddr::new(session.remote.ip(), data_port);
+        let contact = zone::at_port(session.remote, data_port);
         finish(session, contact, begun, doors, look).await
     }
 }

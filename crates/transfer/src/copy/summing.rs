@@ -52,7 +52,8 @@ pub(super) fn summary(
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
     let bound_by = told_bound(attempt, finished.fixed_rate, is_telling);
     let last_block = last_block(attempt, &finished, &status);
-    let waste = status.sent.saturating_sub(status.first) as f64 / status.first.max(1) as f64;
+    let sender = sender_columns(&status);
+    let blocks = status.due.map_or(status.first, |due| due.min(status.first));
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
@@ -69,15 +70,15 @@ pub(super) fn summary(
         rtt: Span::from_nanos(status.rtt_nanos),
         // One that the path did not take was given up for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
-        blocks: status.first,
+        blocks,
         path_lost,
         socket_lost: status.socket_lost,
         memory_lost: status.memory_lost,
         hold_lost: status.hold_lost,
         refused_datagrams: status.refused,
-        sender: sender_columns(&status),
+        sender,
         receiver: receiver_columns(&status),
-        waste,
+        waste: sender.waste(blocks),
         segments: attempt.hooks.board.segments(),
         bound_by,
         resumed_bytes,

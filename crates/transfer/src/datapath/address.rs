@@ -11,6 +11,7 @@ use longhaul_proto::time::{Span, Time};
 
 use super::seal::SEALED_OVERHEAD;
 use super::socket::Path;
+use crate::zone;
 
 /// A random number that only who receives at an address can echo.
 pub type Challenge = [u8; 16];
@@ -63,7 +64,7 @@ impl AddressRule {
 
     /// We contacted `address` ourselves, at the control path's own IP address.
     pub fn contacted(address: SocketAddr) -> AddressRule {
-        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let address = zone::canonical(address);
         let current = Some(Path::from(address));
         AddressRule { validated: address.ip(), current, pending: None }
     }

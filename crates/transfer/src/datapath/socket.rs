@@ -12,6 +12,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::port::Message;
 use super::sys;
+use crate::zone;
 
 /// What a socket asks for as receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
@@ -272,7 +273,7 @@ impl Inbox {
     pub(super) fn messages(&self) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];
-            let remote = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
+            let remote = zone::canonical(meta.addr);
             let len = if n < self.filled { meta.len } else { 0 };
             let path = Path { remote, local: meta.dst_ip };
             Message { path, bytes: &self.buffers[n][..len], stride: meta.stride.max(1) }

@@ -8,11 +8,12 @@
 //!   socket2 hide that control message, quinn-udp takes one slice a message.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use crate::summary::Segments;
+use crate::zone;
 
 /// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of linux/sock_diag.h.
 const DROPS: usize = 8;
@@ -150,10 +151,14 @@ fn next_control(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
 fn parse_name(bytes: &[u8; NAME_LEN]) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);
-    let ip: IpAddr = match family {
-        libc::AF_INET => Ipv4Addr::from(*bytes[4..].first_chunk::<4>()?).into(),
-        libc::AF_INET6 => Ipv6Addr::from(*bytes[8..].first_chunk::<16>()?).into(),
+    let address: SocketAddr = match family {
+        libc::AF_INET => (Ipv4Addr::from(*bytes[4..].first_chunk::<4>()?), port).into(),
+        libc::AF_INET6 => {
+            let ip = Ipv6Addr::from(*bytes[8..].first_chunk::<16>()?);
+            let scope = u32::from_ne_bytes(*bytes.last_chunk()?);
+            SocketAddrV6::new(ip, port, 0, scope).into()
+        }
         _ => return None,
     };
-    Some(SocketAddr::new(ip.to_canonical(), port))
+    Some(zone::canonical(address))
 }

@@ -2,6 +2,9 @@
 //!
 //! What is measured while the writer waits for data is the path's rate, and would hold the sender
 //! there. So nothing is told before half of the memory waits for the writer, nor after.
+//!
+//! A thread that reads its socket too slowly needs no word of its own: what waits there, or falls
+//! there, is in the round trips and losses that a sender finds its rate by.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};

@@ -58,6 +58,8 @@ pub(crate) enum Happened {
         skipped: Vec<Range<u64>>,
         resumed_bytes: u64,
     },
+    /// Before a dry run's plan is known, these slices of it ask what is the same at the source.
+    Asks(Vec<Plan>),
     /// These chunks need not come any more, and the source does not know it.
     Needless(Vec<Range<u64>>),
     /// These chunks are the same at the source, which knows it.

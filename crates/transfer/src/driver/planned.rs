@@ -31,7 +31,15 @@ pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
         let skipped = Some(Ranges::encode(skipped.iter().cloned()));
         slices.push(Plan { skipped, more: true, ..Plan::default() });
     }
-    for ask in &plan.compare {
+    slices.extend(questions(&plan.compare));
+    slices.push(Plan { resumed_bytes: plan.resumed_bytes, ..Plan::default() });
+    slices
+}
+
+/// What is to be compared, as slices of a plan that goes on.
+pub(super) fn questions(compare: &[objects::sink::Compare]) -> Vec<Plan> {
+    let mut slices = Vec::new();
+    for ask in compare {
         for values in ask.values.chunks(VALUES) {
             let compare = vec![Compare {
                 entry: u64::from(ask.entry),
@@ -41,7 +49,6 @@ pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
             slices.push(Plan { compare, more: true, ..Plan::default() });
         }
     }
-    slices.push(Plan { resumed_bytes: plan.resumed_bytes, ..Plan::default() });
     slices
 }
 

@@ -299,6 +299,7 @@ impl Streaming {
             Command::Skip(have) => *wanted = without(wanted, &tidy(have)),
             Command::Compare(ask) => {
                 let (compared, same) = self.payloads.compare(&ask)?;
+                super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
                 *wanted = without(wanted, &tidy(same));
                 self.outbox.tell(Message::Compared(compared));
             }

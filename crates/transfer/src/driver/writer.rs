@@ -4,6 +4,8 @@
 //! It is the only thread that waits for the destination's disk. What waits for it is bounded by
 //! what the receiving flow grants, so a slow disk slows the sender and nothing else.
 
+mod dry_run;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,14 +21,13 @@ use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::joint::JointLink;
 use super::planned;
 use super::receive::Arrived;
-use super::skip::without;
 use super::spent::Spent;
 use super::stream::Streamed;
 use super::withheld::{self, Withheld};
-use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Ranges};
+use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
-use crate::objects::{CHUNK, Manifest, Place, Sink, SinkOptions, Verdict, VirtualObject};
+use crate::objects::{CHUNK, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject};
 
 /// How often the destination gets a chance to sync and rename while nothing comes.
 const TICK: Duration = Duration::from_millis(250);
@@ -202,6 +203,8 @@ struct Opened {
     sink: Option<Sink>,
     /// Entries whose comparison is still awaited: how many answers each wants, and has.
     comparing: BTreeMap<u32, (usize, Vec<bool>)>,
+    /// Of a dry run: its plan, until all comparisons are answered.
+    unanswered: Option<Plan>,
     /// What was there before this run.
     resumed: u64,
     failed: BTreeSet<u64>,
@@ -378,23 +381,20 @@ impl Writer {
                 let (sink, plan) = Sink::open(&place, &manifest, prefix, &options, watch)?;
                 (Some(sink), plan)
             }
-            Some(Target::Joint(_) | Target::Nowhere) | None => {
-                (None, crate::objects::Plan::default())
-            }
+            Some(Target::Joint(_) | Target::Nowhere) | None => (None, Plan::default()),
         };
         let asked = plan.compare.iter();
         let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
-        let (resumed, skipped) = (plan.resumed_bytes, plan.skipped.clone());
-        let implied = object.implied();
-        let never_sent: u64 = implied.iter().map(|range| range.end - range.start).sum();
+        let resumed = plan.resumed_bytes;
+        let never_sent: u64 = object.implied().iter().map(|range| range.end - range.start).sum();
         let left = object.len().saturating_sub(self.offer.manifest_len + never_sent);
-        let happened = planned::happened(&manifest, plan, implied);
         self.board.update(|status| status.written = resumed);
         let failed = BTreeSet::new();
         self.opened = Some(Opened {
             object,
             sink,
             comparing,
+            unanswered: None,
             resumed,
             failed,
             failed_at_source: BTreeSet::new(),
@@ -402,41 +402,24 @@ impl Writer {
             left,
         });
         if dry_run {
-            // What would fail is not among what would be made.
-            self.tell_failures();
+            self.begin_dry_run(plan);
+            return Ok(());
         }
-        let _ = self.happened.send(happened);
-        for failed in std::mem::take(&mut self.early_failures) {
-            self.take_source_failure(failed);
-        }
-        if dry_run {
-            self.end_dry_run(&manifest, &skipped);
-        }
+        self.tell_plan(plan);
+        self.take_early_failures();
         Ok(())
     }
 
-    /// Nothing is to be moved: what would be is told instead.
-    fn end_dry_run(&mut self, manifest: &Arc<Manifest>, skipped: &[u32]) {
-        self.ended = true;
-        let all = 0..manifest.entries().len() as u64;
-        let sink = self.opened.as_ref().and_then(|opened| opened.sink.as_ref());
-        let failures = sink.map_or(&[][..], Sink::failures);
-        let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
-        let is_file = |entry: &u32| manifest.entries()[*entry as usize].size().is_some();
-        let failed_files = failed.iter().filter(|entry| is_file(entry)).count() as u64;
-        let settled: BTreeSet<u32> = failed.into_iter().chain(skipped.iter().copied()).collect();
-        let settled = planned::runs(settled.into_iter().map(u64::from));
-        let entries = without(std::slice::from_ref(&all), &settled);
-        let due = entries
-            .iter()
-            .flat_map(|range| &manifest.entries()[range.start as usize..range.end as usize]);
-        let files = due.filter(|entry| entry.size().is_some()).count() as u64;
-        let manifest = manifest.clone();
-        let skipped = manifest.files().saturating_sub(files + failed_files);
-        let failed_count = failures.len() as u64;
-        let _ = self.happened.send(Happened::WouldCopy { manifest, entries });
-        let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), None));
+    fn tell_plan(&self, plan: Plan) {
+        let Some(Opened { object, .. }) = &self.opened else { return };
+        let happened = planned::happened(object.manifest(), plan, object.implied());
+        let _ = self.happened.send(happened);
+    }
+
+    fn take_early_failures(&mut self) {
+        for failed in std::mem::take(&mut self.early_failures) {
+            self.take_source_failure(failed);
+        }
     }
 
     /// Answers come in the order of the questions, perhaps in several messages an entry.
@@ -452,6 +435,10 @@ impl Writer {
         let answers = std::mem::take(answers);
         opened.comparing.remove(&entry);
         let needless = sink.compare_result(entry, &answers)?;
+        if opened.unanswered.is_some() {
+            self.note_answer(entry);
+            return Ok(());
+        }
         // The source leaves them out: only a further pass brings them.
         let changed = sink.take_changed().into_iter();
         opened.failed.extend(changed.filter(|chunk| sink.needs(*chunk)));
@@ -513,6 +500,9 @@ impl Writer {
     fn settle(&mut self) -> Result<(), Error> {
         self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         let Some(opened) = &mut self.opened else { return Ok(()) };
+        if opened.unanswered.is_some() {
+            return Ok(());
+        }
         let Some(sink) = &mut opened.sink else {
             if self.all_arrived {
                 self.ended = true;

@@ -5,6 +5,7 @@
 //! the copy no longer matters.
 
 mod bounds;
+mod due;
 #[cfg(test)]
 mod greed;
 #[cfg(test)]

@@ -12,12 +12,14 @@ use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::due::Due;
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, bounds, closing, listing};
 use crate::control::{
-    ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Ranges, Status,
+    ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan, Ranges,
+    Status,
 };
 use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
@@ -102,6 +104,7 @@ struct Running<'a, 'b> {
     /// Chunks that need not come, once that is known.
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
+    due: Due,
     silence: Silence,
     quiet: Quiet,
     /// Names of files have been told on the stream.
@@ -139,6 +142,7 @@ impl ReceivingEnd<'_> {
             number: 0,
             have: None,
             implied: Vec::new(),
+            due: Due::default(),
             silence: Silence::new(),
             quiet: Quiet::default(),
             names_told: false,
@@ -372,12 +376,28 @@ impl Running<'_, '_> {
             letters,
         };
         end.port.register(id, Box::new(Receiving::new(clock::now(), flow)))?;
-        // Known before the manifest is: what is behind it in its last chunk never comes.
-        let padding = self.manifest_len..self.manifest_len.next_multiple_of(CHUNK);
-        mailbox.post(Letter::Skip(blocks_within(&layout, padding)));
+        // Known before the manifest is.
+        mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
         self.flow = Some(Flow { id, layout, mailbox, drained });
         self.tell_have();
         Ok(())
+    }
+
+    /// What is behind the manifest in its last chunk, and never comes.
+    fn padding(&self) -> Range<u64> {
+        self.manifest_len..self.manifest_len.next_multiple_of(CHUNK)
+    }
+
+    fn chunks(&self) -> u64 {
+        self.object_len.div_ceil(CHUNK)
+    }
+
+    /// Counts what had to come by datagram.
+    fn note_due(&self) {
+        let Some(flow) = &self.flow else { return };
+        let implied = [&self.implied[..], &[self.padding()]].concat();
+        let due = self.due.blocks(&flow.layout, &implied);
+        self.end.board.update(|status| status.due = Some(due));
     }
 
     /// Once the plan is known, the flow is told what need not come.
@@ -395,17 +415,30 @@ impl Running<'_, '_> {
         flow.mailbox.post(Letter::Drained);
     }
 
+    fn tell_plan(&self, slices: Vec<Plan>) {
+        for slice in slices {
+            self.end.wire.outbox().tell(Message::Plan(slice));
+        }
+    }
+
+    fn take_plan(&mut self, have: Vec<Range<u64>>, implied: Vec<Range<u64>>) {
+        self.due.add(&without(std::slice::from_ref(&(0..self.chunks())), &have));
+        // What the plan was made of had to come as well.
+        let list = 0..self.manifest_len.div_ceil(CHUNK);
+        self.due.add(std::slice::from_ref(&list));
+        self.have = Some(have);
+        self.implied = implied;
+        self.tell_have();
+    }
+
     fn on_happened(&mut self, happened: Happened) -> Result<Option<Received>, End> {
         match happened {
             Happened::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
-                for slice in slices {
-                    self.end.wire.outbox().tell(Message::Plan(slice));
-                }
+                self.tell_plan(slices);
                 self.end.hooks.planned(&manifest, &skipped, resumed_bytes);
-                self.have = Some(have);
-                self.implied = implied;
-                self.tell_have();
+                self.take_plan(have, implied);
             }
+            Happened::Asks(slices) => self.tell_plan(slices),
             Happened::Needless(chunks) => {
                 let chunks = tidy(chunks);
                 let ranges = Some(Ranges::encode(chunks.iter().cloned()));
@@ -426,11 +459,11 @@ impl Running<'_, '_> {
                 }
             }
             Happened::PassEnd(end) => {
-                let chunks = self.object_len.div_ceil(CHUNK);
                 if let Some(failed) = &end.failed
-                    && let Ok(failed) = failed.decode(chunks)
+                    && let Ok(failed) = failed.decode(self.chunks())
                 {
-                    self.have = Some(without(std::slice::from_ref(&(0..chunks)), &failed));
+                    self.due.add(&failed);
+                    self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &failed));
                 }
                 match end.lease {
                     0 => self.tell_both_ways(Message::PassEnd(end)),
@@ -449,6 +482,7 @@ impl Running<'_, '_> {
             }
             Happened::Outcome(outcome, mark) => {
                 let mut outcome = *outcome;
+                self.note_due();
                 outcome.status = Some(self.end.board.mine());
                 let last = self.end.board.last_block();
                 outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
@@ -471,6 +505,7 @@ impl Running<'_, '_> {
             let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));
             flow.mailbox.post(Letter::Skip(runs.collect()));
         }
+        self.due.spare(&chunks);
         if let Some(have) = &mut self.have {
             have.extend(chunks);
             *have = tidy(std::mem::take(have));
@@ -488,7 +523,7 @@ impl Running<'_, '_> {
     fn read_stream(&self, session: Session) {
         let (sink, room) = (self.pieces_end.clone(), self.room.clone());
         let board = self.end.board.clone();
-        let chunks = self.object_len.div_ceil(CHUNK);
+        let chunks = self.chunks();
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();

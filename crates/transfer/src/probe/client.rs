@@ -28,6 +28,7 @@ use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::reactor;
 use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::zone;
 
 /// What a measurement takes at most beside its time of sending: an answer that comes late.
 const BESIDE: Span = Span::from_secs(10);
@@ -88,10 +89,7 @@ async fn run(
         identity: &identity,
         trust: &options.trust,
         observer,
-        data_port: options.data_port,
-        ssh_command: &options.ssh_command,
-        remote_path: &options.remote_path,
-        ports: options.ports,
+        options: &options.reach,
     };
     let look = if options.datagram.is_some() { Look::No } else { Look::Whole };
     let reached = reach.open(&Settings::default(), look).await?;
@@ -306,7 +304,7 @@ impl Probing<'_> {
         let first = &self.reached.session;
         let trust = self.options.trust.only(first.peer.to_string());
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
-        let (host, port) = (first.remote.ip().to_string(), first.remote.port());
+        let (host, port) = (zone::host(first.remote), first.remote.port());
         let mut session =
             session::connect(&host, port, identity, &trust, observer, &settings).await?;
         greet(&mut session, random_u64(), random_flow(), self.suite).await?;
@@ -373,7 +371,7 @@ impl Trips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Trust;
+    use crate::options::{ReachOptions, Trust};
 
     #[test]
     fn more_than_a_probe_may_take_is_refused_with_the_sum() {
@@ -387,10 +385,7 @@ mod tests {
                 rates: vec![Rate::from_mbps(1); rates],
                 span: Span::from_secs(seconds),
                 datagram: None,
-                ssh_command: Vec::new(),
-                remote_path: String::new(),
-                data_port: None,
-                ports: None,
+                reach: ReachOptions::default(),
             })
         };
         assert_eq!(asked(30, 10, false), Ok(()));

@@ -27,7 +27,7 @@ use crate::control::{Frame, Message, ProbeCount};
 use crate::datapath::keys::{FlowKeys, Suite};
 use crate::error::{Class, Error};
 use crate::location::Location;
-use crate::options::Trust;
+use crate::options::{ReachOptions, Trust};
 use crate::session::{Exporter, Session};
 
 pub use client::probe;
@@ -59,14 +59,8 @@ pub struct ProbeOptions {
     pub span: Span,
     /// The UDP payload of a datagram; nothing to take what the path takes.
     pub datagram: Option<u16>,
-    /// The ssh command, as words.
-    pub ssh_command: Vec<String>,
-    /// `longhaul` on the far side.
-    pub remote_path: String,
-    /// UDP port of the server's data; nothing for the one after its control port.
-    pub data_port: Option<u16>,
-    /// Ports that the far side may open for ssh.
-    pub ports: Option<(u16, u16)>,
+    /// The way there.
+    pub reach: ReachOptions,
 }
 
 /// What carried a measurement.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::reactor;
 use crate::session::connect::{look, resolve};
 use crate::session::{Carriers, Identity, Settings};
+use crate::zone;
 
 /// What answers at a server's ports; the reason where nothing does.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub fn look_at_ports(
         let (udp_control, tcp_control, data_mtu) = tokio::join!(
             tried(Carriers::Quic),
             tried(Carriers::Tcp),
-            data_size(SocketAddr::new(address.ip(), data_port)),
+            data_size(zone::at_port(address, data_port)),
         );
         Ok(Ports { address, udp_control, tcp_control, data_port, data_mtu: data_mtu? })
     })

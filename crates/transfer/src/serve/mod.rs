@@ -31,6 +31,7 @@ use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
+use crate::zone;
 use door::Door;
 use register::Register;
 
@@ -174,7 +175,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
         // No port comes after the last one, and 0 would be any.
         let next = control.port().checked_add(1);
         let Some(data_port) = options.data_port.or(next) else { continue };
-        match Port::bind(SocketAddr::new(control.ip(), data_port)) {
+        match Port::bind(zone::at_port(control, data_port)) {
             Ok(port) => return Ok((listener, port)),
             Err(error) if options.listen.port() != 0 => return Err(error),
             Err(error) => last = Some(error),

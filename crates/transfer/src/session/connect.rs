@@ -13,6 +13,7 @@ use super::{Session, Settings};
 use crate::error::{Class, Error};
 use crate::options::Trust;
 use crate::progress::Observer;
+use crate::zone;
 
 /// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
 /// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
@@ -91,12 +92,15 @@ pub(crate) async fn look(
 /// The addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Class::Unreachable`]: there is none.
+/// [`Class::Unreachable`]: there is none, or the interface that it names is not.
 pub(crate) async fn resolve(
     host: &str,
     port: u16,
     settings: &Settings,
 ) -> Result<Vec<SocketAddr>, Error> {
+    if let Some(address) = zone::address(host, port)? {
+        return Ok(vec![address]);
+    }
     let failed = |reason: String| {
         Error::new(Class::Unreachable, format!("the name {host} has no address: {reason}"))
             .advise("see that it is spelt right and that this host can look up names")

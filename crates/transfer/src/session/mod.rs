@@ -21,6 +21,7 @@ use prost::Message;
 
 use crate::datapath::keys::has_fast_aes;
 use crate::error::Error;
+use crate::zone;
 
 pub mod allow;
 pub mod connect;
@@ -206,7 +207,7 @@ impl Session {
         let peer = parts.line.peer;
         let line = Arc::new(parts.line);
         let hello = hello::Hello::new(&settings.versions);
-        let remote = SocketAddr::new(parts.remote.ip().to_canonical(), parts.remote.port());
+        let remote = zone::canonical(parts.remote);
         Session {
             peer,
             remote,

@@ -38,7 +38,14 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
     let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
     let blocks = sum(|s| s.blocks);
-    let sent = sum(|s| s.sender.sent);
+    let sender = SenderAccounting {
+        sent: sum(|s| s.sender.sent),
+        first: sum(|s| s.sender.first),
+        retransmitted: sum(|s| s.sender.retransmitted),
+        reported_lost: sum(|s| s.sender.reported_lost),
+        rounds: summaries.iter().map(|s| s.sender.rounds).max().unwrap_or(0),
+        ..SenderAccounting::default()
+    };
     Summary {
         bytes: 0,
         files: 0,
@@ -61,14 +68,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         hold_lost: sum(|s| s.hold_lost),
         // Each is told of all that no flow of the port knows.
         refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
-        sender: SenderAccounting {
-            sent,
-            first: blocks,
-            retransmitted: sum(|s| s.sender.retransmitted),
-            reported_lost: sum(|s| s.sender.reported_lost),
-            rounds: summaries.iter().map(|s| s.sender.rounds).max().unwrap_or(0),
-            ..SenderAccounting::default()
-        },
+        sender,
         receiver: ReceiverAccounting {
             received: sum(|s| s.receiver.received),
             distinct: sum(|s| s.receiver.distinct),
@@ -79,7 +79,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             // With those of sources that were left out for it, and have no summary.
             refused: rows.table().iter().map(|row| row.refused).sum(),
         },
-        waste: sent.saturating_sub(blocks) as f64 / blocks.max(1) as f64,
+        waste: sender.waste(blocks),
         segments: None,
         bound_by: main.map_or(BoundBy::Nothing, |summary| summary.bound_by),
         resumed_bytes: 0,

@@ -79,10 +79,11 @@ impl Sink {
         let all = asked.values.len() as u64 == size.div_ceil(CHUNK) && matches.iter().all(|m| *m);
         let is_equal = all && basis.is_of(size);
         if self.options.dry_run {
-            if is_equal {
-                self.settle(entry, State::Skipped);
-                self.settle_chunks(entry);
+            if !is_equal {
+                return self.see_whether_its_folder_may(entry);
             }
+            self.settle(entry, State::Skipped);
+            self.settle_chunks(entry);
             return Ok(());
         }
         if is_equal {

@@ -242,6 +242,11 @@ impl Sink {
         self.needed.has(chunk)
     }
 
+    /// Whether an entry was there and equal.
+    pub fn is_skipped(&self, entry: u32) -> bool {
+        self.states.get(entry as usize) == Some(&State::Skipped)
+    }
+
     /// How many chunks are still to come.
     pub fn missing_chunks(&self) -> u64 {
         self.needed.count()

@@ -136,13 +136,19 @@ impl Sink {
     }
 
     /// Of a dry run: that what is due could be made in the folder that is to hold it. What is new
-    /// in a new folder could.
+    /// in a new folder could, and what is to be compared may turn out to be equal.
     fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
-        if !self.options.dry_run || is_new || is_settled {
+        let is_open = self.comparing.contains_key(&number);
+        if !self.options.dry_run || is_new || is_settled || is_open {
             return Ok(());
         }
+        self.see_whether_its_folder_may(number)
+    }
+
+    /// That an entry could be made in the folder that is to hold it.
+    pub(super) fn see_whether_its_folder_may(&mut self, number: u32) -> io::Result<()> {
         let (folder, _) = self.ground.at(number)?;
         folders::may_write(folder)
     }

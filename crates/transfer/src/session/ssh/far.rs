@@ -144,7 +144,9 @@ impl Under {
 /// The address of this host that the client's ssh has reached, as sshd tells.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    let address: IpAddr = connection.split(' ').nth(2)?.parse().ok()?;
+    // A zone of this host is none of the client's.
+    let address = connection.split(' ').nth(2)?.split('%').next()?;
+    let address: IpAddr = address.parse().ok()?;
     Some(address.to_canonical())
 }
 

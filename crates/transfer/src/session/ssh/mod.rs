@@ -9,7 +9,7 @@ mod far;
 mod lines;
 mod stdio;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use super::tls::Expect;
 use super::{Session, Settings};
 use crate::error::{Class, Error};
 use crate::objects::place::quoted;
+use crate::zone;
 
 /// How long the direct ways may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);
@@ -86,7 +87,7 @@ pub async fn connect_ssh(
     tell(&mut stdin, Word::Client(identity.id())).await?;
     let candidates = candidates(&offer, &host);
     if let Some(first) = candidates.first() {
-        offered(SocketAddr::new(first.ip(), offer.data_port));
+        offered(zone::at_port(*first, offer.data_port));
     }
     let expect = Expect::Only(offer.id);
     let mut session = match race::run(&candidates, identity, expect, settings, DIRECT).await {
@@ -108,11 +109,13 @@ pub async fn connect_ssh(
 
 /// Where the far side is tried: at the addresses of its name, and of these first where it says that
 /// ssh has come in. Whatever else it names may be somebody else's, who must not hear from us.
-fn candidates(offer: &Offer, host: &[IpAddr]) -> Vec<SocketAddr> {
-    let named =
-        |ip: &&IpAddr| offer.addresses.iter().any(|o| o.to_canonical() == ip.to_canonical());
-    let (first, others): (Vec<&IpAddr>, Vec<&IpAddr>) = host.iter().partition(named);
-    first.into_iter().chain(others).map(|ip| SocketAddr::new(*ip, offer.port)).collect()
+fn candidates(offer: &Offer, host: &[SocketAddr]) -> Vec<SocketAddr> {
+    let named = |address: &SocketAddr| {
+        let ip = address.ip().to_canonical();
+        offer.addresses.iter().any(|o| o.to_canonical() == ip)
+    };
+    let (first, others): (Vec<SocketAddr>, Vec<SocketAddr>) = host.iter().copied().partition(named);
+    first.into_iter().chain(others).map(|a| zone::at_port(a, offer.port)).collect()
 }
 
 fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
@@ -156,14 +159,16 @@ fn remote_command(target: &SshTarget<'_>) -> String {
 }
 
 /// Where the destination is, as far as this host can tell: after the aliases of ssh's own config.
-async fn look_up(target: &SshTarget<'_>) -> Vec<IpAddr> {
+async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     let found = async {
         let host = configured_host(target).await.unwrap_or_else(|| {
             let named = target.destination.rsplit('@').next().unwrap_or_default();
             named.to_owned()
         });
-        let addresses = tokio::net::lookup_host((host, 0)).await.ok()?;
-        Some(addresses.map(|address| address.ip()).collect())
+        if let Some(address) = zone::address(&host, 0).ok()? {
+            return Some(vec![address]);
+        }
+        Some(tokio::net::lookup_host((host, 0)).await.ok()?.collect())
     };
     timeout(LOOK_UP, found).await.ok().flatten().unwrap_or_default()
 }

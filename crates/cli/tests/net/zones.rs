@@ -1,0 +1,92 @@
+//! Link-local IPv6 addresses, which name an interface.
+
+use std::fs;
+use std::process::Command;
+
+use longhaul_testbed::link::LinkSpec;
+
+use super::Way;
+use super::path::Wan;
+use crate::rig::{Server, skip};
+
+/// The link-local address of a host's device, as `fe80::1%wan0`.
+fn own(wan: &Wan, host: &str) -> Option<String> {
+    let mut list = Command::new("cat");
+    list.arg("/proc/net/if_inet6");
+    let ended = wan.run(host, &list).end();
+    let of_line = |line: &String| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Address, number, prefix, scope (RFC 4007's is 0x20), flags, name.
+        let &[address, _, _, "20", _, device] = &words[..] else { return None };
+        let address = u128::from_str_radix(address, 16).expect("the kernel writes addresses");
+        Some(format!("{}%{device}", std::net::Ipv6Addr::from(address)))
+    };
+    ended.stdout.iter().find_map(of_line)
+}
+
+#[test]
+fn a_server_is_reached_by_a_link_local_address_and_its_interface() {
+    let link = LinkSpec::default();
+    let Some(wan) = Wan::over_v6(link, 1500, 3_000_000) else { return };
+    let Some(zoned) = own(&wan, "b") else {
+        skip("the device of an emulated host has no link-local address");
+        return;
+    };
+    let address = format!("[{zoned}]:7721");
+    let words = Server::words(&address, &wan.there, &["--allow", &wan.client.id]);
+    let server = Server::ready(wan.run("b", &wan.host.command(words)));
+    let in_uri = address.replacen('%', "%25", 1);
+    let ways = [(Way::Push, &address), (Way::Pull, &address), (Way::Push, &in_uri)];
+    for (way, address) in ways {
+        for flag in ["--receive=scatter", "--protocol=tcp"] {
+            let (from, to) = match way {
+                Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),
+                Way::Pull => (format!("lh://{address}/source"), "copy".to_owned()),
+            };
+            let mut copy = wan.client.command(["cp", "--json", "--accept-new", flag]);
+            copy.args([from, to]).current_dir(&wan.here);
+            // The emulator has no link of all hosts: who asks is on the same one.
+            let ended = wan.run("b", &copy).end();
+            let protocol = if flag.contains("tcp") { "tcp" } else { "rbudp" };
+            assert_eq!(ended.summary()["protocol"], protocol, "{way:?} {ended}");
+            assert!(ended.events("fallback").is_empty(), "{way:?} {ended}");
+            wan.assert_copied(way);
+        }
+    }
+    let at = format!("lh://{address}");
+    let probe = ["probe", "--json", "--accept-new", "--udp", "--tcp", "--rate=10M", "--time=50ms"];
+    let mut probe = wan.client.command(probe);
+    probe.arg(&at);
+    let summary = wan.run("b", &probe).end().summary();
+    assert!(summary["udp_up_bps"].as_f64() > Some(0.0), "{summary}");
+    let mut doctor = wan.client.command(["doctor", "--json", "--rate=1M", &at]);
+    doctor.current_dir(&wan.here);
+    let ended = wan.run("b", &doctor).end();
+    let findings = ended.events("finding");
+    for port in ["port-control", "port-data", "port-tcp"] {
+        let finding = findings.iter().find(|finding| finding["name"] == port);
+        assert!(finding.is_some_and(|finding| finding["grade"] == "ok"), "{port}: {ended}");
+    }
+    let known = fs::read_to_string(wan.client.config.join("known_servers")).unwrap();
+    assert_eq!(known.matches(&address.to_lowercase()).count(), 1, "{known}");
+    drop(server);
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = crate::rig::Host::new(&scratch.path().join("host"));
+    fs::write(scratch.path().join("file"), b"x").unwrap();
+    let at = "lh://[fe80::1%nosuch0]:9/x";
+    let run = |args: &[&str]| {
+        let mut command = host.command(args);
+        command.current_dir(scratch.path());
+        crate::rig::Child::spawn(&mut command).end()
+    };
+    run(&["cp", "file", at]).is(3, &["no interface nosuch0"]);
+    run(&["cp", at, "copy"]).is(3, &["no interface nosuch0"]);
+    run(&["probe", at]).is(3, &["no interface nosuch0"]);
+    run(&["doctor", "--rate=1M", at]).is(3, &["no interface nosuch0"]);
+    let listen = "--listen=[fe80::1%nosuch0]:9";
+    run(&["serve", listen, "--root=.", "--allow", &host.id]).is(2, &["no interface nosuch0"]);
+}

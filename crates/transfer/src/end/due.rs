@@ -1,0 +1,62 @@
+//! How many blocks had to come: what was neither there nor implied by the object.
+
+use std::ops::Range;
+
+use longhaul_proto::layout::Layout;
+use longhaul_proto::ranges::RangeSet;
+
+use crate::driver::skip::{blocks_of, blocks_within};
+
+/// The chunks that had to come in some pass.
+#[derive(Debug, Default)]
+pub(super) struct Due(RangeSet);
+
+impl Due {
+    /// These come.
+    pub(super) fn add(&mut self, chunks: &[Range<u64>]) {
+        for chunks in chunks {
+            self.0.insert(chunks.clone());
+        }
+    }
+
+    /// These need not come after all.
+    pub(super) fn spare(&mut self, chunks: &[Range<u64>]) {
+        for chunks in chunks {
+            self.0.remove(chunks.clone());
+        }
+    }
+
+    /// The same in blocks, without those that lie within `implied` bytes of the object.
+    pub(super) fn blocks(&self, layout: &Layout, implied: &[Range<u64>]) -> u64 {
+        let mut blocks = RangeSet::new();
+        for run in self.0.iter().flat_map(|chunks| blocks_of(layout, chunks)) {
+            blocks.insert(run.numbers(layout));
+        }
+        for run in implied.iter().flat_map(|bytes| blocks_within(layout, bytes.clone())) {
+            blocks.remove(run.numbers(layout));
+        }
+        blocks.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::units::Bytes;
+
+    #[test]
+    fn what_comes_again_was_due_once_and_what_is_spared_was_not() {
+        // Ten chunks of three blocks, the last of one.
+        let (object, chunk) = (Bytes::new(9_400), Bytes::new(1_000));
+        let layout = Layout::new(object, Bytes::ZERO, chunk, 400).unwrap();
+        let mut due = Due::default();
+        due.add(&[1..3, 5..10]);
+        assert_eq!(due.blocks(&layout, &[]), 6 * 3 + 1);
+        due.spare(&[2..3, 7..8]);
+        // A further pass brings one again, and one that was left out before.
+        due.add(&[1..2, 2..3]);
+        assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
+        // Two whole blocks of a chunk, of which the second reaches to its end.
+        assert_eq!(due.blocks(&layout, &[5_400..6_000, 3_000..4_000]), 5 * 3 + 1 - 2);
+    }
+}
