@@ -24,6 +24,7 @@ mod silent;
 mod ssh;
 mod strangers;
 mod unheard;
+mod untrusted;
 mod wan;
 
 use std::ffi::OsString;
