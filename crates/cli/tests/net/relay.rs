@@ -34,6 +34,8 @@ pub(super) struct Rules {
     /// The server has answered; datagrams with data that have gone to it.
     answered: AtomicBool,
     data_gone: AtomicUsize,
+    /// The client's port for data, once something has come from there.
+    pub(super) client: Mutex<Option<SocketAddr>>,
     /// Bytes that clients have sent to the control port, by UDP and TCP.
     pub(super) said: AtomicUsize,
     /// No UDP passes to or from the control port.
@@ -76,6 +78,7 @@ impl Relay {
             data_first: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
             data_gone: AtomicUsize::new(0),
+            client: Mutex::default(),
             said: AtomicUsize::new(0),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
@@ -211,8 +214,9 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
                 waiting.drain(..).for_each(|(far, datagram)| drop(far.send(&datagram)));
             }
             let Ok((len, from)) = near.recv_from(&mut buffer) else { continue };
-            if port == Port::Control {
-                rules.note_said(len);
+            match port {
+                Port::Control => rules.note_said(len),
+                Port::Data => *rules.client.lock().expect("no holder panics") = Some(from),
             }
             if rules.rebound.load(Ordering::Relaxed) != bound {
                 bound = rules.rebound.load(Ordering::Relaxed);
