@@ -10,6 +10,7 @@ mod flood;
 mod gathered;
 mod holes;
 mod hostile_lists;
+mod killed;
 mod liar;
 mod lying_reports;
 mod many;
