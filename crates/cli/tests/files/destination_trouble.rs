@@ -235,6 +235,38 @@ fn the_second_of_two_copies_into_one_file_is_told_and_the_first_completes() {
 }
 
 #[test]
+fn the_second_of_two_copies_of_a_tree_into_one_place_is_told_and_the_first_completes() {
+    let pair = Pair::new();
+    for root in [&pair.here, &pair.there] {
+        for number in 0..200 {
+            write(&root.join(format!("tree/{number}")), &bytes(100_000, number));
+        }
+        write(&root.join("tree/large"), &bytes(10_000_000, 1));
+    }
+    fs::create_dir(pair.here.join("back")).unwrap();
+    // By its own name, by a new one, and its contents right into a folder.
+    for (from, to, copy) in [("tree", "", "tree"), ("tree", "new", "new"), ("tree/", "to", "to")] {
+        let (there, here) = (pair.at(format!("on/{to}")), format!("back/{to}"));
+        fs::create_dir_all(pair.there.join("on")).unwrap();
+        let from_there = pair.at(from);
+        // So slow that the second ends long before the first.
+        let mut push = pair.start(&[&"-r", &"--rate=40M", &from, &there]);
+        let mut pull = pair.start(&[&"-r", &"--rate=40M", &from_there, &here]);
+        push.progressed(1);
+        pull.progressed(1);
+        let is_writing = "another copy is writing it";
+        pair.cp(&[&"-r", &from, &there]).is(5, &[copy, is_writing, "another folder"]);
+        pair.cp(&[&"-r", &from_there, &here]).is(4, &[copy, is_writing, "another folder"]);
+        push.end().summary();
+        pull.end().summary();
+        for copy in [pair.there.join("on").join(copy), pair.here.join("back").join(copy)] {
+            assert_eq!(content(&copy), content(&pair.here.join("tree")));
+        }
+    }
+    assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
+}
+
+#[test]
 fn things_in_the_way_fail_alone_and_by_name() {
     let pair = Pair::new();
     for name in ["a", "b", "d/x"] {

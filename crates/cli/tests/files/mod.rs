@@ -2,6 +2,7 @@
 
 mod copies;
 mod destination_trouble;
+mod on_disk;
 mod permissions;
 mod races;
 mod reach;

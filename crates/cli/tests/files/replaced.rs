@@ -3,11 +3,10 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::rig::{Child, Pair, bytes, skip, words, write};
+use crate::rig::{Pair, bytes, write};
 
 #[test]
 fn a_link_to_a_pipe_or_device_is_refused_and_stays_and_one_to_a_file_is_replaced() {
@@ -87,37 +86,4 @@ fn what_was_left_out_because_of_its_size_and_time_is_not_called_verified() {
     assert_eq!(fs::read(&path).unwrap(), bytes(3_000_000, 1));
     let equal = run(&["--checksum"]).summary();
     assert_eq!((&equal["verified"], &equal["skipped_files"]), (&true.into(), &1.into()));
-}
-
-#[test]
-fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given() {
-    let pair = Pair::new();
-    let made: [fn(&Path); 3] = [
-        |root| symlink("nowhere", root.join("link")).unwrap(),
-        |root| write(&root.join("empty"), b""),
-        |root| fs::create_dir(root.join("folder")).unwrap(),
-    ];
-    for (number, make) in made.into_iter().enumerate() {
-        let tree = format!("tree {number}");
-        fs::create_dir(pair.there.join(&tree)).unwrap();
-        // Its folder is there: nothing but the new name has to be synced.
-        fs::create_dir(pair.here.join(&tree)).unwrap();
-        make(&pair.there.join(&tree));
-        let log = pair.scratch.path().join("trace");
-        let log = log.to_str().expect("a scratch folder");
-        let strace = ["strace", "-f", "-qq", "-e", "trace=/sync|rename|mkdir", "-o", log];
-        if Command::new("strace").arg("-V").output().is_err() {
-            return skip("strace, which sees the calls, is not here");
-        }
-        let id = format!("--server-id={}", pair.server.id);
-        let from = pair.at(&tree);
-        let words = words(&[&"cp", &"--json", &id, &"-r", &from, &"."]);
-        let mut copy = pair.client.wrapped(&strace, words);
-        Child::spawn(copy.current_dir(&pair.here)).end().summary();
-        let calls = fs::read_to_string(log).expect("strace wrote it");
-        let calls: Vec<&str> = calls.lines().collect();
-        let last = |what: &[&str]| calls.iter().rposition(|l| what.iter().any(|w| l.contains(w)));
-        let named = last(&["renameat(", "mkdirat("]).expect("it was given a name");
-        assert!(last(&["syncfs("]) > Some(named), "{tree}: {calls:?}");
-    }
 }

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::rig::{Child, Pair, Server, bytes, remains, write};
 
-/// Enough that what a kill may cost is a part of it.
-const SIZE: usize = 160_000_000;
-/// When it is killed, at the earliest.
-const KILL_AT: u64 = 66_000_000;
+/// Enough that a copy is still on its way for seconds when it is killed.
+const SIZE: usize = 200_000_000;
+/// When it is killed, at the earliest: twice what that may cost is there by then.
+const KILL_AT: u64 = 2 * LOST;
 /// So that what it tells once a second tells of that point in time.
-const RATE: &str = "--rate=320M";
+const RATE: &str = "--rate=240M";
 /// What a kill may cost.
 const LOST: u64 = 64_000_000;
 
@@ -130,7 +130,7 @@ fn a_lost_or_damaged_journal_is_rebuilt_from_what_is_there() {
     let damage_one = |damage: fn(&Path)| {
         let case = Case::new(Way::Push, SIZE);
         let journal = case.file(".to.lh-journal");
-        let mut copy = case.start("--rate=320M");
+        let mut copy = case.start(RATE);
         let told = copy.event(|event| {
             event["bytes"].as_u64() >= Some(KILL_AT) && event["event"] == "progress"
         });
@@ -293,9 +293,9 @@ fn a_killed_copy_goes_on_with_another_cipher_and_in_the_other_direction() {
         let told = copy.progressed(at)["bytes"].as_u64().unwrap();
         (copy.kill(), told)
     };
-    let (_, first) = half_way(pair, &[RATE, "--cipher=aes-128-gcm"], KILL_AT);
+    let (_, first) = half_way(pair, &[RATE, "--cipher=aes-128-gcm"], KILL_AT / 2);
     let flags = [RATE, "--cipher=chacha20-poly1305", "--protocol=sabul"];
-    let (ended, second) = half_way(pair, &flags, first.max(KILL_AT + 40_000_000));
+    let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} were there, {there} are: {ended}");
     // Now who received asks for it, and who sent serves. The old server may hold the file still.

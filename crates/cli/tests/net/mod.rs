@@ -10,6 +10,7 @@ mod flood;
 mod gathered;
 mod holes;
 mod hostile_lists;
+mod killed;
 mod liar;
 mod lying_reports;
 mod many;
@@ -24,6 +25,7 @@ mod silent;
 mod ssh;
 mod strangers;
 mod unheard;
+mod untrusted;
 mod wan;
 mod zones;
 

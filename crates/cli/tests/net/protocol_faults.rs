@@ -104,7 +104,7 @@ fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it
 fn forged_datagrams_change_nothing_and_are_counted() {
     each(&cells_of_datagrams(), |cell| {
         let flags = cell.flags(&["--rate=20M", "--datagram=1400"]);
-        flood::copy_through(8_000_000, &flags, &flood::TRICKS, flood::A_FEW);
+        flood::copy_through(Way::Push, 8_000_000, &flags, flood::A_FEW);
     });
 }
 

@@ -1,7 +1,7 @@
 //! A relay between a client and a server on loopback, which may swallow what it likes.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -34,6 +34,10 @@ pub(super) struct Rules {
     /// The server has answered; datagrams with data that have gone to it.
     answered: AtomicBool,
     data_gone: AtomicUsize,
+    /// The client's port for data, once something has come from there.
+    pub(super) client: Mutex<Option<SocketAddr>>,
+    /// Bytes that clients have sent to the control port, by UDP and TCP.
+    pub(super) said: AtomicUsize,
     /// No UDP passes to or from the control port.
     pub(super) no_control: AtomicBool,
     /// Connections to the control port are closed at once.
@@ -74,6 +78,8 @@ impl Relay {
             data_first: AtomicUsize::new(0),
             answered: AtomicBool::new(false),
             data_gone: AtomicUsize::new(0),
+            client: Mutex::default(),
+            said: AtomicUsize::new(0),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
@@ -158,6 +164,10 @@ impl Rules {
         }
     }
 
+    fn note_said(&self, len: usize) {
+        self.said.fetch_add(len, Ordering::Relaxed);
+    }
+
     /// The client's first data let the server speak.
     fn unmute(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
@@ -204,6 +214,10 @@ fn relay_udp(near: UdpSocket, to: SocketAddr, port: Port, rules: Arc<Rules>) {
                 waiting.drain(..).for_each(|(far, datagram)| drop(far.send(&datagram)));
             }
             let Ok((len, from)) = near.recv_from(&mut buffer) else { continue };
+            match port {
+                Port::Control => rules.note_said(len),
+                Port::Data => *rules.client.lock().expect("no holder panics") = Some(from),
+            }
             if rules.rebound.load(Ordering::Relaxed) != bound {
                 bound = rules.rebound.load(Ordering::Relaxed);
                 fars.clear();
@@ -275,17 +289,25 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
                 let _ = stream.set_nodelay(true);
                 let _ = stream.set_read_timeout(Some(DEADLINE));
             }
-            pipe(&client, &server);
-            pipe(&server, &client);
+            let listening = rules.clone();
+            pipe(&client, &server, move |len| listening.note_said(len));
+            pipe(&server, &client, |_| {});
         }
     });
 }
 
-fn pipe(from: &TcpStream, to: &TcpStream) {
+/// Hands on what comes, and tells how much that is.
+fn pipe(from: &TcpStream, to: &TcpStream, came: impl Fn(usize) + Send + 'static) {
     let pair = (from.try_clone(), to.try_clone());
     let (Ok(mut from), Ok(mut to)) = pair else { return };
     thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = from.read(&mut buffer) {
+            came(len);
+            if to.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
         let _ = to.shutdown(Shutdown::Write);
     });
 }

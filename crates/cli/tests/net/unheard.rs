@@ -1,12 +1,14 @@
 //! Copies that are finished, whose client never hears of it: the same command goes into the same
 //! place, not one level deeper.
 
+use std::sync::atomic::Ordering;
+
 use longhaul_transfer::control::{Direction, Message};
 use longhaul_transfer::objects::{Place, Source, SourceOptions};
 use rustix::process::Signal;
 
-use super::liar;
-use crate::rig::{Pair, assert_same, remains, write};
+use super::{Relayed, liar};
+use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
@@ -22,11 +24,16 @@ fn copy_unheard(pair: &Pair) {
     assert_eq!(outcome.files, FILES);
 }
 
-fn goes_into_the_same_place(restarted: bool) {
-    let mut pair = Pair::new();
+/// A folder whose files take no datagram with data.
+fn make_lots(pair: &Pair) {
     for number in 0..FILES {
         write(&pair.here.join(format!("lots/{number}")), b"");
     }
+}
+
+fn goes_into_the_same_place(restarted: bool) {
+    let mut pair = Pair::new();
+    make_lots(&pair);
     copy_unheard(&pair);
     if restarted {
         pair.server.child().signal(Signal::KILL);
@@ -50,4 +57,30 @@ fn a_client_killed_at_the_very_end_asks_again_and_nothing_is_doubled() {
 #[test]
 fn a_server_killed_at_the_very_end_goes_on_where_it_was() {
     goes_into_the_same_place(true);
+}
+
+#[test]
+fn a_server_killed_before_its_last_word_is_heard_is_taken_up_where_it_was_within_the_run() {
+    let mut rig = Relayed::new(1);
+    make_lots(&rig.pair);
+    // The client is heard, and hears nothing.
+    rig.relay.rules.no_tcp.store(true, Ordering::Relaxed);
+    rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
+    let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);
+    // It has told the end, and waited for the client to say that it has heard.
+    rig.pair.server.child().complaint("/end: done in");
+    assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
+    rig.pair.server.child().signal(Signal::KILL);
+    rig.pair.server.child().ended();
+    let Server { address, data_port, .. } = &rig.pair.server;
+    let data_port = format!("--data-port={data_port}");
+    let flags = [data_port.as_str(), "--allow", &rig.pair.client.id];
+    let words = Server::words(address, &rig.pair.there, &flags);
+    rig.pair.server = Server::start_as(&mut rig.pair.host.command(words));
+    rig.relay.rules.mute_server.store(false, Ordering::Relaxed);
+    copy.event(|event| event["event"] == "reconnecting");
+    let ended = copy.end();
+    assert_eq!(ended.summary()["files"], FILES, "{ended}");
+    assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
+    assert!(remains(&rig.pair.there).is_empty());
 }

@@ -3,13 +3,15 @@
 //! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
 //! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
 //! sync) and `hands` (many at once), `compare` (what the sender says of what is there), `finish`
-//! (links, folders, the account), `attributes`, `order`, `space`, `bits`.
+//! (links, folders, the account), `alone` (one copy at a time), `attributes`, `order`, `space`,
+//! `bits`.
 //!
 //! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
 //! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
 //! file that is whole gets permissions and time, is brought onto the disk, renamed; then its
 //! folder is, then the journal goes.
 
+mod alone;
 mod attributes;
 mod bits;
 mod compare;
@@ -30,6 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::alone::Alone;
 use self::attributes::Keep;
 use self::bits::Bits;
 use self::destination::Ground;
@@ -61,8 +64,11 @@ pub struct SinkOptions {
     pub dry_run: bool,
     /// Keep account of which entries have got their names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long the end of another copy is waited for that has one of the files; zero: not at all.
+    /// How long the end of another copy is waited for that has one of the files, or the folder;
+    /// zero: not at all.
     pub patience: Duration,
+    /// Other sources of the same command bring what is theirs into the same folders.
+    pub shared: bool,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -133,6 +139,8 @@ pub struct Sink {
     held_since: Option<Instant>,
     keep: Keep,
     ground: Ground,
+    /// Folders that this copy has for itself.
+    alone: Vec<Alone>,
     states: Vec<State>,
     larges: BTreeMap<u32, Large>,
     small: Small,
@@ -191,6 +199,7 @@ impl Sink {
             held_since: None,
             keep: Keep { permissions: options.preserve, set_id: options.set_id },
             ground,
+            alone: Vec::new(),
             states: vec![State::Due; manifest.entries().len()],
             larges: BTreeMap::new(),
             small: Small::new(manifest.entries().len()),

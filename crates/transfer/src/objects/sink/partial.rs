@@ -54,7 +54,7 @@ pub(super) fn open(
             }
             continue;
         }
-        lock(&file)?;
+        lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // It may have got its final name between the two calls.
         let named = folders::look_if_there(&folder, name)?;
         if named.is_some_and(|named| named.identity == found.identity) {
@@ -68,8 +68,17 @@ fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+/// Whether another copy has it.
+pub(super) fn is_busy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
+/// Locks a file or folder without waiting.
+///
+/// # Errors
+/// `ResourceBusy` if another copy has it.
+pub(super) fn lock(handle: impl AsFd, how: FlockOperation) -> io::Result<()> {
+    match rustix::fs::flock(handle, how) {
         Err(Errno::WOULDBLOCK) => Err(busy()),
         // Some network file systems have no locks; the copy is worth more.
         _ => Ok(()),

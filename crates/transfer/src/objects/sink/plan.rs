@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 
 use super::large::{self, Large};
+use super::partial;
 use super::space::{self, Need};
 use super::{Compare, Comparing, Plan, Sink, State};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
 use crate::objects::folders::{self, Attributes, FileKind};
 use crate::objects::manifest::FileTime;
+use crate::objects::place::show;
 use crate::objects::watch::Held;
 use crate::objects::{CHUNK, Entry, Kind, Watch, names};
 
@@ -91,6 +93,7 @@ impl Sink {
     pub(super) fn plan(&mut self) -> Result<Plan, Error> {
         let manifest = self.ground.manifest.clone();
         let mut walk = Walk::default();
+        self.have_alone(None)?;
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
             self.watch.go_on().map_err(|_| left_off())?;
@@ -118,6 +121,8 @@ impl Sink {
                     walk.lost = Some(entry.path.to_vec());
                 }
                 self.local_failure(number, &error)?;
+            } else {
+                self.have_alone(Some(number))?;
             }
         }
         if !self.options.dry_run {
@@ -270,7 +275,7 @@ impl Sink {
         if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
             return Ok(());
         }
-        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground, sink.keep));
+        let made = self.once_free(Some(0), |sink| Large::create(0, &mut sink.ground, sink.keep));
         match made {
             Ok(large) => {
                 self.larges.insert(0, large);
@@ -281,7 +286,7 @@ impl Sink {
     }
 
     fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
-        let resumed = self.once_free(number, |sink| {
+        let resumed = self.once_free(Some(number), |sink| {
             Large::resume(number, &mut sink.ground, sink.options.distrust, &sink.watch)
         })?;
         let Some(remains) = resumed else { return Ok(()) };
@@ -294,18 +299,17 @@ impl Sink {
         self.keep_large(number, remains.large)
     }
 
-    /// Does `work` on the partial file of an entry, again and again while another copy has it: that
-    /// one's client may be gone, and its end near.
-    fn once_free<T>(
+    /// Does `work` on the partial file of an entry, on a folder, or without a number on the
+    /// destination, again and again while another copy has it: that one's client may be gone, and
+    /// its end near.
+    pub(super) fn once_free<T>(
         &mut self,
-        number: u32,
+        number: Option<u32>,
         mut work: impl FnMut(&mut Sink) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
             match work(self) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(number) =>
-                {
+                Err(error) if partial::is_busy(&error) && self.may_wait(number) => {
                     std::thread::sleep(ASK_AGAIN);
                 }
                 done => return done,
@@ -313,22 +317,29 @@ impl Sink {
         }
     }
 
-    /// Whether there is patience left for a file that another copy has; of the first it is told.
-    fn may_wait(&mut self, number: u32) -> bool {
+    /// Whether there is patience left for what another copy has; of the first it is told.
+    fn may_wait(&mut self, number: Option<u32>) -> bool {
         let patience = self.options.patience;
         if patience.is_zero() || self.watch.is_over() {
             return false;
         }
-        let manifest = &self.ground.manifest;
-        let since = *self.held_since.get_or_insert_with(|| {
-            let path = match manifest.is_single() {
-                true => self.ground.shown.clone(),
-                false => manifest.entries()[number as usize].shown(),
-            };
-            self.watch.tell_held(Held { path, patience });
-            Instant::now()
-        });
+        let since = match self.held_since {
+            Some(since) => since,
+            None => {
+                self.watch.tell_held(Held { path: self.shown(number), patience });
+                *self.held_since.insert(Instant::now())
+            }
+        };
         since.elapsed() < patience
+    }
+
+    /// An entry for people; the destination where it is that, or no entry.
+    pub(super) fn shown(&self, number: Option<u32>) -> String {
+        let manifest = &self.ground.manifest;
+        match number.filter(|_| !manifest.is_single()) {
+            Some(number) => show(&self.ground.path(&manifest.entries()[number as usize].path)),
+            None => self.ground.shown.clone(),
+        }
     }
 
     /// Has the sender compare a file that is there under its final name.

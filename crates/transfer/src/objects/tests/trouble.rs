@@ -240,12 +240,40 @@ fn who_watches_learns_of_each_step_and_may_end_what_nobody_waits_for() {
 }
 
 #[test]
-fn two_trees_into_one_folder_at_once_never_mix_a_file() {
+fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command_share_it() {
     let ends = ends();
-    write(ends.from.join("big"), &content(LARGE, 1));
-    write(ends.from.join("small"), &content(1000, 1));
-    let tree_of = slash(&ends.from);
-    let open = || Copy::open(source(&[&tree_of]), &ambient(&ends.to), &SinkOptions::default());
+    write(ends.from.join("tree/file"), b"f");
+    let (tree_of, contents) = (ends.from.join("tree"), slash(&ends.from));
+    let open = |from: &Path, to: &Path, shared| {
+        let options = SinkOptions { shared, ..SinkOptions::default() };
+        Copy::open(source(&[from]), &ambient(to), &options)
+    };
+    // By its own name, by a new one, and right into a folder.
+    let new = ends.to.join("new");
+    for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new), (&contents, &ends.to)] {
+        let first = open(from, to, false).unwrap();
+        for shared in [false, true] {
+            let error = open(from, to, shared).map(|_| ()).unwrap_err();
+            assert!(error.what.contains("another copy is writing it"), "{error}");
+        }
+        first.run().unwrap();
+        let (_first, _second) = (open(from, to, true).unwrap(), open(from, to, true).unwrap());
+        assert!(open(from, to, false).is_err());
+    }
+    // Beside each other nobody is in the way.
+    let other = ends.from.join("other");
+    write(other.join("file"), b"f");
+    let (_tree, _other) =
+        (open(&tree_of, &ends.to, false).unwrap(), open(&other, &ends.to, false).unwrap());
+}
+
+#[test]
+fn two_lists_of_files_into_one_folder_at_once_never_mix_a_file() {
+    let ends = ends();
+    let (big, small) = (ends.from.join("big"), ends.from.join("small"));
+    write(&big, &content(LARGE, 1));
+    write(&small, &content(1000, 1));
+    let open = || Copy::open(source(&[&big, &small]), &ambient(&ends.to), &SinkOptions::default());
     let (mut first, mut second) = (open().unwrap(), open().unwrap());
     for chunk in first.missing() {
         first.step(chunk).unwrap();

@@ -1,0 +1,163 @@
+//! What is on the disk before what, as the calls of the receiving program tell it: a machine may
+//! lose its power between any two of them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Child, Pair, bytes, skip, words, write};
+
+/// What changes a file, or says of it that it is on the disk, or gives or takes a name.
+const CALLS: &str = "trace=/sync|^p?write|truncate|chmod|utime|rename|unlink|mkdir";
+
+/// A call of the system, and on which lines of the trace it began and ended.
+#[derive(Debug)]
+struct Call {
+    thread: String,
+    name: String,
+    /// Its arguments, descriptors with their paths.
+    words: String,
+    begun: usize,
+    ended: usize,
+}
+
+impl Call {
+    fn is(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.name.starts_with(name))
+    }
+
+    /// Whether it was given a descriptor of `path`, or the name itself.
+    fn is_of(&self, path: &str) -> bool {
+        self.words.contains(&format!("/{path}>")) || self.words.contains(&format!("\"{path}\""))
+    }
+
+    /// Whether it changes the file `name` that is open.
+    fn changes(&self, name: &str) -> bool {
+        self.is(&["pwrite", "write", "ftruncate", "fchmod", "utimens"]) && self.is_of(name)
+    }
+
+    /// Whether what was written to the file `name` is on the disk when it ends.
+    fn syncs(&self, name: &str) -> bool {
+        self.is(&["syncfs"]) || (self.is(&["fsync", "fdatasync"]) && self.is_of(name))
+    }
+}
+
+/// The calls of a trace, in their order.
+fn calls(trace: &str) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    for (at, line) in trace.lines().enumerate() {
+        let Some((thread, rest)) = line.trim_start().split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        if rest.starts_with("<...") {
+            // Of each thread only the last call may be unfinished.
+            if let Some(call) = calls.iter_mut().rfind(|call| call.thread == thread) {
+                call.ended = at;
+            }
+        } else if let Some((name, words)) = rest.split_once('(') {
+            let [thread, name, words] = [thread, name, words].map(str::to_owned);
+            calls.push(Call { thread, name, words, begun: at, ended: at });
+        }
+    }
+    calls
+}
+
+/// The calls of a client that copies the server's `from` into its own folder. Nothing, said aloud,
+/// where they cannot be seen.
+fn traced(pair: &Pair, flags: &[&str], from: &str) -> Option<Vec<Call>> {
+    let log = pair.scratch.path().join("trace");
+    let log = log.to_str().expect("a scratch folder");
+    let strace = ["strace", "-f", "-qq", "-y", "-e", CALLS, "-o", log];
+    let tried = Command::new("strace").args(&strace[1..]).arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        skip("strace, which sees the calls, cannot run here");
+        return None;
+    }
+    let id = format!("--server-id={}", pair.server.id);
+    let from = pair.at(from);
+    let mut words = words(&[&"cp", &"--json", &id, &from, &"."]);
+    words.extend(flags.iter().map(Into::into));
+    let mut copy = pair.client.wrapped(&strace, words);
+    Child::spawn(copy.current_dir(&pair.here)).end().summary();
+    Some(calls(&fs::read_to_string(log).expect("strace wrote it")))
+}
+
+/// Whether all that was done to the file `name` before `call` was on the disk before it.
+#[track_caller]
+fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
+    let earlier = calls.iter().filter(|earlier| earlier.begun < call.begun);
+    let changed = earlier.filter(|earlier| earlier.changes(name)).map(|change| change.ended).max();
+    let changed = changed.unwrap_or_else(|| panic!("{name} was never written: {calls:#?}"));
+    let is_between = |sync: &&Call| sync.begun > changed && sync.ended < call.begun;
+    let synced = calls.iter().filter(is_between).any(|sync| sync.syncs(name));
+    assert!(synced, "{name} is not on the disk at {call:?}: {calls:#?}");
+}
+
+/// The call that gave `partial` its final name.
+#[track_caller]
+fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
+    let found = calls.iter().find(|call| call.is(&["rename"]) && call.is_of(partial));
+    found.unwrap_or_else(|| panic!("{partial} got no other name: {calls:#?}"))
+}
+
+#[test]
+fn a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_name() {
+    let pair = Pair::new();
+    write(&pair.there.join("file"), &bytes(10 << 20, 1));
+    // Slow enough that the journal is written several times.
+    let Some(calls) = traced(&pair, &["--rate=24M"], "file") else { return };
+    let (partial, journal) = (".file.lh-part", ".file.lh-journal");
+    let journalled: Vec<&Call> = calls.iter().filter(|call| call.changes(journal)).collect();
+    assert!(!journalled.is_empty(), "{calls:#?}");
+    journalled.iter().for_each(|entry| assert_synced_before(entry, partial, &calls));
+    let named = renaming(partial, &calls);
+    assert_synced_before(named, partial, &calls);
+    let mut after = calls.iter().filter(|call| call.begun > named.ended);
+    let folder = after.find(|call| call.is(&["fsync"]) && call.is_of("here"));
+    let folder = folder.unwrap_or_else(|| panic!("its folder was not synced: {calls:#?}"));
+    let gone = calls.iter().rfind(|call| call.is(&["unlink"]) && call.is_of(journal));
+    assert!(gone.is_some_and(|gone| gone.begun > folder.ended), "{gone:?}: {calls:#?}");
+}
+
+#[test]
+fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
+    // One sync for all of them, and one for each.
+    for files in [100, 3] {
+        let pair = Pair::new();
+        for number in 0..files {
+            write(&pair.there.join(format!("tree/{number:03}")), &bytes(1000, number));
+        }
+        let Some(calls) = traced(&pair, &["-r"], "tree") else { return };
+        for number in 0..files {
+            let partial = format!(".{number:03}.lh-part");
+            assert_synced_before(renaming(&partial, &calls), &partial, &calls);
+        }
+        assert_names_synced(&calls);
+    }
+}
+
+#[track_caller]
+fn assert_names_synced(calls: &[Call]) {
+    let named = calls.iter().filter(|call| call.is(&["rename", "mkdir"])).map(|call| call.ended);
+    let named = named.max().expect("it was given a name");
+    let synced = calls.iter().any(|call| call.is(&["syncfs"]) && call.begun > named);
+    assert!(synced, "the names are not on the disk: {calls:#?}");
+}
+
+#[test]
+fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given() {
+    let made: [fn(&Path); 3] = [
+        |root| symlink("nowhere", root.join("link")).unwrap(),
+        |root| write(&root.join("empty"), b""),
+        |root| fs::create_dir(root.join("folder")).unwrap(),
+    ];
+    for make in made {
+        let pair = Pair::new();
+        fs::create_dir(pair.there.join("tree")).unwrap();
+        // Its folder is there: nothing but the new name has to be synced.
+        fs::create_dir(pair.here.join("tree")).unwrap();
+        make(&pair.there.join("tree"));
+        let Some(calls) = traced(&pair, &["-r"], "tree") else { return };
+        assert_names_synced(&calls);
+    }
+}

@@ -1,0 +1,88 @@
+//! An end that is killed on a lossy path, and the same command again. What that costs is counted by
+//! what came over the path: on the path until the kill, by the second run's own account afterwards.
+//! What is sent to an end that is no more is lost like any other, until the sender stops.
+
+use rustix::process::Signal;
+
+use super::Way;
+use super::path::Wan;
+use super::wan::{End, MTU, link};
+
+/// Twice what a kill may cost is there when it comes, and seconds of it are still to come.
+const LEN: u64 = 200_000_000;
+const KILL_AT: u64 = 2 * KILL_COSTS;
+/// Two seconds of it, which is more than one.
+const KILL_COSTS: u64 = 64_000_000;
+const RATE: &str = "--rate=240M";
+
+/// Of a data packet, what is no content: IP, UDP, our header and seal.
+const HEADERS: u64 = 20 + 8 + 16 + 16;
+
+/// Who is killed in a copy, and what moves that.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    way: Way,
+    killed: End,
+    protocol: &'static str,
+}
+
+const CASES: [Case; 5] = [
+    Case { way: Way::Push, killed: End::Client, protocol: "rbudp" },
+    Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
+    Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
+    Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
+    // Its circle over what is not acknowledged would leave holes all over the object.
+    Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
+];
+
+#[test]
+fn a_client_killed_on_a_lossy_path_costs_64_mb_at_most() {
+    kill_each(End::Client);
+}
+
+#[test]
+fn a_server_killed_on_a_lossy_path_costs_64_mb_at_most() {
+    kill_each(End::Server);
+}
+
+fn kill_each(end: End) {
+    for case in CASES.into_iter().filter(|case| case.killed == end) {
+        let Some(wan) = Wan::new(link(1000, 60, 0.01), MTU, LEN as usize) else { return };
+        kill(case, wan);
+    }
+}
+
+fn kill(case: Case, mut wan: Wan) {
+    let Case { way, killed, protocol } = case;
+    let protocol_flag = format!("--protocol={protocol}");
+    let flags = [&protocol_flag, RATE, "--retry-for=0s"];
+    let mut copy = wan.start(way, &flags);
+    copy.progressed(KILL_AT);
+    let first = content_passed(&wan, way);
+    match killed {
+        End::Client => drop(copy.kill()),
+        End::Server => {
+            wan.server.as_mut().expect("it was started").child().signal(Signal::KILL);
+            copy.end().is(1, &["same command"]);
+            wan.serve();
+        }
+    }
+    assert!(!wan.copy(way).exists());
+    let ended = wan.start(way, &flags).end();
+    let summary = ended.summary();
+    assert_eq!(summary["protocol"], protocol, "{case:?} {ended}");
+    let count = |name: &str| summary[name].as_u64().expect("it is a count");
+    let second = count("received") * count("payload_bytes");
+    assert!(first >= KILL_AT, "{case:?}: {first} passed");
+    let both = first + second;
+    assert!(both <= LEN + KILL_COSTS, "{case:?}: {first} and {second} of {LEN} passed: {ended}");
+    wan.assert_copied(way);
+}
+
+/// Content that has come to the receiving end's host so far; what control says is little beside it.
+fn content_passed(wan: &Wan, way: Way) -> u64 {
+    let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
+    let statistics = wan.emulation.statistics().expect("it runs");
+    let tally = statistics.link(from, to).expect("the link is");
+    tally.arrives_bytes.get() - tally.arrives * HEADERS
+}

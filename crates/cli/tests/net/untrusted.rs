@@ -1,0 +1,136 @@
+//! Servers that are not known, or not who they should be: nothing leaves for them but what it takes
+//! to find that out.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+use longhaul_proto::wire::header::{Header, Kind};
+
+use super::{Relayed, WAYS, Way};
+use crate::rig::{Child, DEADLINE, Host, Terminal};
+
+/// Large beside what any number of handshakes takes.
+const LEN: usize = 4_000_000;
+const HANDSHAKES: usize = 200_000;
+
+/// What carries the data: datagrams to a port of their own, or the control port's connections.
+const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
+
+/// A client before a server, with an eye on all that leaves for it.
+struct Watched {
+    rig: Relayed,
+    tapped: Receiver<Vec<u8>>,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        let rig = Relayed::new(LEN);
+        let tapped = rig.relay.tap();
+        Watched { rig, tapped }
+    }
+
+    /// A copy that is told nothing of whom to trust but by `flags`; not started yet.
+    fn command(&self, way: Way, flags: &[&str]) -> Command {
+        let (from, to, _) = self.rig.way(way);
+        let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
+        let mut command = self.rig.pair.client.command(words.chain([from, to]));
+        command.current_dir(&self.rig.pair.here);
+        command
+    }
+
+    /// What went to the data port since this was asked last, and all bytes to the control port.
+    fn left(&self) -> (Vec<Vec<u8>>, usize) {
+        let mut data_port = self.rig.relay.address();
+        data_port.set_port(data_port.port() + 1);
+        // A port hands on in turn: what came before this was tapped before it.
+        let last = b"so much";
+        let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+        asking.send_to(last, data_port).expect("loopback");
+        let next = || self.tapped.recv_timeout(DEADLINE).expect("the relay taps");
+        let before = std::iter::repeat_with(next).take_while(|datagram| datagram != last);
+        (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
+    }
+
+    /// Nothing went to the data port but what `may`, and no content by the control port.
+    #[track_caller]
+    fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
+        let (datagrams, said) = self.left();
+        let others = datagrams.iter().filter(|datagram| !may(datagram)).count();
+        assert_eq!(others, 0, "{of}: datagrams went to the data port");
+        assert!(said < HANDSHAKES, "{of}: {said} bytes went to the control port");
+    }
+
+    /// Runs copies of all kinds with `flags`, which are refused with `words`.
+    #[track_caller]
+    fn refuses(&self, flags: &[&str], words: &[&str], may: fn(&[u8]) -> bool) {
+        for way in WAYS {
+            for carrier in CARRIERS {
+                let flags = [&[carrier], flags].concat();
+                Child::spawn(&mut self.command(way, &flags)).end().is(3, words);
+                self.assert_nothing_left(may, &format!("{way:?} {flags:?}"));
+            }
+        }
+    }
+}
+
+fn nothing(_: &[u8]) -> bool {
+    false
+}
+
+/// The size of the way to a server that was named is looked for beside the handshake.
+fn empty_probes(datagram: &[u8]) -> bool {
+    let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
+    is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn nothing_leaves_for_a_new_server_where_nobody_can_answer() {
+    let watched = Watched::new();
+    watched.refuses(&[], &[&watched.rig.pair.server.id, "--accept-new"], nothing);
+    // Where it is accepted all of it leaves.
+    for carrier in CARRIERS {
+        Child::spawn(&mut watched.command(Way::Push, &[carrier, "--accept-new"])).end().is(0, &[]);
+        let (datagrams, said) = watched.left();
+        let sent: usize = datagrams.iter().map(Vec::len).sum();
+        assert!(sent > LEN || said > LEN, "{carrier}: {sent}, {said}");
+        watched.rig.assert_copied(Way::Push);
+        fs::remove_file(watched.rig.pair.there.join("copy")).expect("it is ours");
+    }
+}
+
+#[test]
+fn nothing_leaves_for_a_new_server_before_somebody_has_said_yes() {
+    for carrier in CARRIERS {
+        let watched = Watched::new();
+        for (answer, status) in [("n\n", 3), ("yes\n", 0)] {
+            let mut screen = Terminal::start(watched.command(Way::Push, &[carrier]));
+            screen.shows("[y/N]");
+            watched.assert_nothing_left(nothing, "while it is asked");
+            screen.types(answer);
+            let (ended, text) = screen.end();
+            assert_eq!(ended, Some(status), "{carrier} {answer:?}: {text}");
+            if status == 3 {
+                watched.assert_nothing_left(nothing, "refused");
+            }
+        }
+        watched.rig.assert_copied(Way::Push);
+    }
+}
+
+#[test]
+fn nothing_of_a_copy_leaves_for_another_server_than_the_pinned_or_the_known_one() {
+    let watched = Watched::new();
+    let Relayed { pair, relay, .. } = &watched.rig;
+    let other = Host::new(&pair.scratch.path().join("other")).id;
+    let pin = format!("--server-id={other}");
+    watched.refuses(&[&pin], &[&other, &pair.server.id], empty_probes);
+    let known = pair.client.config.join("known_servers");
+    fs::write(known, format!("{} {other}\n", relay.address())).expect("there is room for a line");
+    for flags in [&[][..], &["--accept-new"]] {
+        watched.refuses(flags, &["HAS CHANGED", &other], empty_probes);
+    }
+}

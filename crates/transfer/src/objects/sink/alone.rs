@@ -1,0 +1,74 @@
+//! Folders that a copy has for itself while it runs. Two copies of a tree into one place would each
+//! take files from the other, and neither would be whole: the second is refused, as it is for one
+//! file.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use super::{Sink, partial};
+use crate::error::Error;
+use crate::objects::Kind;
+use crate::objects::manifest::Shape;
+use crate::objects::place::file_error;
+
+/// How many folders beside each other are kept, of a copy of several: the same command twice meets
+/// in the first.
+const MOST: usize = 32;
+
+/// A folder that is locked until this is dropped.
+#[derive(Debug)]
+pub(super) struct Alone {
+    _handle: OwnedFd,
+}
+
+/// Locks a folder: for this copy alone, or with others that have it `shared`.
+fn lock(folder: impl AsFd, shared: bool) -> std::io::Result<Alone> {
+    // The lock goes with a handle of its own, whoever has others.
+    let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat(folder, ".", how, Mode::empty())?;
+    let lock = match shared {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    partial::lock(&handle, lock)?;
+    Ok(Alone { _handle: handle })
+}
+
+impl Sink {
+    /// Has the entry `number`, or without a number what all goes into, for this copy alone, if that
+    /// is a folder that the copy is about.
+    ///
+    /// # Errors
+    /// Another copy has it.
+    pub(super) fn have_alone(&mut self, number: Option<u32>) -> Result<(), Error> {
+        if self.options.dry_run || self.alone.len() >= MOST || !self.is_about(number) {
+            return Ok(());
+        }
+        let shared = self.options.shared;
+        let locked = self.once_free(number, |sink| match number {
+            Some(number) => lock(sink.ground.folder(number)?, shared),
+            None => lock(sink.ground.base(), shared),
+        });
+        match locked {
+            Ok(alone) => self.alone.push(alone),
+            Err(error) if partial::is_busy(&error) => {
+                let path = self.shown(number);
+                let advice = "wait for its end, or copy into another folder";
+                return Err(file_error("write", &path, &error).advise(advice));
+            }
+            // A folder that cannot be opened is told of where something is to go into it.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn is_about(&self, number: Option<u32>) -> bool {
+        let manifest = &self.ground.manifest;
+        let is_contents = manifest.shape() == Shape::Contents;
+        match number.map(|number| &manifest.entries()[number as usize]) {
+            Some(entry) => !is_contents && entry.kind == Kind::Folder && entry.folder().is_empty(),
+            None => is_contents,
+        }
+    }
+}
