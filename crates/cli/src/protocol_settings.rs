@@ -88,13 +88,14 @@ fn shown(number: f64) -> String {
 }
 
 /// Settings of what receives, which all sources share.
-const SHARED: [&str; 25] = [
+const SHARED: [&str; 26] = [
     "receive-rate",
     "receive-share",
     "others",
     "interval",
     "shortest-interval",
     "longest-interval",
+    "requests",
     "train",
     "train-steps",
     "belief",

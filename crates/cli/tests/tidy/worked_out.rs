@@ -22,6 +22,10 @@ pub(super) fn worked_out(page: &str, cells: &Cells) -> Vec<Value> {
     match page {
         "compare-1g" => compare(cells),
         "fobs-fig2" => fobs(cells),
+        "gtp-scale" => scale(cells),
+        "gtp-table2" => alone(cells),
+        "gtp-table4" => group(cells),
+        "gtp-table5" => halves(cells),
         "many-receivers" => many(cells),
         "ornl-cern" => cern(cells),
         "ornl-internet" => internet(cells),
@@ -66,6 +70,28 @@ fn fobs(cells: &Cells) -> Vec<Value> {
         ("", cells.value(&case, "waste, %", SIMULATED) / 100.0)
     };
     ["short haul", "long haul"].map(times).into()
+}
+
+fn scale(cells: &Cells) -> Vec<Value> {
+    let looks = cells.value("1000 senders", "looks at a flow for a decision", SIMULATED);
+    vec![("", looks / 1_000.0)]
+}
+
+fn alone(cells: &Cells) -> Vec<Value> {
+    let of = |name: &str| goodput(cells, name, SIMULATED);
+    let behind = |name: &str| ("%", fall(of(name), of("SABUL")));
+    let times = |name: &str| ("", of(name) / of("TCP"));
+    vec![behind("GTP"), behind("RBUDP"), times("SABUL"), times("RBUDP")]
+}
+
+fn group(cells: &Cells) -> Vec<Value> {
+    let of = |name: &str| cells.value(name, "aggregate goodput, Mbit/s", SIMULATED);
+    vec![("%", fall(OBJECT_MBPS, of("SABUL"))), ("%", 100.0 * of("GTP") / OBJECT_MBPS)]
+}
+
+fn halves(cells: &Cells) -> Vec<Value> {
+    let of = |name: &str| cells.value(name, "aggregate goodput, Mbit/s", SIMULATED);
+    vec![("%", fall(of("RBUDP at half rate"), of("GTP")))]
 }
 
 fn many(cells: &Cells) -> Vec<Value> {

@@ -23,7 +23,7 @@ use crate::ends::{Frontier, ReceivingEnd, Wholes};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::rate::datagram;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Offer, Request};
 
@@ -54,6 +54,8 @@ pub(super) struct Flow {
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
+    /// It is asked no more often than this, for others are asked too.
+    spacing: Span,
     pending: Pending,
     /// The sender does not answer, or has nothing to answer.
     quiet: bool,
@@ -112,6 +114,7 @@ impl Flow {
             least,
             datagram: datagram(setup),
             overhead: setup.overhead,
+            spacing: Span::ZERO,
             pending: Pending::default(),
             quiet: false,
             next_ask: now,
@@ -150,6 +153,11 @@ impl Flow {
         self.sfc.rate()
     }
 
+    /// The target that holds.
+    pub(super) fn target(&self) -> f64 {
+        self.sfc.target()
+    }
+
     /// Adds to the estimate what departed flows have left.
     pub(super) fn raise_estimate(&mut self, by: f64) {
         self.ce.raise(by, self.standing.bound());
@@ -161,9 +169,15 @@ impl Flow {
         least.min(self.standing.bound())
     }
 
-    /// The scheduler's target, which takes effect at `at`.
-    pub(super) fn set_target(&mut self, at: Time, target: f64) {
+    /// The scheduler's target, which takes effect at `at`; requests come no closer than `spacing`.
+    pub(super) fn set_target(&mut self, at: Time, target: f64, spacing: Span) {
         self.pending.set(at, target);
+        self.spacing = spacing;
+    }
+
+    /// From one request to the next.
+    fn turn(&self) -> Span {
+        (self.standing.tick() / 2).max(self.spacing)
     }
 
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
@@ -333,7 +347,7 @@ impl Flow {
         }
         if self.next_ask <= now {
             self.ask(now);
-            self.next_ask = now + self.standing.tick() / 2;
+            self.next_ask = now + self.turn();
         }
     }
 
@@ -433,6 +447,8 @@ impl Flow {
     fn window(&self) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
         let ahead = ahead.max(self.rules.tuning.ahead.as_secs_f64());
+        // With one turn's worth more in hand a request that is late starves nobody.
+        let ahead = ahead.max(self.spacing.as_secs_f64() * 2.0);
         let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
         ((bits / self.datagram.bits().max(1.0)) as u64).max(self.rules.tuning.ahead_blocks)
     }
@@ -492,7 +508,6 @@ mod tests {
     use super::*;
     use crate::endpoint::FlowId;
     use crate::layout::Layout;
-    use crate::time::Span;
 
     #[test]
     fn an_answer_that_is_only_said_again_starves_nobody() {

@@ -6,6 +6,8 @@
 //!
 //! Flows are woken one by one, by a queue of their due times; the schedule is made once an
 //! interval, and once for all joins and departures that came together: O(N log N) for N flows.
+//! What comes within a turn of asking all N comes together: a schedule for each of a thousand joins
+//! would ask a million times.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -42,6 +44,8 @@ pub struct GtpReceiver {
     /// Flows have come, gone or changed since the last schedule; the rate that those gone leave.
     changed: bool,
     gone: f64,
+    /// Before this time changes make no schedule: what comes close together counts together.
+    next_change: Time,
     next_interval: Time,
     /// Looks at flows that schedules took.
     pub(super) work: u64,
@@ -60,6 +64,7 @@ impl Default for GtpReceiver {
             rules: None,
             changed: false,
             gone: 0.0,
+            next_change: Time::ZERO,
             next_interval: Time::NEVER,
             work: 0,
         }
@@ -98,7 +103,7 @@ impl GtpReceiver {
     fn advance(&mut self, now: Time) {
         loop {
             let interval = self.next_interval <= now;
-            if interval || self.changed {
+            if interval || self.change_due() <= now {
                 self.schedule(now, interval);
             }
             while let Some(&(due, id)) = self.queue.first()
@@ -106,10 +111,15 @@ impl GtpReceiver {
             {
                 self.with(id, |flow| flow.on_time(now));
             }
-            if !self.changed && self.next_interval > now {
+            if self.change_due().min(self.next_interval) > now {
                 return;
             }
         }
+    }
+
+    /// When joins, departures and changes since the last schedule lead to the next.
+    fn change_due(&self) -> Time {
+        if self.changed { self.next_change } else { Time::NEVER }
     }
 
     /// Makes new targets for all flows: at the end of an interval from what they did in it, else
@@ -145,9 +155,15 @@ impl GtpReceiver {
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
+        // New targets ask every flow.
+        let spacing = rules.tuning.spacing(flows.len());
+        self.next_change = now + spacing;
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
-                flow.set_target(now + delay(longest, flow.standing.path_rtt()), share);
+                // Whoever is to have far less makes room at once for many that have joined.
+                let is_crowded = share < flow.target() / 2.0;
+                let rtt = if is_crowded { longest } else { flow.standing.path_rtt() };
+                flow.set_target(now + delay(longest, rtt), share, spacing);
             });
         }
         if flows.is_empty() {
@@ -155,7 +171,8 @@ impl GtpReceiver {
         } else if interval || self.next_interval == Time::NEVER {
             let length = Span::from_secs_f64(longest.as_secs_f64() * rules.interval);
             let Tuning { shortest_interval, longest_interval, .. } = rules.tuning;
-            self.next_interval = now + length.min(longest_interval).max(shortest_interval);
+            let length = length.min(longest_interval).max(shortest_interval).max(spacing);
+            self.next_interval = now + length;
         }
     }
 
@@ -263,7 +280,8 @@ impl Receiver for GtpReceiver {
     }
 
     fn next_wakeup(&self) -> Wake {
-        let due = self.queue.first().map_or(Time::NEVER, |&(due, _)| due).min(self.next_interval);
+        let due = self.queue.first().map_or(Time::NEVER, |&(due, _)| due);
+        let due = due.min(self.next_interval).min(self.change_due());
         if due == Time::NEVER { Wake::OnInput } else { Wake::At(due, Why::Report) }
     }
 

@@ -32,6 +32,13 @@ macro_rules! tuning {
     };
 }
 
+impl Tuning {
+    /// The time in which each of so many flows is asked once.
+    pub(super) fn spacing(&self, flows: usize) -> Span {
+        Span::from_secs_f64(flows as f64 / self.requests as f64)
+    }
+}
+
 fn share(percent: f64) -> f64 {
     percent / 100.0
 }
@@ -54,6 +61,9 @@ tuning! {
     /// However slow a flow is, so much of it may be under way.
     AHEAD_BLOCKS ahead_blocks: u64 = count 4.0, (1.0, 1024.0), "ahead-blocks",
         "blocks that may be under way at the least";
+    /// However many they are, what asks for data must not take the link of what answers.
+    REQUESTS requests: u64 = count 10_000.0, (100.0, 1e6), "requests",
+        "requests a second to all senders together, where nothing is lost";
     /// A sender that says nothing for so long is asked anew.
     SILENCE silence: Span = millis 500.0, (50.0, 60_000.0), "silence",
         "time after which a silent sender is asked anew, in ms; then twice as long, and so on";

@@ -8,9 +8,24 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;
 
-/// The timers of protocols (3 s of silence, questions again after 2 s), and of the control
-/// stream (4 s).
-const TIMERS: Span = Span::from_secs(8);
+/// What every copy may wait for: a control stream sends again after 4 s at the latest, and a sender
+/// that hears nothing stops after 3 s.
+const SESSION: Span = Span::from_secs(4);
+/// Timers of protocols that are no settings: when a question is asked again (RBUDP), a buffer asked
+/// for (NETBLT), all that is in flight taken for lost (SABUL), a sender heard of (Tsunami), what
+/// came acknowledged at the latest (FOBS).
+const OWN: [(&str, Span); 7] = [
+    ("rbudp", Span::from_secs(2)),
+    ("netblt", Span::from_secs(2)),
+    ("sabul", Span::from_secs(1)),
+    ("sabul-ornl", Span::from_secs(1)),
+    ("tsunami", Span::from_millis(500)),
+    ("fobs", Span::from_millis(50)),
+    ("fobs-table", Span::from_millis(50)),
+];
+/// Settings that are such timers.
+const SET: [&str; 5] =
+    ["sync-interval", "ack-interval", "report-interval", "silence", "longest-silence"];
 
 /// A scenario, and the longest that it may take, and that nothing new may come.
 pub(crate) struct Case {
@@ -45,7 +60,7 @@ struct Bounds {
     bytes: u64,
     flows: u64,
     slowest: u64,
-    /// What the settings' timers add.
+    /// The longest timers that one of the copies has of its own.
     timers: Span,
 }
 
@@ -86,9 +101,10 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or of 100 packets, makes round trips longer.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // Who loses a tenth has slowed down until single datagrams are seconds apart.
-    let timers = if path.loss < 0.1 { TIMERS } else { TIMERS * 2 };
-    let stall = rtt * 10 + timers + bounds.timers + path.faults;
+    // What is lost when a timer has expired waits for it again; and who loses a tenth has slowed
+    // down until single datagrams are seconds apart.
+    let times = if path.loss < 0.1 { 1 } else { 2 };
+    let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;
     if wild {
         text = text.replace("time-limit = \"20m\"", "time-limit = \"20s\"");
@@ -293,18 +309,29 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
 /// Some of a protocol's settings: near their defaults, or at the ends of their ranges.
 fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bounds: &mut Bounds) {
     let mut given = Vec::new();
+    let fixed = OWN.iter().find(|(name, _)| *name == row.name);
+    let mut timers = fixed.map_or(Span::ZERO, |(_, timer)| *timer);
     for option in row.options {
+        let mut value = option.default;
         if random.chance(if wild { 0.5 } else { 0.3 }) {
-            let value = if wild { extreme(random, option) } else { tame(random, option) };
-            if option.name.contains("interval") {
-                bounds.timers = bounds.timers + Span::from_secs_f64(value) * 10;
-            }
+            value = if wild { extreme(random, option) } else { tame(random, option) };
             given.push(format!("{} = {value:?}", option.name));
         }
+        if SET.contains(&option.name) {
+            timers = timers + waits(option, value);
+        }
     }
+    bounds.timers = bounds.timers.max(timers);
     if !given.is_empty() {
         let _ = writeln!(text, "settings = {{ {} }}", given.join(", "));
     }
+}
+
+/// A setting that is a time.
+fn waits(option: &ProtocolOption, value: f64) -> Span {
+    let seconds = option.help.starts_with("seconds");
+    assert!(seconds || option.help.contains("in ms"), "{} is no time", option.name);
+    Span::from_secs_f64(if seconds { value } else { value / 1e3 })
 }
 
 /// Half the default to twice the default; where that is none, the least that is more than none.

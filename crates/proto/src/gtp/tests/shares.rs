@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::star::{Star, jain, ms, settings};
 use crate::endpoint::{FlowId, Origin, Others, Outgoing, ReceiveCapacity, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
-use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE};
+use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE, REQUESTS};
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
@@ -309,6 +309,39 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
         before = receiver.work;
     }
     assert!(intervals > 0);
+}
+
+#[test]
+fn a_thousand_joins_do_not_ask_a_million_times() {
+    let star = given(1000);
+    let mut receiver = GtpReceiver::default();
+    let mut asked = 0;
+    // As a driver does, which lets the receiver speak after each.
+    for flow in 0..1000 {
+        receiver.add_flow(ms(0), &star.setup(flow, 20, 1));
+        while let Some(Outgoing { control, .. }) = receiver.poll_control(ms(0)) {
+            asked += u32::from(matches!(control, Control::Request(_)));
+        }
+    }
+    assert!((1_000..2_000).contains(&asked), "{asked}");
+}
+
+#[test]
+fn many_senders_are_asked_seldom_and_none_runs_dry() {
+    let list = [("receive-rate", 98.0), (EARLY.name, 0.0), (REQUESTS.name, 200.0)];
+    let mut star = Star::new(100, settings(&list));
+    for flow in 0..20 {
+        star.join(flow, 5 + 5 * u64::from(flow), 20);
+    }
+    star.run(ms(3000));
+    let before = star.requests;
+    star.run(ms(6000));
+    // Each schedule asks all of them once more, and is made no more often than they are asked.
+    let asked = star.requests - before;
+    assert!(asked < 2 * 3 * 200, "{asked}");
+    let rates = star.rates(3000, 6000);
+    assert!(jain(&rates) > 0.999 && rates.iter().sum::<f64>() > 97.0, "{rates:?}");
+    assert_eq!(star.dropped(), 0);
 }
 
 /// What a star's flows should come to: max-min shares under their limits.

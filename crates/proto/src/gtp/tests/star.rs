@@ -78,6 +78,8 @@ pub(super) struct Star {
     pub(super) looks: Span,
     /// It sleeps so long out of so long.
     pub(super) sleeps: Option<(Span, Span)>,
+    /// Requests that the receiver has sent.
+    pub(super) requests: u64,
     settings: Settings,
     free: Time,
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
@@ -113,6 +115,7 @@ impl Star {
             queue: link.over(Span::from_millis(20)),
             looks: Span::ZERO,
             sleeps: None,
+            requests: 0,
             settings,
             free: Time::ZERO,
             heap: BinaryHeap::new(),
@@ -272,6 +275,7 @@ impl Star {
 
     fn pump_receiver(&mut self) {
         while let Some(Outgoing { flow, control, .. }) = self.receiver.poll_control(self.now) {
+            self.requests += u64::from(matches!(control, Control::Request(_)));
             if let Some(path) = self.paths.get(&flow.0) {
                 let at = path.awake(self.now + path.rtt / 2);
                 self.push(at, flow.0, Item::ToSender(Box::new(control)));
