@@ -332,7 +332,8 @@ pub(super) static FIG12: Experiment = Experiment {
               than it was asked for, and what it then makes up for comes in a clump that the \
               queue, or the receiver's socket, may have no room for. The simulator's hosts have \
               cores of their own.",
-    learned: "In the simulator more flows are not more loss: the receiver's sum stays within a per mille from one \
+    learned: "In the simulator more flows are not more loss: the receiver's sum stays within a \
+              per mille from one \
               flow to eight, and nothing is lost, better than the paper's bound of 3 %. A request \
               for a rate is kept by the sender's clock, so the queue before the receiver never \
               fills.",

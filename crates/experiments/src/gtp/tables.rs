@@ -303,7 +303,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               hundredth of its loss, but a fifth of the link stays empty. Behind a router that \
               loses 2.8 % in clumps RBUDP keeps its rate and loses less than the paper's; GTP \
               takes a loss that stays as it is for the path's own, but late: it keeps 645 Mbit/s, \
-              30 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s for 493, \
+              30 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
+              for 493, \
               because no rate is low enough to be rid of that loss.",
     set: Set::Full,
 };
