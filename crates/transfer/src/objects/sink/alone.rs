@@ -36,20 +36,17 @@ fn lock(folder: impl AsFd, shared: bool) -> std::io::Result<Alone> {
 }
 
 impl Sink {
-    /// Has the entry `number`, or without a number what all goes into, for this copy alone, if that
-    /// is a folder that the copy is about.
+    /// Has the entry `number` for this copy alone, if that is the folder that the copy is of. What
+    /// goes right into a folder may come from several at once.
     ///
     /// # Errors
     /// Another copy has it.
-    pub(super) fn have_alone(&mut self, number: Option<u32>) -> Result<(), Error> {
-        if self.options.dry_run || self.alone.len() >= MOST || !self.is_about(number) {
+    pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
+        if self.options.dry_run || self.alone.len() >= MOST || !self.is_of(number) {
             return Ok(());
         }
         let shared = self.options.shared;
-        let locked = self.once_free(number, |sink| match number {
-            Some(number) => lock(sink.ground.folder(number)?, shared),
-            None => lock(sink.ground.base(), shared),
-        });
+        let locked = self.once_free(number, |sink| lock(sink.ground.folder(number)?, shared));
         match locked {
             Ok(alone) => self.alone.push(alone),
             Err(error) if partial::is_busy(&error) => {
@@ -63,12 +60,11 @@ impl Sink {
         Ok(())
     }
 
-    fn is_about(&self, number: Option<u32>) -> bool {
+    fn is_of(&self, number: u32) -> bool {
         let manifest = &self.ground.manifest;
-        let is_contents = manifest.shape() == Shape::Contents;
-        match number.map(|number| &manifest.entries()[number as usize]) {
-            Some(entry) => !is_contents && entry.kind == Kind::Folder && entry.folder().is_empty(),
-            None => is_contents,
-        }
+        let entry = &manifest.entries()[number as usize];
+        manifest.shape() != Shape::Contents
+            && entry.kind == Kind::Folder
+            && entry.folder().is_empty()
     }
 }

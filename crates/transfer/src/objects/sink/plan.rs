@@ -93,7 +93,6 @@ impl Sink {
     pub(super) fn plan(&mut self) -> Result<Plan, Error> {
         let manifest = self.ground.manifest.clone();
         let mut walk = Walk::default();
-        self.have_alone(None)?;
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
             self.watch.go_on().map_err(|_| left_off())?;
@@ -122,7 +121,7 @@ impl Sink {
                 }
                 self.local_failure(number, &error)?;
             } else {
-                self.have_alone(Some(number))?;
+                self.have_alone(number)?;
             }
         }
         if !self.options.dry_run {
@@ -275,7 +274,7 @@ impl Sink {
         if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
             return Ok(());
         }
-        let made = self.once_free(Some(0), |sink| Large::create(0, &mut sink.ground, sink.keep));
+        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground, sink.keep));
         match made {
             Ok(large) => {
                 self.larges.insert(0, large);
@@ -286,7 +285,7 @@ impl Sink {
     }
 
     fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
-        let resumed = self.once_free(Some(number), |sink| {
+        let resumed = self.once_free(number, |sink| {
             Large::resume(number, &mut sink.ground, sink.options.distrust, &sink.watch)
         })?;
         let Some(remains) = resumed else { return Ok(()) };
@@ -299,12 +298,11 @@ impl Sink {
         self.keep_large(number, remains.large)
     }
 
-    /// Does `work` on the partial file of an entry, on a folder, or without a number on the
-    /// destination, again and again while another copy has it: that one's client may be gone, and
-    /// its end near.
+    /// Does `work` on the partial file of an entry, or on a folder, again and again while another
+    /// copy has it: that one's client may be gone, and its end near.
     pub(super) fn once_free<T>(
         &mut self,
-        number: Option<u32>,
+        number: u32,
         mut work: impl FnMut(&mut Sink) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
@@ -318,7 +316,7 @@ impl Sink {
     }
 
     /// Whether there is patience left for what another copy has; of the first it is told.
-    fn may_wait(&mut self, number: Option<u32>) -> bool {
+    fn may_wait(&mut self, number: u32) -> bool {
         let patience = self.options.patience;
         if patience.is_zero() || self.watch.is_over() {
             return false;
@@ -333,12 +331,12 @@ impl Sink {
         since.elapsed() < patience
     }
 
-    /// An entry for people; the destination where it is that, or no entry.
-    pub(super) fn shown(&self, number: Option<u32>) -> String {
+    /// An entry for people.
+    pub(super) fn shown(&self, number: u32) -> String {
         let manifest = &self.ground.manifest;
-        match number.filter(|_| !manifest.is_single()) {
-            Some(number) => show(&self.ground.path(&manifest.entries()[number as usize].path)),
-            None => self.ground.shown.clone(),
+        match manifest.is_single() {
+            true => self.ground.shown.clone(),
+            false => show(&self.ground.path(&manifest.entries()[number as usize].path)),
         }
     }
 
