@@ -9,14 +9,18 @@ use super::Way;
 use super::path::Wan;
 use crate::rig::{Server, skip};
 
-/// The link-local address of a host's device, as `fe80::1%wan0`.
+/// The link-local address of a host's device, as `fe80::1%wan0`, once the kernel has found that
+/// nobody else has it.
 fn own(wan: &Wan, host: &str) -> Option<String> {
-    let mut list = Command::new("cat");
-    list.arg("/proc/net/if_inet6");
+    let mut list = Command::new("sh");
+    // As /proc/net/if_inet6 has it: address, number, prefix, scope (RFC 4007's is 0x20), flags,
+    // name. Whether it is still tentative (0x40) is in the flags.
+    let wait = r#"while grep -q "^fe80[^ ]* [^ ]* [^ ]* 20 [4-7c-f]. " /proc/net/if_inet6
+        do sleep 0.05; done; cat /proc/net/if_inet6"#;
+    list.args(["-c", wait]);
     let ended = wan.run(host, &list).end();
     let of_line = |line: &String| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // Address, number, prefix, scope (RFC 4007's is 0x20), flags, name.
         let &[address, _, _, "20", _, device] = &words[..] else { return None };
         let address = u128::from_str_radix(address, 16).expect("the kernel writes addresses");
         Some(format!("{}%{device}", std::net::Ipv6Addr::from(address)))

@@ -328,10 +328,10 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The text has no value but the bound on loss. The paper's router and hosts lost \
               packets of themselves.\n\nOver real sockets there is less the more flows there \
               are. Each is a copy with a sender of its own, and all senders, the receiver and the \
-              emulator share two cores: a sender that does not get a turn in time brings less \
-              than it was asked for, and what it then makes up for comes in a clump that the \
-              queue, or the receiver's socket, may have no room for. The simulator's hosts have \
-              cores of their own.",
+              emulator share two cores, of which each sender takes a part for its timer alone, at \
+              one datagram a turn. The receiver does not get its turn in time, and what is lost \
+              with seven and eight is lost in its socket's buffer, hardly any of it on the \
+              path. The simulator's hosts have cores of their own.",
     learned: "In the simulator more flows are not more loss: the receiver's sum stays within a \
               per mille from one \
               flow to eight, and nothing is lost, better than the paper's bound of 3 %. A request \

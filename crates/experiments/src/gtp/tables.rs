@@ -134,9 +134,8 @@ pub(super) static TABLE3: Experiment = Experiment {
               limit of their own. The table says \"fair\" of all four; the index beside it is \
               ours. A full card holds the programs back here, each for its own datagrams, so \
               nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. \
-              Emulated, the card is a queue of 1000 packets that drops what comes beyond, for \
-              nothing holds a program back there: what RBUDP loses then is its excess. TCP's \
-              three windows of 64 kB give what they must, 84 % more than the paper's, as in \
+              Emulated, the kernel's token bucket is the card, and holds the programs back too. \
+              TCP's three windows of 64 kB give what they must, 84 % more than the paper's, as in \
               Table 2.",
     learned: "Three senders on one host that know nothing of each other share its card evenly \
               whatever protocol they speak, because the card treats them alike, and a card holds \

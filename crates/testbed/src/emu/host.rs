@@ -26,7 +26,7 @@ const TCP_BUFFER: u64 = 64 << 20;
 const CARD_BURST: u32 = 72_000;
 
 /// What waits for a card at most, in bytes: sockets are full before.
-const CARD_ROOM: u32 = 64 << 20;
+const CARD_ROOM: u32 = 512 << 20;
 
 /// A host that exists for as long as this does.
 pub(super) struct Host {

@@ -79,6 +79,7 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     const TC_LINKLAYER_ETHERNET: u8 = 1;
     /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two that the burst replaces.
     const RATE: usize = 12;
+    // Beyond 34 Gbit/s nothing is to be held back here: no emulation carries as much.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);
     let mut options = [0; 2 * RATE + 12];
     options[1] = TC_LINKLAYER_ETHERNET;

@@ -105,6 +105,8 @@ struct Running<'a, 'b> {
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     due: Due,
+    /// That of the last flow, which the streams may have followed.
+    layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
     /// Names of files have been told on the stream.
@@ -143,6 +145,7 @@ impl ReceivingEnd<'_> {
             have: None,
             implied: Vec::new(),
             due: Due::default(),
+            layout: None,
             silence: Silence::new(),
             quiet: Quiet::default(),
             names_told: false,
@@ -378,6 +381,7 @@ impl Running<'_, '_> {
         end.port.register(id, Box::new(Receiving::new(clock::now(), flow)))?;
         // Known before the manifest is.
         mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
+        self.layout = Some(layout);
         self.flow = Some(Flow { id, layout, mailbox, drained });
         self.tell_have();
         Ok(())
@@ -394,9 +398,9 @@ impl Running<'_, '_> {
 
     /// Counts what had to come by datagram.
     fn note_due(&self) {
-        let Some(flow) = &self.flow else { return };
+        let Some(layout) = &self.layout else { return };
         let implied = [&self.implied[..], &[self.padding()]].concat();
-        let due = self.due.blocks(&flow.layout, &implied);
+        let due = self.due.blocks(layout, &implied);
         self.end.board.update(|status| status.due = Some(due));
     }
 

@@ -35,7 +35,9 @@ pub struct Known {
 
 /// How a server is called in the file: `host:port`, IPv6 addresses in brackets, lower case.
 pub fn server_name(host: &str, port: u16) -> String {
-    let host = host.to_ascii_lowercase();
+    // The names of interfaces differ by case.
+    let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
+    let host = address.to_ascii_lowercase() + zone;
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

@@ -141,10 +141,11 @@ impl FrameWriter {
     }
 
     /// Says goodbye like [`FrameWriter::close`], for the end that has heard all it wanted: what was
-    /// written leaves this process, but its delivery is not waited for.
+    /// written is handed to the system as far as the path takes it at once, and its delivery is not
+    /// waited for.
     ///
     /// # Errors
-    /// As there.
+    /// The session is lost before.
     pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
         self.end(reader, None, false).await
     }
@@ -153,7 +154,7 @@ impl FrameWriter {
         mut self,
         reader: FrameReader,
         why: Option<&Error>,
-        delivered: bool,
+        waits: bool,
     ) -> Result<(), Error> {
         frame::encode_goodbye(why, &mut self.pending);
         let line = self.line.clone();
@@ -166,14 +167,14 @@ impl FrameWriter {
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
             match (self.delivered.take(), &line.quic) {
-                (Some(arrived), _) if delivered => {
+                (Some(arrived), _) if waits => {
                     ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
                 (_, Some(keeper)) => keeper.sent_more_than(before.unwrap_or(0)).await,
                 // All is with the kernel; the wait is so that nothing unread makes it reset the
                 // connection.
                 (_, None) => {
-                    let patience = if delivered { FAREWELL } else { PARTING };
+                    let patience = if waits { FAREWELL } else { PARTING };
                     drop(timeout(patience, reader.drain()).await);
                 }
             }

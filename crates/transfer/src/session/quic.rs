@@ -61,7 +61,8 @@ const PULSES: [Duration; 3] =
 /// Room for pulses that nobody has read yet.
 const PULSE_BUFFER: usize = 64;
 
-/// Time for the last packets of a connection to be handed to the kernel, where pacing holds them.
+/// How long the last packets of a connection may take to be handed to the kernel: pacing may hold
+/// them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// Datagrams of handshakes that wait for a decision, in bytes: of one, and of all.
@@ -300,7 +301,8 @@ impl Keeper {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits until more frames of the stream than `before` have left this process.
+    /// Waits until more frames of the stream than `before` have left this process, and with them
+    /// what else the path takes at once.
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until(|stats| stats.frame_tx.stream > before).await;
     }

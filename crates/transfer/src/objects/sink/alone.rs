@@ -42,13 +42,14 @@ impl Sink {
     /// # Errors
     /// Another copy has it.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
-        if self.options.dry_run || self.alone.len() >= MOST || !self.is_of(number) {
+        if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());
         }
         let shared = self.options.shared;
         let locked = self.once_free(number, |sink| lock(sink.ground.folder(number)?, shared));
         match locked {
             Ok(alone) => self.alone.push(alone),
+            Err(_) if self.watch.is_over() => {}
             Err(error) if partial::is_busy(&error) => {
                 let path = self.shown(number);
                 let advice = "wait for its end, or copy into another folder";
@@ -60,7 +61,7 @@ impl Sink {
         Ok(())
     }
 
-    fn is_of(&self, number: u32) -> bool {
+    fn is_top(&self, number: u32) -> bool {
         let manifest = &self.ground.manifest;
         let entry = &manifest.entries()[number as usize];
         manifest.shape() != Shape::Contents
