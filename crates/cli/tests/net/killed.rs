@@ -8,9 +8,9 @@ use super::Way;
 use super::path::Wan;
 use super::wan::{End, MTU, link};
 
-/// Twice what a kill may cost is there when it comes, and seconds of it are still to come.
+/// Half as much again as a kill may cost is there when it comes, and seconds are still to come.
 const LEN: u64 = 200_000_000;
-const KILL_AT: u64 = 2 * KILL_COSTS;
+const KILL_AT: u64 = KILL_COSTS * 3 / 2;
 /// Two seconds of it, which is more than one.
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";

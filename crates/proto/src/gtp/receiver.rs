@@ -161,7 +161,7 @@ impl GtpReceiver {
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
                 // Whoever is to have far less makes room at once for many that have joined.
-                let is_crowded = share < flow.target() / 2.0;
+                let is_crowded = share < flow.target() / 4.0;
                 let rtt = if is_crowded { longest } else { flow.standing.path_rtt() };
                 flow.set_target(now + delay(longest, rtt), share, spacing);
             });
