@@ -1,12 +1,12 @@
 //! However a run ends, nobody is left on its hosts, and its status says which way it was.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{command, emulate, scenario, started};
-use crate::rig::{Child, DEADLINE};
+use super::{command, emulate, scenario, started, until_none_is_left};
+use crate::rig::Child;
 
 #[test]
 fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
@@ -33,11 +33,7 @@ fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
         child.signal(signal);
         let ended = child.end();
         assert_ne!(ended.status, Some(0), "{ended}");
-        let deadline = Instant::now() + DEADLINE;
-        while !inhabitants(&host).is_empty() {
-            assert!(Instant::now() < deadline, "{:?}", inhabitants(&host));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until_none_is_left(|| inhabitants(&host));
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{command, emulate, scenario, started};
-use crate::rig::{Child, DEADLINE};
+use super::{command, emulate, scenario, started, until_none_is_left};
+use crate::rig::Child;
 
 /// Flows of every kind on a path that loses.
 const FLOWS: &str = r#"
@@ -201,11 +201,7 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
             ended.is(130, &["a > b: "]);
             assert!(ended.stdout.iter().any(|line| line.contains("copy")), "{ended}");
         }
-        let deadline = Instant::now() + DEADLINE;
-        while scratches(pid) > 0 {
-            assert!(Instant::now() < deadline, "the objects are still there");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_none_is_left(|| scratches(pid));
     }
 }
 

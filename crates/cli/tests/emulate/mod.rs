@@ -5,14 +5,16 @@ mod ends;
 mod flows;
 mod forbidden;
 
+use std::fmt::Debug;
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Child, Ended, Host};
+use crate::rig::{Child, DEADLINE, Ended, Host};
 
 /// The command, with stdout and stderr piped.
 fn command(args: &[&str]) -> Command {
@@ -22,6 +24,19 @@ fn command(args: &[&str]) -> Command {
 fn piped(mut command: Command, args: &[&str]) -> Command {
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Waits for what goes after the end, and of which nobody tells: processes, and their files.
+fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let found = left();
+        if found == T::default() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{found:?} left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// A run of `longhaul emulate`, or nothing (said aloud) where this machine forbids it.

@@ -4,7 +4,6 @@ use core::ops::Range;
 
 use super::{ReceivingEnd, Wholes};
 use crate::endpoint::{Arrival, BlockRange, Event, Setup};
-use crate::layout::Layout;
 use crate::ranges::RangeSet;
 use crate::time::Time;
 use crate::wire::Loss;
@@ -64,19 +63,19 @@ impl Arrived {
         self.insert(end, run)
     }
 
-    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); tells how many blocks are new.
-    pub fn skip(&mut self, end: &mut ReceivingEnd, blocks: BlockRange) -> u64 {
-        self.insert(end, blocks.numbers(&end.layout))
-    }
-
-    /// What of `blocks` is missing though later ones have come, in order.
-    pub fn missing(
-        &self,
-        layout: &Layout,
+    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); `lost` tells how many blocks of a
+    /// gap below a block that came are counted as lost, which they are no more. Tells how many are
+    /// new.
+    pub fn skip(
+        &mut self,
+        end: &mut ReceivingEnd,
         blocks: BlockRange,
-    ) -> impl Iterator<Item = Range<u64>> + '_ {
-        let blocks = blocks.numbers(layout);
-        self.there.gaps(blocks.start..blocks.end.min(self.highest))
+        lost: impl FnMut(Range<u64>) -> u64,
+    ) -> u64 {
+        let blocks = blocks.numbers(&end.layout);
+        let gaps = self.there.gaps(blocks.start..blocks.end.min(self.highest));
+        end.forget_lost(gaps.map(lost).sum());
+        self.insert(end, blocks)
     }
 
     fn insert(&mut self, end: &mut ReceivingEnd, blocks: Range<u64>) -> u64 {

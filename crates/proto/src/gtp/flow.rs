@@ -27,6 +27,9 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Offer, Request};
 
+/// A sender has so many turns' worth in hand at the least: a request that is late starves nobody.
+const TURNS_AHEAD: f64 = 2.0;
+
 /// What happened to a flow that concerns the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct News {
@@ -447,8 +450,7 @@ impl Flow {
     fn window(&self) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
         let ahead = ahead.max(self.rules.tuning.ahead.as_secs_f64());
-        // With one turn's worth more in hand a request that is late starves nobody.
-        let ahead = ahead.max(self.spacing.as_secs_f64() * 2.0);
+        let ahead = ahead.max(self.spacing.as_secs_f64() * TURNS_AHEAD);
         let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
         ((bits / self.datagram.bits().max(1.0)) as u64).max(self.rules.tuning.ahead_blocks)
     }

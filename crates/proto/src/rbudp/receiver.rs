@@ -81,7 +81,7 @@ impl Flow {
     }
 
     /// How many of these blocks are missing and counted as lost.
-    fn lost_of(&self, blocks: &BlockRange) -> u64 {
+    fn lost_in(&self, blocks: &BlockRange) -> u64 {
         let segment = blocks.first.segment;
         let Some(open) = self.open.get(&segment) else { return 0 };
         let indices = blocks.indices(&self.end.layout);
@@ -152,7 +152,7 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        self.end.forget_lost(self.lost_of(&blocks));
+        self.end.forget_lost(self.lost_in(&blocks));
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
         }

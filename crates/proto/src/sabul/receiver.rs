@@ -129,10 +129,7 @@ impl<const RELEASE: bool> ReceivingFlow for Flow<RELEASE> {
     fn on_timeout(&mut self, _: Time) {}
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        let missing = self.arrived.missing(&self.end.layout, blocks);
-        let lost = missing.map(|gap| self.reports.reported(gap)).sum();
-        self.end.forget_lost(lost);
-        let new = self.arrived.skip(&mut self.end, blocks);
+        let new = self.arrived.skip(&mut self.end, blocks, |gap| self.reports.reported(gap));
         self.note_new(new);
     }
 

@@ -153,10 +153,8 @@ impl ReceivingFlow for Flow {
     }
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
-        let missing = self.arrived.missing(&self.end.layout, blocks);
-        let lost = missing.map(|gap| self.requests.forget(gap)).sum();
-        self.end.forget_lost(lost);
-        self.news |= self.arrived.skip(&mut self.end, blocks) > 0;
+        let requests = &mut self.requests;
+        self.news |= self.arrived.skip(&mut self.end, blocks, |gap| requests.forget(gap)) > 0;
         self.check_finished();
     }
 

@@ -61,8 +61,9 @@ pub(super) fn make(
         if offload == sys::Offload::TcpOnly {
             notices.push(NO_USO.to_owned());
         }
-        configure(addresses, mtu).map_err(EmulationError::system("set up a host's devices"))?;
-        if let Some(Err(error)) = card.map(|rate| hold_back(rate, mtu)) {
+        let set_up = configure(addresses, mtu);
+        let device = set_up.map_err(EmulationError::system("set up a host's devices"))?;
+        if let Some(Err(error)) = card.map(|rate| hold_back(device, rate, mtu)) {
             notices.push(format!(
                 "this kernel holds no program back to its card's rate ({error}; it takes sch_tbf): \
                  cards drop what is too much for them"
@@ -149,10 +150,12 @@ fn widened(limit: &str) -> Option<String> {
     (most < TCP_BUFFER).then(|| format!("{least} {first} {TCP_BUFFER}"))
 }
 
-fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
+/// Sets up the devices of the calling thread's network namespace; tells its card's number.
+fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     let v4 = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     sys::set_mtu(v4.as_fd(), sys::DEVICE, mtu.into())?;
-    netlink::set_queue_length(sys::index_of(v4.as_fd(), sys::DEVICE)?, DEVICE_QUEUE)?;
+    let device = sys::index_of(v4.as_fd(), sys::DEVICE)?;
+    netlink::set_queue_length(device, DEVICE_QUEUE)?;
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
@@ -162,14 +165,12 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<()> {
     {
         sys::set_ipv6(v6.as_fd(), sys::DEVICE, addresses.v6, 64)?;
     }
-    Ok(())
+    Ok(device)
 }
 
-/// Holds programs in the calling thread's network namespace back to a card's `rate`. The kernel
-/// counts from the IP header on, the card also what Ethernet puts around a full packet.
-fn hold_back(rate: Rate, mtu: u16) -> io::Result<()> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let device = sys::index_of(socket.as_fd(), sys::DEVICE)?;
+/// Holds programs in the calling thread's network namespace back to the `rate` of its card. The
+/// kernel counts from the IP header on, the card also what Ethernet puts around a full packet.
+fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
     let packet = f64::from(mtu);
     let rate = rate.scale(packet / (packet + f64::from(ETHERNET_FRAMING)));
     netlink::hold_back(device, rate, CARD_BURST, CARD_ROOM)

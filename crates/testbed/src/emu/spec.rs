@@ -72,11 +72,10 @@ impl EmulationSpec {
 
     /// The hosts and the network of `scenario`. A host's card becomes a router of the name
     /// `HOST-card`, and a link in each direction between it and the host, of the card's rate; the
-    /// host's programs are held back to it. What
-    /// the receiving program of a host takes, out of its socket buffer, becomes a router
-    /// `HOST-program` on the last link of every way to it, so that what the buffer has no room for
-    /// is lost before the real program could count it. What programs send and disks do has no place
-    /// here: they are what they are.
+    /// host's programs are held back to it. What the receiving program of a host takes, out of its
+    /// socket buffer, becomes a router `HOST-program` on the last link of every way to it, so that
+    /// what the buffer has no room for is lost before the real program could count it. What
+    /// programs send and disks do has no place here: they are what they are.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -158,7 +158,7 @@ impl FrameWriter {
     ) -> Result<(), Error> {
         frame::encode_goodbye(why, &mut self.pending);
         let line = self.line.clone();
-        let before = line.quic.as_ref().map(quic::Keeper::frames_sent);
+        let quic = line.quic.as_ref().map(|keeper| (keeper, keeper.frames_sent()));
         let late = || line.lost(&io::ErrorKind::TimedOut.into());
         let farewell = async {
             self.flush().await?;
@@ -166,11 +166,11 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
-            match (self.delivered.take(), &line.quic) {
+            match (self.delivered.take(), quic) {
                 (Some(arrived), _) if waits => {
                     ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
-                (_, Some(keeper)) => keeper.sent_more_than(before.unwrap_or(0)).await,
+                (_, Some((keeper, before))) => keeper.sent_more_than(before).await,
                 // All is with the kernel; the wait is so that nothing unread makes it reset the
                 // connection.
                 (_, None) => {
