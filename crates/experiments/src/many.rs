@@ -162,10 +162,10 @@ pub static MANY: Experiment = Experiment {
               for it begins slowly. Told the whole link each, four copies of RBUDP gain 0.07 s and \
               send 249 % of the object for nothing, into a link that is then nobody else's.\n\n\
               GTP's receivers share out their own links, and it is not these that are short: 16 of \
-              them ask for 16 times what the sender's link carries, and 837 % of the object is \
-              sent for nothing, by four 101 %. SABUL finds its part, with 4 % of waste among four \
-              and 18 % among 16, of which the last has the object 4.6 s after RBUDP's and the \
-              first in half of their time. TCP gives the near ones all they want first: of four \
+              them ask for more than the sender's link carries, and 77 % of the object is sent \
+              for nothing, by four 29 %. SABUL finds its part, with 4 % of waste among four and \
+              18 % among 16, of which the last has the object 1.4 s after RBUDP's and the first \
+              in half of their time. TCP gives the near ones all they want first: of four \
               receivers one has the object after 1.0 s and the last after 9.12 s, when the link \
               has long been idle. Eight connections for each help where there are 16 (15.6 s for \
               29.4), not where there are four (12.4 s).",

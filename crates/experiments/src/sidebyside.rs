@@ -131,9 +131,9 @@ pub static COMPARE: Experiment = Experiment {
             and 100 ms with a drop-tail queue of one bandwidth-delay product; 0, 0.1, 1 or 5 % \
             of the packets towards the receiver are lost, each for itself. Each protocol as a \
             user has it (default segments, tails twice), RBUDP, FOBS, Tsunami and NETBLT told \
-            to send 938 Mbit/s of UDP payload, GTP's receiver that it takes 957; SABUL finds \
-            its rate. C is 957 Mbit/s, what the link carries of UDP payload in full packets; \
-            header and tag take 2.2 % of it, so 97.8 % of C is all that there is. TCP has \
+            to send 938 Mbit/s of UDP payload, SABUL to send no more than that, GTP's receiver \
+            that it takes 957. C is 957 Mbit/s, what the link carries of UDP payload in full \
+            packets; header and tag take 2.2 % of it, so 97.8 % of C is all that there is. TCP has \
             windows that congestion alone limits. `longhaul reproduce compare-1g` runs it (it \
             is not among those that run without a name), with `--how emulate --update` also \
             over real sockets, in which TCP is the kernel's.",
@@ -161,21 +161,20 @@ pub static COMPARE: Experiment = Experiment {
               ([tcp-model](tcp-model.md)). Of BBR it has none: its rows are emulated alone, by the \
               kernel's, and CUBIC's emulated values are what they are to be held against. On the \
               same path [transfer](transfer.md) measures 830 Mbit/s of BBR without loss and 453 at \
-              5 % by one connection with 64 MiB of window, 833 and 731 by eight. SABUL could be \
-              told a rate to begin with; it would search for less long, and yield to loss as here.",
+              5 % by one connection with 64 MiB of window, 833 and 731 by eight.",
     learned: "With the rate told, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
               other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: 95 % \
               of what the path leaves, of 97.8 that there are. They differ in what it costs: RBUDP \
               sends again what was lost and hardly more; greedy FOBS sends a round trip more, \
-              which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its table and \
-              NETBLT stay 10 points behind at 5 %, for they slow down for it. Tsunami needs \
-              seconds to come to its rate: 54 to 68 % of a small object, 89 to 92 of a large one. \
-              GTP is the best of all without loss, but takes a loss of the path for its own: at 1 \
-              % it falls to 19 % of what C leaves before 3 GB are through, at 5 % to nothing \
-              (`tolerated-loss` tells it how much to put up with). SABUL and TCP, which take any \
-              loss for congestion, are left with 5 % or less at one lost packet in a thousand.\n\n\
-              Of the aims for 3 GB all are met but one: SABUL without loss has 84 % of C for the \
-              88 that we want; what it lacks is its search for the rate in the first seconds and \
-              the eighth that it gives back at each loss of its own.",
+              which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its table \
+              stays 10 points behind at 5 %, for it slows down for it. Tsunami needs seconds to \
+              come to its rate: 54 to 68 % of a small object, 89 to 92 of a large one. GTP is the \
+              best of all on 3 GB without loss, and finds out what the path loses by itself: at \
+              5 % it has 78 % of a small object and 95 of a large one. \
+              SABUL and TCP, which take any loss for congestion, are left with 5 % or less at one \
+              lost packet in a thousand.\n\n\
+              All aims for 3 GB are met. SABUL is told no more than a ceiling; without one nothing \
+              but loss ends its increase, and it has 84 % of C \
+              ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

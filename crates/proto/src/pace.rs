@@ -9,8 +9,13 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// What a burst lasts at the rate: short for a queue on the path, long for a system call.
+/// What a burst lasts at a high rate: short for a queue on the path, long for a system call.
 const BURST: Span = Span::from_micros(250);
+/// A burst at a low rate lasts up to this, as long as it is of no more than [`FEW`] datagrams: one
+/// datagram a wake-up would cost as much as the highest rate does.
+const SLOW_BURST: Span = Span::from_millis(1);
+/// Datagrams that any queue on a path takes at once: little more than what TCP begins with.
+const FEW: u64 = 16;
 /// The most datagrams that leave at once: twice what the kernel takes in one segmented send, so
 /// that half a burst still fills one.
 const MAX_BURST: u64 = 88;
@@ -202,7 +207,8 @@ fn quick(picos: u128) -> u128 {
 }
 
 fn burst_of(rate: Rate, datagram: Bytes) -> u64 {
-    (rate.over(BURST).get() / datagram.get().max(1)).clamp(1, MAX_BURST)
+    let within = |span| rate.over(span).get() / datagram.get().max(1);
+    within(BURST).max(within(SLOW_BURST).min(FEW)).clamp(1, MAX_BURST)
 }
 
 fn picos(time: Time) -> u128 {
@@ -335,7 +341,8 @@ mod tests {
     #[test]
     fn bursts_are_bounded_by_time_and_by_count() {
         let burst = |mbps| Pacer::new(Rate::from_mbps(mbps), DATAGRAM).burst();
-        assert_eq!((burst(10), burst(1_000), burst(10_000)), (1, 21, 88));
+        assert_eq!((burst(10), burst(120), burst(300)), (1, 10, FEW));
+        assert_eq!((burst(1_000), burst(10_000)), (21, 88));
     }
 
     #[test]

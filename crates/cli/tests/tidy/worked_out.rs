@@ -175,11 +175,10 @@ fn mice(cells: &Cells) -> Vec<Value> {
         |flows: u32| cells.value(&case(flows), "aggregate goodput, Mbit/s", SIMULATED) / 10.0;
     vec![
         ("%", lost(1, SIMULATED)),
-        ("%", lost(3, SIMULATED)),
-        ("", lost(9, SIMULATED)),
+        ("%", lost(9, SIMULATED)),
         ("%", lost(9, PUBLISHED)),
-        ("%", kept(3)),
-        ("%", kept(9)),
+        ("%", kept(2)),
+        ("%", kept(7)),
     ]
 }
 

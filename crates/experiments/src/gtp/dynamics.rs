@@ -235,12 +235,12 @@ pub(super) static FIG10: Experiment = Experiment {
               once. TCP keeps the switch's queue full: of datagrams that come one by one it takes \
               nearly all, of a clump only the first. GTP takes that loss for a rate that is too \
               high, and TCP fills what it gives up. The last case has this alone, in the \
-              simulator: packets up to 2 ms late take GTP from 927 to 688 Mbit/s, a good part of \
+              simulator: packets up to 2 ms late take GTP from 926 to 671 Mbit/s, a good part of \
               the way to what it has over real sockets. What remains we take for lateness of more \
               than that, which GTP's sender does not make up for: whoever brings less than its \
               target for a while is asked for less.",
     learned: "A protocol that counts its own flows only must be told what to leave for others. \
-              In the simulator, with all of the link, it leaves three TCP flows 9 Mbit/s; told \
+              In the simulator, with all of the link, it leaves three TCP flows 10 Mbit/s; told \
               to take 85 %, it does just that, and TCP fills the rest, as in the paper. Over real \
               sockets GTP on a busy host does worse than the paper's, and TCP better: who sends in \
               clumps into a queue that TCP keeps full is who loses.",
@@ -326,17 +326,16 @@ pub(super) static FIG12: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: parallel_figures,
     differs: "The text has no value but the bound on loss. The paper's router and hosts lost \
-              packets of themselves.\n\nOver real sockets there is less the more flows there \
-              are. Each is a copy with a sender of its own, and all senders, the receiver and the \
-              emulator share two cores, of which each sender takes a part for its timer alone, at \
-              one datagram a turn. The receiver does not get its turn in time, and what is lost \
-              with seven and eight is lost in its socket's buffer, hardly any of it on the \
-              path. The simulator's hosts have cores of their own.",
-    learned: "In the simulator more flows are not more loss: the receiver's sum stays within a \
-              per mille from one \
-              flow to eight, and nothing is lost, better than the paper's bound of 3 %. A request \
-              for a rate is kept by the sender's clock, so the queue before the receiver never \
-              fills.",
+              packets of themselves.\n\nOver real sockets each flow is a copy with a sender of its \
+              own, and all senders, the receiver and the emulator share two cores; the simulator's \
+              hosts have cores of their own. The receiver finds its capacity by loss and by \
+              queues, and takes what late turns make of them for a ceiling.",
+    learned: "More flows are not more loss: in the simulator the receiver's sum stays within a \
+              per mille from one flow to eight, and nothing is lost, better than the paper's bound \
+              of 3 %; over real sockets it stays within three per cent, with 0.3 % lost at the \
+              most. A request for a rate is kept by the sender's clock, so the queue before the \
+              receiver never fills. As long as a sender took a turn of its clock for each \
+              datagram, which eight of them cannot have on two cores, seven lost every sixth.",
     set: Set::Full,
 };
 

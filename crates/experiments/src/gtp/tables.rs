@@ -188,9 +188,9 @@ pub(super) static TABLE4: Experiment = Experiment {
               they send, at the receiver's own door, where no network can help: RBUDP loses 64 % \
               (53 in the paper), though it fills the link where the paper's hosts, overrun, did \
               not. SABUL finds its way by losing 0.2 % (the paper's lost 8.7, without having more \
-              of the link) and leaves 11 % of it unused. GTP's receiver says who sends how much: \
+              of the link) and leaves 13 % of it unused. GTP's receiver says who sends how much: \
               nothing is lost, the shares are equal whatever the distance, and the link is full \
-              to 99 %, 7.4 % better than the paper's, whose hosts took 900 of 1000 Mbit/s. Over \
+              to 99 %, 7.5 % better than the paper's, whose hosts took 900 of 1000 Mbit/s. Over \
               real sockets on one machine the order is the same, and GTP ahead of RBUDP in \
               goodput too. TCP is the least fair, for a window that nobody tuned gives the near \
               sender nearly all that TCP has.",
@@ -301,8 +301,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               paper's. SABUL works it out by loss: half as much again as the paper's and a \
               hundredth of its loss, but a fifth of the link stays empty. Behind a router that \
               loses 2.8 % in clumps RBUDP keeps its rate and loses less than the paper's; GTP \
-              takes a loss that stays as it is for the path's own, but late: it keeps 645 Mbit/s, \
-              30 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
+              takes a loss that stays as it is for the path's own, but late: it keeps 548 Mbit/s, \
+              40 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
               for 493, \
               because no rate is low enough to be rid of that loss.",
     set: Set::Full,

@@ -64,7 +64,7 @@ pub(super) static FIG2: Experiment = Experiment {
               the paper's claim, \"independent of bandwidth and network delay\", holds within ten \
               points. Whether ours is better or worse than its figure cannot be said. What it does \
               not use is the time in which it climbs, framing and headers (6.4 points), and the \
-              round trip for which each decrease freezes it: distance costs 4 to 9 points, \
+              round trip for which each decrease freezes it: distance costs 4 to 7 points, \
               capacity 1 to 8. Alone on a link a fixed rate is better: \
               [gtp-table2](gtp-table2.md).",
     set: Set::Full,

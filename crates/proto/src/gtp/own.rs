@@ -3,8 +3,10 @@
 //!
 //! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
 //! a rate is known. So once a flow's rate has fallen to `own-fallen` of what it was when losses
-//! began, its loss is compared with what it should be by then. If it is nearer to what it was, it
-//! is the path's own, and nothing reacts to it any more. A stretch with less loss takes that back.
+//! began, its loss is compared with what it should be by then. If it is nearer to what it was, and
+//! again when the rate has fallen half as far once more, it is the path's own, and nothing reacts
+//! to it any more: once would be chance, for a full queue takes now more of one flow and now of
+//! another. A stretch with less loss takes that back.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -20,6 +22,8 @@ pub(super) struct OwnLoss {
     own: f64,
     /// The highest rate since losses began, and the loss at it.
     began: Option<(f64, f64)>,
+    /// It has stayed once while the rate fell.
+    has_stayed: bool,
 }
 
 impl OwnLoss {
@@ -27,27 +31,34 @@ impl OwnLoss {
     pub(super) fn new(rules: &Rules) -> OwnLoss {
         let Tuning { own_fallen, own_least, own_margin, .. } = rules.tuning;
         let (fallen, least, margin) = (own_fallen, own_least, own_margin);
-        OwnLoss { fallen, least, margin, own: 0.0, began: None }
+        OwnLoss { fallen, least, margin, own: 0.0, began: None, has_stayed: false }
     }
 
     /// A stretch is over, in which the flow did `rate` with this loss ratio.
     pub(super) fn note(&mut self, rate: f64, loss: f64) {
         self.own = self.own.min(loss);
         if self.excess(loss) <= self.least {
-            self.began = None;
+            (self.began, self.has_stayed) = (None, false);
             return;
         }
         let (before, was) = self.began.unwrap_or((0.0, 0.0));
         if rate >= before {
             self.began = Some((rate, loss));
-        } else if rate <= before * self.fallen {
+        } else if rate <= before * self.share_to_judge() {
             // What a link loses that carries no more than it did.
             let ours = (1.0 - (1.0 - was) * before / rate).max(0.0);
-            if loss > (was + ours) / 2.0 {
+            let stays = loss > (was + ours) / 2.0;
+            if stays && self.has_stayed {
                 self.own = loss.min(was);
             }
-            self.began = None;
+            self.has_stayed = stays;
+            self.began = Some((rate, loss));
         }
+    }
+
+    /// What the rate must fall to before its loss is judged: half as far the second time.
+    fn share_to_judge(&self) -> f64 {
+        if self.has_stayed { (1.0 + self.fallen) / 2.0 } else { self.fallen }
     }
 
     /// What of a loss ratio is more than the path's own.
@@ -87,9 +98,9 @@ mod tests {
     fn loss_that_stays_while_the_rate_falls_is_the_paths_own() {
         for share in [0.005, 0.01, 0.05, 0.2] {
             let mut own = OwnLoss::new(&rules());
-            let excess = excesses(&mut own, 1e9, share, 0..6);
-            assert!((excess[0] - share).abs() < 1e-9, "{excess:?}");
-            assert_eq!(excess[3..], [0.0; 3], "{share}: {excess:?}");
+            let excess = excesses(&mut own, 1e9, share, 0..12);
+            assert!((excess[4] - share).abs() < 1e-9, "{excess:?}");
+            assert_eq!(excess[8..], [0.0; 4], "{share}: {excess:?}");
         }
     }
 
@@ -105,11 +116,11 @@ mod tests {
     #[test]
     fn what_was_taken_for_the_paths_own_is_given_up_when_it_is_gone() {
         let mut own = OwnLoss::new(&rules());
-        excesses(&mut own, 1e9, 0.05, 0..6);
+        excesses(&mut own, 1e9, 0.05, 0..12);
         own.note(100.0, 0.0);
         assert_eq!(own.excess(0.05), 0.05);
         // A path that loses by itself may be overrun as well.
-        excesses(&mut own, 1e9, 0.05, 0..6);
+        excesses(&mut own, 1e9, 0.05, 0..12);
         assert!(own.excess(0.3) > 0.2);
     }
 }

@@ -100,7 +100,7 @@ fn buffers_go_when_they_may_and_what_is_asked_for_goes_before_the_next() {
     assert_eq!(out.sender.next_wakeup(), Wake::OnInput);
     out.go(2);
     assert_eq!(out.run(), (0..20).collect::<Vec<_>>());
-    let burst = Burst::of(Rate::from_mbps(80), 2, Bytes::new(1032));
+    let burst = Burst::of(Rate::from_mbps(80), 9, Bytes::new(1032));
     assert_eq!(out.begun(), [0, 1].map(|buffer| Begun { buffer, burst }));
     out.resend(0, 1, 0..10, &[2..4, 9..10], 20);
     out.go(3);
