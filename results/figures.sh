@@ -2,8 +2,8 @@
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
 # bash results/figures.sh [throughput|protocols|wan|ssh|tcp|memory|small|resume|multi|join|takeover|beside|all]
-# And by themselves: the emulator's accuracy (emulator: the table of emulator.md) and the simulator's
-# speed (simulator: simulator.md); each writes its page.
+# And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
+# speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -295,6 +295,10 @@ simulator() {
     cargo bench --quiet -p longhaul-testbed --bench sim > "$WORK/simulator.md"
     cp "$WORK/simulator.md" results/simulator.md; cat results/simulator.md
 }
+scheduler() {
+    cargo bench --quiet -p longhaul-proto --bench scheduler > "$WORK/scheduler.md"
+    cp "$WORK/scheduler.md" results/scheduler.md; cat results/scheduler.md
+}
 
 # Three senders, RTT 25, 50 and 100 ms, into one receiver of 1 Gbit/s: separate objects, two
 # receivers on one host, replicas, and replicas of which one is killed half-way.
@@ -476,8 +480,8 @@ beside() {
 }
 
 case ${1:-all} in
-    throughput | protocols | wan | tcp | memory | small | resume | multi | join | takeover | beside | emulator | simulator) "$1" ;;
+    throughput | protocols | wan | tcp | memory | small | resume | multi | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, protocols, wan, ssh, tcp, memory, small, resume, multi, join, takeover, beside, emulator, simulator or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, protocols, wan, ssh, tcp, memory, small, resume, multi, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

@@ -43,6 +43,7 @@ pub(crate) fn progress(progress: &Progress) -> String {
         "total_files": progress.total_files,
         "rate_now_bps": progress.rate_now.as_bps(),
         "rate_average_bps": progress.rate_average.as_bps(),
+        "setup_seconds": progress.setup.map(|setup| setup.as_secs_f64()),
         "left_seconds": progress.left.map(|left| left.as_secs_f64()),
         "sent": progress.sent,
         "retransmitted": progress.retransmitted,

@@ -274,10 +274,7 @@ mod tests {
             sent: 10_200,
             retransmitted: 200,
             blocks_lost: 100,
-            refused: 0,
-            rtt: Span::ZERO,
-            resumed_bytes: 0,
-            sources: Vec::new(),
+            ..Progress::default()
         };
         assert_eq!(
             line(&progress),

@@ -24,6 +24,8 @@ pub struct Progress {
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
+    /// From the call to the first data datagram, once it has gone; of several sources the first.
+    pub setup: Option<Span>,
     /// Time left at the present rate, if it can be told.
     pub left: Option<Span>,
     /// Data datagrams sent so far.

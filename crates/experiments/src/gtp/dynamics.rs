@@ -328,8 +328,8 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The text has no value but the bound on loss. The paper's router and hosts lost \
               packets of themselves.\n\nOver real sockets each flow is a copy with a sender of its \
               own, and all senders, the receiver and the emulator share two cores; the simulator's \
-              hosts have cores of their own. The receiver finds its capacity by loss and by \
-              queues, and takes what late turns make of them for a ceiling.",
+              hosts have cores of their own. What a copy that is cut off has delivered is \
+              what it told last, a tenth of a second late: of five seconds that is some per cent.",
     learned: "More flows are not more loss: in the simulator the receiver's sum stays within a \
               per mille from one flow to eight, and nothing is lost, better than the paper's bound \
               of 3 %; over real sockets it stays within three per cent, with 0.3 % lost at the \

@@ -129,8 +129,8 @@ pub(super) static SCALE: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "Nothing was published of more than eight flows. The paper's senders too wait for \
             the first request; ours else send 64 blocks before it, which of a thousand senders \
-            would be more than the queue holds. What a decision costs a processor is not \
-            measured here, only how often a flow is looked at.",
+            would be more than the queue holds. What a decision costs a processor is in \
+            [scheduler](scheduler.md); here stands how often a flow is looked at.",
     learned: "The scheduler's work grows as N log N: 11 looks at each of a thousand flows for a \
             decision. A receiver that is told its senders' rates fills what there is in all \
             twelve cases, the senders' links where they are the limit and its own where that is, \

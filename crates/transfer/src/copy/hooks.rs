@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_proto::time::Span;
+use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::recent::{Recent, over};
 use crate::control::Status;
+use crate::datapath::clock;
 use crate::driver::board::Board;
 use crate::end::Hooks;
 use crate::end::wire::End;
@@ -169,6 +170,12 @@ impl ClientHooks {
         Status { looked, ..joined(from, &to) }
     }
 
+    /// From the start to the first data datagram.
+    fn setup(&self, started: Instant) -> Option<Span> {
+        let ago = clock::now().since(Time::from_nanos(self.board.first_datagram()?));
+        Some(Span::from_nanos(started.elapsed().as_nanos() as u64).saturating_sub(ago))
+    }
+
     fn progress(&self, state: &mut State, status: &Status) -> Progress {
         state.recent.note(Instant::now(), status.written);
         let (total_bytes, total_files) = self.board.totals();
@@ -182,6 +189,7 @@ impl ClientHooks {
             total_files,
             rate_now,
             rate_average: over(moved, state.started.elapsed()),
+            setup: self.setup(state.started),
             left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
             sent: status.sent,
             retransmitted: status.retransmitted,

@@ -12,8 +12,9 @@ pub(super) struct Told {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
-    /// What was counted up to the last report.
+    /// What was counted up to the last report, and what its session took.
     so_far: FlowCounts,
+    setup: Span,
 }
 
 impl Told {
@@ -26,6 +27,7 @@ impl Told {
             Some("progress") => {
                 let bytes = event["bytes"].as_u64().unwrap_or_default();
                 self.series.push((at, Bytes::new(bytes)));
+                self.setup = span(&event, "setup_seconds");
                 self.so_far = FlowCounts {
                     sent: event["sent"].as_u64(),
                     retransmitted: event["retransmitted"].as_u64(),
@@ -41,6 +43,7 @@ impl Told {
     pub(super) fn tell(self, end: &mut FlowEnd) -> Result<bool, String> {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
+        end.setup = self.setup.min(end.took);
         end.series = self.series;
         end.counts = self.so_far;
         if let Some(error) = self.error {
@@ -48,9 +51,8 @@ impl Told {
         }
         let Some(summary) = self.summary else { return Ok(false) };
         let count = |name: &str| summary[name].as_u64();
-        let span = |name: &str| Span::from_secs_f64(summary[name].as_f64().unwrap_or_default());
         end.delivered = Bytes::new(count("bytes").unwrap_or_default());
-        (end.took, end.setup) = (span("seconds"), span("setup_seconds"));
+        (end.took, end.setup) = (span(&summary, "seconds"), span(&summary, "setup_seconds"));
         end.counts = FlowCounts {
             sent: count("sent"),
             retransmitted: count("retransmitted"),
@@ -67,6 +69,11 @@ impl Told {
         end.finished = true;
         Ok(true)
     }
+}
+
+/// So many seconds of an event; none where it tells none.
+fn span(event: &Value, name: &str) -> Span {
+    Span::from_secs_f64(event[name].as_f64().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -99,10 +106,12 @@ mod tests {
     #[test]
     fn a_copy_that_was_cut_off_has_what_it_told_last_and_an_error_says_why() {
         let (mut told, mut cut) = (Told::default(), end());
-        let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3}"#;
+        let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3,
+            "setup_seconds":0.25}"#;
         told.take(report, Span::from_secs(1));
         assert_eq!(told.tell(&mut cut), Ok(false));
         assert_eq!((cut.delivered, cut.took), (Bytes::new(7), Span::from_secs(1)));
+        assert_eq!(cut.setup, Span::from_millis(250));
         assert_eq!((cut.counts.sent, cut.counts.lost), (Some(9), Some(3)));
         let mut told = Told::default();
         told.take(r#"{"event":"error","what":"no way"}"#, Span::from_secs(1));

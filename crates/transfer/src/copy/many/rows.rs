@@ -122,6 +122,7 @@ impl Rows {
             total_files: sum(|p| p.total_files),
             rate_now,
             rate_average: Bytes::new(bytes.saturating_sub(resumed_bytes)) / elapsed,
+            setup: rows.iter().filter_map(|row| row.progress.setup).min(),
             left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
             sent: sum(|p| p.sent),
             retransmitted: sum(|p| p.retransmitted),
