@@ -115,6 +115,23 @@ fn a_slow_sender_loses_nothing() {
 }
 
 #[test]
+fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
+    const SENT: u64 = 20_000;
+    let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";
+    let hosts = "[[host]]\nname = \"b\"\nnic = \"100M\"\n";
+    let outcome = run(&format!("{}{hosts}", pair(r#"rate = "1G", delay = "5ms""#, &[flow])));
+    let Accounts { sent, received, dropped, queue_full, socket_lost, .. } =
+        outcome.flows[0].accounts;
+    assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
+    assert_eq!(dropped, queue_full);
+    // 200 Mbit/s of datagrams come, 1066 bytes each of frame, and 100 Mbit/s of frames go, for as
+    // long as all 20 MB come; then the 512 kB of the port go as well.
+    let coming = 20e6 * 8.0 / 200e6;
+    let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
+    assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
+}
+
+#[test]
 fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
     let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
     let flow = between("", disk, "writes-disk = true");
