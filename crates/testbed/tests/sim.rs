@@ -3,7 +3,7 @@
 use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
 use longhaul_testbed::sim::{self, Accounts, FlowOutcome, Outcome, SimError};
 
 fn scenario(text: &str) -> Scenario {
@@ -58,13 +58,19 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 
 #[test]
 fn what_cannot_be_simulated_is_refused_with_the_reason() {
+    let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
+    // A file that says so would not be read.
+    let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
+    if let Traffic::Protocol(copy) = &mut unknown.flows[0].traffic {
+        copy.protocol = "no".into();
+    }
     let cases = [
-        ("protocol = \"no\"\nsize = \"1MB\"", "no protocol 'no'; there are: rbudp"),
-        ("command = \"true\"", "only the emulator"),
-        ("protocol = \"rbudp\"\nlasts = \"1s\"", "needs a rate"),
+        (unknown, "no protocol 'no'; there are: rbudp"),
+        (of("command = \"true\""), "only the emulator"),
+        (of("protocol = \"rbudp\"\nlasts = \"1s\""), "needs a rate"),
     ];
-    for (flow, reason) in cases {
-        let error = sim::run(&scenario(&pair("delay = \"5ms\"", &[flow]))).expect_err(reason);
+    for (scenario, reason) in cases {
+        let error = sim::run(&scenario).expect_err(reason);
         assert!(matches!(error, SimError::Scenario(_)), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
     }
