@@ -16,7 +16,7 @@ use longhaul_testbed::link::{ETHERNET_FRAMING, Jitter, LinkSpec, Loss, Reorder};
 use longhaul_testbed::scenario::Scenario;
 use longhaul_transfer::error::Error;
 
-use programs::Program;
+use programs::{Asked, Program};
 
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
@@ -192,6 +192,8 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
+    // Before anything is made that somebody has to clear away.
+    let asked = Asked::watch()?;
     // Before this process has a thread: without root, it moves into a user namespace.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
@@ -201,7 +203,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     if alone && !args.quiet && console::is_terminal() && io::stdin().is_terminal() {
         say(&banner(&emulation, &plan.programs[0].host));
     }
-    let played = play::play(&emulation, &plan)?;
+    let played = play::play(&emulation, &plan, asked)?;
     let statistics = emulation.statistics()?;
     if args.json {
         played.flows.iter().for_each(|flow| console::out(print::flow(flow)));

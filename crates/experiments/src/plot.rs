@@ -154,7 +154,7 @@ impl Axis {
                 .unwrap_or_default();
         }
         // Between 500 and 1000 there is no room for more.
-        let leading = value / 10f64.powf(value.log10().floor());
+        let leading = value / libm::pow(10.0, libm::log10(value).floor());
         if self.scale == Scale::Log && ![1, 2, 5].contains(&(leading.round() as u32)) {
             return String::new();
         }

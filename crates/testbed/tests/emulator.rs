@@ -336,6 +336,30 @@ fn packets_pass_only_between_hosts_with_a_link() {
 }
 
 #[test]
+fn super_packets_leave_a_host_whole() {
+    const EACH: u32 = 44;
+    let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
+    let Some(emulation) = start(link.clone(), link) else { return };
+    if !emulation.notices().iter().all(|notice| !notice.contains("super-packets")) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {:?}", emulation.notices());
+        return;
+    }
+    for v6 in [false, true] {
+        let before = emulation.statistics().unwrap();
+        let (a, b) = sockets(&emulation, v6);
+        let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(300)));
+        send_numbered(&a, 20, EACH, if v6 { 1_452 } else { 1_472 });
+        receiver.join().unwrap();
+        let after = emulation.statistics().unwrap();
+        let packets = after.offered + after.own_drops - before.offered - before.own_drops;
+        assert!(packets >= u64::from(20 * EACH), "{packets}");
+        // Hosts also speak of their own, a packet a frame.
+        let frames = after.frames - before.frames;
+        assert!(frames * 10 < packets, "{packets} packets in {frames} frames");
+    }
+}
+
+#[test]
 fn every_packet_is_accounted_for() {
     let mut link = LinkSpec {
         queue: Bytes::new(60_000),

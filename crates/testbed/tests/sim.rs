@@ -3,7 +3,7 @@
 use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_testbed::scenario::{Reading, Scenario};
+use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
 use longhaul_testbed::sim::{self, Accounts, FlowOutcome, Outcome, SimError};
 
 fn scenario(text: &str) -> Scenario {
@@ -58,13 +58,19 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
 
 #[test]
 fn what_cannot_be_simulated_is_refused_with_the_reason() {
+    let of = |flow: &str| scenario(&pair("delay = \"5ms\"", &[flow]));
+    // A file that says so would not be read.
+    let mut unknown = of("protocol = \"rbudp\"\nsize = \"1MB\"");
+    if let Traffic::Protocol(copy) = &mut unknown.flows[0].traffic {
+        copy.protocol = "no".into();
+    }
     let cases = [
-        ("protocol = \"no\"\nsize = \"1MB\"", "no protocol 'no'; there are: rbudp"),
-        ("command = \"true\"", "only the emulator"),
-        ("protocol = \"rbudp\"\nlasts = \"1s\"", "needs a rate"),
+        (unknown, "no protocol 'no'; there are: rbudp"),
+        (of("command = \"true\""), "only the emulator"),
+        (of("protocol = \"rbudp\"\nlasts = \"1s\""), "needs a rate"),
     ];
-    for (flow, reason) in cases {
-        let error = sim::run(&scenario(&pair("delay = \"5ms\"", &[flow]))).expect_err(reason);
+    for (scenario, reason) in cases {
+        let error = sim::run(&scenario).expect_err(reason);
         assert!(matches!(error, SimError::Scenario(_)), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -112,6 +118,23 @@ fn a_slow_sender_loses_nothing() {
         let rate = flow.goodput;
         assert!(rate > Rate::from_mbps(18) && rate < Rate::from_mbps(20), "{keys}: {rate}");
     }
+}
+
+#[test]
+fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
+    const SENT: u64 = 20_000;
+    let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";
+    let hosts = "[[host]]\nname = \"b\"\nnic = \"100M\"\n";
+    let outcome = run(&format!("{}{hosts}", pair(r#"rate = "1G", delay = "5ms""#, &[flow])));
+    let Accounts { sent, received, dropped, queue_full, socket_lost, .. } =
+        outcome.flows[0].accounts;
+    assert_eq!((sent, received + dropped, socket_lost), (SENT, SENT, 0));
+    assert_eq!(dropped, queue_full);
+    // 200 Mbit/s of datagrams come, 1066 bytes each of frame, and 100 Mbit/s of frames go, for as
+    // long as all 20 MB come; then the 512 kB of the port go as well.
+    let coming = 20e6 * 8.0 / 200e6;
+    let kept = (coming * 100e6 / 8.0 + 512_000.0) / 1_066.0;
+    assert!((received as f64 - kept).abs() < 0.01 * kept, "{received}, not {kept}");
 }
 
 #[test]

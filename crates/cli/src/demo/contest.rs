@@ -209,6 +209,10 @@ impl Bars {
         let terminal = console::is_terminal();
         let target =
             if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Bars::on(target)
+    }
+
+    fn on(target: ProgressDrawTarget) -> Bars {
         Bars(MultiProgress::with_draw_target(target))
     }
 
@@ -224,7 +228,88 @@ impl Bars {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::TermLike;
+
     use super::*;
+
+    /// A terminal: its lines, and the one that the cursor is in. What is written behind a full line
+    /// goes into the next.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<(Vec<String>, usize)>>);
+
+    const WIDTH: u16 = 100;
+
+    impl Screen {
+        fn on_line(&self, change: impl FnOnce(&mut usize), write: impl FnOnce(&mut String)) {
+            let mut screen = self.0.lock().unwrap();
+            let (lines, at) = &mut *screen;
+            change(at);
+            lines.resize(lines.len().max(*at + 1), String::new());
+            write(&mut lines[*at]);
+        }
+
+        fn is_full(&self) -> bool {
+            let (lines, at) = &*self.0.lock().unwrap();
+            lines.get(*at).is_some_and(|line| line.chars().count() >= usize::from(WIDTH))
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            WIDTH
+        }
+        fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+            self.on_line(|at| *at = at.saturating_sub(n), |_| {});
+            Ok(())
+        }
+        fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+            self.on_line(|at| *at += n, |_| {});
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)?;
+            self.move_cursor_down(1)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            let down = usize::from(self.is_full() && !text.is_empty());
+            self.on_line(|at| *at += down, |line| line.push_str(text));
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.on_line(|_| {}, String::clear);
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_bars_of_all_laps_stand_side_by_side() {
+        const NAMES: [&str; 3] = ["kernel TCP", "kernel TCP, 8 streams", "longhaul"];
+        let screen = Screen::default();
+        let bars = Bars::on(ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255));
+        for name in NAMES {
+            let bar = bars.add(name);
+            bar.set_position(SIZE.get() / 2);
+            bar.abandon();
+        }
+        let shown = screen.0.lock().unwrap().0.clone();
+        let drawn: Vec<&String> = shown.iter().filter(|line| line.contains('[')).collect();
+        assert_eq!(drawn.len(), NAMES.len(), "{shown:?}");
+        for (line, name) in drawn.iter().zip(NAMES) {
+            let bar = format!("{name:24} [{}>", "=".repeat(15));
+            assert!(line.contains(&bar) && line.contains("95.37 MiB"), "{name}: {line}");
+        }
+    }
 
     #[test]
     fn the_table_says_what_was_not_waited_for_and_what_was_not_fair() {

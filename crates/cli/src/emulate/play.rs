@@ -6,7 +6,7 @@ use std::time::Instant;
 use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
 use longhaul_testbed::emu::{Emulation, EmulationError};
 
-use super::programs::{self, EXIT_TIME_LIMIT, Event, Events};
+use super::programs::{self, Asked, EXIT_TIME_LIMIT, Event, Events};
 use super::{Plan, say};
 
 /// A flow did not come to its end.
@@ -21,12 +21,14 @@ pub(super) struct Played {
     pub(super) absent: Vec<String>,
 }
 
-/// Runs all that `plan` has, on hosts that are there.
-pub(super) fn play(emulation: &Emulation, plan: &Plan) -> Result<Played, EmulationError> {
+/// Runs all that `plan` has, on hosts that are there, until its end or the one `asked` for.
+pub(super) fn play(
+    emulation: &Emulation,
+    plan: &Plan,
+    asked: Asked,
+) -> Result<Played, EmulationError> {
     let stop = Stop::default();
-    // Before a program could be asked to end by a signal that also came here, and before anything
-    // is made that somebody has to clear away.
-    let events = Events::watch(&stop)?;
+    let events = Events::of(asked, &stop)?;
     let ready = match &plan.flows {
         None => None,
         Some(scenario) => {

@@ -49,6 +49,29 @@ pub(super) enum Event {
     Signal(i32),
 }
 
+/// The signals that ask for an end: from now on none is lost.
+///
+/// A shell's job with `&` is born ignoring Ctrl-C; who sends it one all the same means it. Of
+/// `nohup` the purpose is that a terminal's end says nothing.
+pub(super) struct Asked(Signals);
+
+impl Asked {
+    /// Without a thread: the kernel gives a user namespace only to a process that has none.
+    pub(super) fn watch() -> Result<Asked, EmulationError> {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));
+        signals.map(Asked).map_err(|error| EmulationError::System("watch signals", error))
+    }
+}
+
+/// Whether whoever started this process made it ignore `signal`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
 /// What comes while programs and flows run.
 pub(super) struct Events {
     sender: Sender<Event>,
@@ -56,11 +79,18 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// From now on, each signal that asks for an end comes here, and stops the flows.
-    pub(super) fn watch(stop: &Stop) -> Result<Events, EmulationError> {
+    /// Each signal that asks for an end comes here, and stops the flows; those that have come
+    /// already are here at once.
+    pub(super) fn of(asked: Asked, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
-        watch_signals(sender.clone(), stop.clone())
-            .map_err(|error| EmulationError::System("watch signals", error))?;
+        let Asked(mut signals) = asked;
+        for signal in signals.pending() {
+            stop.stop();
+            // The inbox is here.
+            let _ = sender.send(Event::Signal(signal));
+        }
+        pass_on(signals, sender.clone(), stop.clone())
+            .map_err(|error| EmulationError::System("start a thread", error))?;
         Ok(Events { sender, inbox })
     }
 
@@ -228,8 +258,7 @@ fn of_signal(signal: i32) -> u8 {
 }
 
 /// Tells `events` of each signal that asks for an end, and stops the flows.
-fn watch_signals(events: Sender<Event>, stop: Stop) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+fn pass_on(mut signals: Signals, events: Sender<Event>, stop: Stop) -> io::Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             stop.stop();

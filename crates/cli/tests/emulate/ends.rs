@@ -1,12 +1,13 @@
 //! However a run ends, nobody is left on its hosts, and its status says which way it was.
 
 use std::fs;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{command, emulate, scenario, started, until_none_is_left};
-use crate::rig::Child;
+use super::{command, emulate, piped, scenario, started, until_none_is_left};
+use crate::rig::{Child, DEADLINE};
 
 #[test]
 fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
@@ -79,6 +80,46 @@ fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
         let ended = child.end();
         assert!(matches!(ended.status, None | Some(130)), "after {millis} ms: {ended}");
     }
+}
+
+/// A run whose first process ignores `signal` from birth.
+fn deaf_to(signal: &str, args: &[&str]) -> Command {
+    let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
+    let program = [env!("CARGO_BIN_EXE_longhaul"), "emulate"];
+    piped(Command::new("sh"), &[&["-c", &script], &program, args].concat())
+}
+
+#[test]
+fn ctrl_c_is_heard_while_hosts_are_made_by_a_job_that_was_born_ignoring_it_too() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
+    for ignored in ["INT", "USR1"] {
+        let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
+        // A host is made in a thread of its own.
+        let threads = format!("/proc/{}/task", child.id());
+        let deadline = Instant::now() + DEADLINE;
+        while fs::read_dir(&threads).expect("it runs").count() < 2 {
+            assert!(Instant::now() < deadline, "no host is made");
+        }
+        child.signal(Signal::INT);
+        let ended = child.end();
+        assert_eq!(ended.is(130, &[]).stdout, [""; 0], "{ignored} ignored: {ended}");
+    }
+}
+
+#[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    let mut child = Child::spawn(&mut deaf_to("HUP", &["--", "sh", "-c", STUBBORN]));
+    assert_eq!(child.line().as_deref(), Some("started"));
+    child.signal(Signal::HUP);
+    child.signal(Signal::TERM);
+    child.signal(Signal::TERM);
+    child.end().is(143, &[]);
 }
 
 #[test]

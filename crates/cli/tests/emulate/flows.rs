@@ -167,7 +167,7 @@ fn a_flow_that_cannot_run_is_refused_by_name_before_anything_starts() {
     let flow = "[[flow]]\nname = \"odd\"\nfrom = \"a\"\nto = \"b\"\nsize = \"1MB\"\n";
     let pair = "[topology]\nkind = \"pair\"\nlink = { delay = \"1ms\" }\n";
     let wrong = [
-        ("protocol = \"rbupd\"", "no protocol 'rbupd'"),
+        ("protocol = \"rbupd\"", "did you mean 'rbudp'?"),
         ("protocol = \"rbudp\"\nsettings = { no-such = 1 }", "no setting no-such"),
         ("protocol = \"rbudp\"\n#", "need"),
     ];

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{emulate, piped, skip};
+use super::{emulate, have, piped, skip};
 use crate::rig::{Child, Ended};
 
 #[test]
@@ -17,6 +17,28 @@ fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
         let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
         ended.is(3, &["emulation is not possible here", reason]);
     }
+}
+
+#[test]
+fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
+    if !rustix::process::geteuid().is_root() || !have(&["unshare", "setpriv"]) {
+        skip("only root can become a user to whom a device is closed");
+        return;
+    }
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
+    // That user need not reach the folder of this program.
+    let program = format!("touch /dev/net/longhaul && mount --bind {longhaul} /dev/net/longhaul");
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let script =
+        format!("{device} && {program} && exec {nobody} /dev/net/longhaul emulate -- true");
+    let args = ["--mount", "sh", "-c", &script];
+    let ended = Child::spawn(&mut piped(Command::new("unshare"), &args)).end();
+    if !ended.stderr.contains("longhaul emulate") {
+        skip(&ended.stderr);
+        return;
+    }
+    ended.is(3, &["emulation is not possible here", "/dev/net/tun", "denied", "chmod 0666"]);
 }
 
 #[test]

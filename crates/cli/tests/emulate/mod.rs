@@ -4,6 +4,7 @@
 mod ends;
 mod flows;
 mod forbidden;
+mod reproduced;
 
 use std::fmt::Debug;
 use std::fs;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Child, DEADLINE, Ended, Host};
+use crate::rig::{Child, DEADLINE, Ended, Host, Terminal};
 
 /// The command, with stdout and stderr piped.
 fn command(args: &[&str]) -> Command {
@@ -87,6 +88,46 @@ fn the_last_runs_end_ends_all() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
     let Some(ended) = emulate(&args) else { return };
     assert_eq!(ended.status, Some(5));
+}
+
+#[test]
+fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
+    if emulate(&["--", "true"]).is_none() {
+        return;
+    }
+    for words in [&["--rate", "1G", "--rtt", "10ms"][..], &["--", "bash"], &["--", "sh"]] {
+        if words == ["--", "bash"] && !have(&["bash"]) {
+            continue;
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.arg("emulate").args(words).env("SHELL", "/bin/sh");
+        let mut screen = Terminal::start(command);
+        screen.shows("you are on host a (10.77.0.1); across the network: b (10.77.0.2).");
+        // The terminal shows what is typed, too; its own stdout is dropped.
+        screen.types("echo \"it is [$(uname -n)]\" >&2; exit 4\n");
+        let (ended, text) = screen.end();
+        assert_eq!(ended, Some(4), "{words:?}: {text}");
+        assert!(text.contains("it is [a]") && text.contains("a > b: "), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn runs_start_in_the_order_in_which_they_are_given() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = |nth: usize| folder.path().join(nth.to_string()).display().to_string();
+    // Processes of one namespace are numbered as they are started.
+    let tell = |nth: usize| format!("echo $$ > {}", path(nth));
+    let last = format!("until [ -s {} ] && [ -s {} ]; do sleep 0.02; done", path(0), path(1));
+    let last = format!("{last}; {}", tell(2));
+    let runs = ["--run", "b", &tell(0), "--run", "a", &tell(1), "--run", "b", &last];
+    let Some(ended) = emulate(&runs) else { return };
+    ended.is(0, &[]);
+    let number = |nth| -> u32 {
+        let text = fs::read_to_string(path(nth)).expect("each has told");
+        text.trim().parse().expect("a number")
+    };
+    let numbers = [0, 1, 2].map(number);
+    assert!(numbers.is_sorted() && numbers[0] < numbers[2], "{numbers:?}");
 }
 
 #[test]
@@ -165,6 +206,25 @@ fn have(programs: &[&str]) -> bool {
             skip(&format!("{missing} is not installed here"));
             false
         }
+    }
+}
+
+#[test]
+fn a_server_and_its_client_in_one_line_end_with_the_client() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let path = ["--rate", "1G", "--rtt", "100ms"];
+    let runs = ["--run", "b", "iperf3 -s -1", "--run", "a", "iperf3 -c b -t 1"];
+    for attempt in 1.. {
+        let Some(ended) = emulate(&[&path[..], &runs[..]].concat()) else { return };
+        // On a busy machine the client may come, half a round trip later, before the server.
+        if ended.stderr.contains("refused") && attempt < 10 {
+            continue;
+        }
+        let said = ended.is(0, &["a > b: "]).stdout.join("\n");
+        assert!(said.contains("receiver") && said.contains("connected to"), "{ended}");
+        return;
     }
 }
 

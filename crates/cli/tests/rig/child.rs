@@ -5,11 +5,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT};
 
 use super::DEADLINE;
 
@@ -38,6 +40,7 @@ pub(crate) struct Ended {
 impl Child {
     /// Starts `command`, whose stdout and stderr must be piped.
     pub(crate) fn spawn(command: &mut Command) -> Child {
+        undo_ignored_signals();
         let child = command.process_group(0).spawn().expect("the program can be started");
         let mut child = Child::adopt(child);
         child.leads = true;
@@ -202,6 +205,20 @@ impl std::fmt::Display for Ended {
         let stdout = self.stdout.join("\n");
         write!(f, "status {:?}\nstdout:\n{stdout}\nstderr:\n{}", self.status, self.stderr)
     }
+}
+
+/// Lets children end by Ctrl-C and by a terminal's end, also where this test run ignores them, as a
+/// shell's job with `&` or a run under `nohup` does: what is caught here is at its default there.
+pub(super) fn undo_ignored_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        for signal in [SIGINT, SIGHUP].into_iter().filter(|signal| mask & 1 << (signal - 1) != 0) {
+            signal_hook::flag::register(signal, Arc::default()).expect("it may be caught");
+        }
+    });
 }
 
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {

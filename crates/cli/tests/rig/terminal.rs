@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::DEADLINE;
+use super::child::undo_ignored_signals;
 
 /// A running child on a terminal; killed when dropped.
 pub(crate) struct Terminal {
@@ -32,6 +33,7 @@ impl Terminal {
         let (near, far) = pair();
         let copy = |end: &OwnedFd| end.try_clone().expect("a descriptor is free");
         command.env("TERM", name).stdin(copy(&far)).stderr(copy(&far)).stdout(Stdio::null());
+        undo_ignored_signals();
         let child = command.spawn().expect("the program can be started");
         // What the command keeps of the terminal would keep it from ending.
         drop((command, far));

@@ -60,10 +60,10 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
     // An earlier value stands where a later try gave none.
-    let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, name));
+    let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, cases, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
     let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
-    let left = |case: &&Case| can(case) && !has_value(page, &case.name) && !in_vain(case);
+    let left = |case: &&Case| can(case) && !has_value(page, cases, &case.name) && !in_vain(case);
     let left: Vec<String> = cases.iter().filter(left).map(|case| case.name.clone()).collect();
     if !left.is_empty() {
         let how = format!("`longhaul reproduce {} --how emulate --update`", page.experiment.id);
@@ -112,13 +112,19 @@ fn too_long(page: &Page, case: &Case) -> Option<f64> {
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
-/// Whether a row of a case has an emulated value. A row may be called otherwise than its case: its
-/// simulated value is gone where the case's outcome is.
-fn has_value(page: &Page, case: &str) -> bool {
-    let named_so = |name: &str| {
-        let rest = name.strip_prefix(case);
+/// The case that a row is called after: the one with the longest name that the row's begins with.
+fn named_after<'c>(row: &str, cases: &'c [Case]) -> Option<&'c str> {
+    let fits = |case: &&str| {
+        let rest = row.strip_prefix(case);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ':']))
     };
+    cases.iter().map(|case| &*case.name).filter(fits).max_by_key(|name| name.len())
+}
+
+/// Whether a row of a case has an emulated value. A row may be called otherwise than its case: its
+/// simulated value is gone where the case's outcome is.
+fn has_value(page: &Page, cases: &[Case], case: &str) -> bool {
+    let named_so = |row: &str| named_after(row, cases) == Some(case);
     let others = (page.experiment.tables)(&page.simulated.without(case));
     let others = others.iter().flat_map(|table| &table.rows);
     let others: BTreeSet<Key> =
@@ -225,6 +231,42 @@ mod tests {
         assert!(text.contains(&yet("short")), "{text}");
         let text = emulated("short", "Wednesday.");
         assert!(!text.contains("yet"), "{text}");
+    }
+
+    #[test]
+    fn a_row_belongs_to_the_longest_case_name_that_it_begins_with() {
+        let cases = ["x", "x, y", "other"].map(|name| Case::both(name, vary("quanta-streaming")));
+        for (row, case) in [
+            ("x", Some("x")),
+            ("x, slowest", Some("x")),
+            ("x: mean", Some("x")),
+            ("x, y", Some("x, y")),
+            ("x, y, slowest", Some("x, y")),
+            ("xy", None),
+        ] {
+            assert_eq!(named_after(row, &cases), case, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_a_case_is_none_of_the_case_whose_name_its_own_begins_with() {
+        static PREFIXED: Experiment = Experiment {
+            cases: || ["x", "x, y"].map(|name| Case::both(name, vary("quanta-streaming"))).into(),
+            tables: |outcomes| {
+                let value = |case| outcomes.first(case, FlowOutcome::goodput);
+                let row = |case| Row::new(case, GOODPUT, value(case));
+                vec![Table::new("", ["x", "x, y"].map(row).into())]
+            },
+            ..EXAMPLE
+        };
+        let cases = (PREFIXED.cases)();
+        let simulated = outcomes(&[("x", 7), ("x, y", 7)]);
+        let mut page = Page::new(&PREFIXED, &simulated, None);
+        page.emulated(&outcomes(&[("x, y", 7)]), &[], "Monday.".into());
+        assert!(text(&page, &cases).contains("Not emulated yet: x; "), "{}", text(&page, &cases));
+        let failed = [("x".to_owned(), "late".to_owned())];
+        page.emulated(&Outcomes::default(), &failed, "Tuesday.".into());
+        assert!(text(&page, &cases).contains("Tried in vain: x: late"), "{}", text(&page, &cases));
     }
 
     #[test]

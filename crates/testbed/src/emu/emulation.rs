@@ -189,6 +189,7 @@ impl Emulation {
             delivered: report.delivered,
             own_drops: report.own_drops,
             offered: report.offered,
+            frames: report.frames,
             unrouted: report.unrouted,
             late: report.late,
             waited: report.waited,

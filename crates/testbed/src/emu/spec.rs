@@ -127,6 +127,19 @@ impl EmulationSpec {
             let what = format!("{n} hosts; an emulation has 1 to {MAX_HOSTS}");
             return Err(EmulationError::Spec(what));
         }
+        for (nth, (place, rate)) in self.cards.iter().enumerate() {
+            let what = match self.hosts.get(*place) {
+                None => format!("a card of host {place}; there are {n} hosts"),
+                Some(host) if *rate == Rate::ZERO => {
+                    format!("the card of {host} has a rate of zero")
+                }
+                Some(host) if self.cards[..nth].iter().any(|(other, _)| other == place) => {
+                    format!("two cards of {host}")
+                }
+                Some(_) => continue,
+            };
+            return Err(EmulationError::Spec(what));
+        }
         let scenario = Scenario {
             name: String::new(),
             about: String::new(),
@@ -169,7 +182,15 @@ mod tests {
         let cut_off = EmulationSpec { hosts: ["a", "b", "c"].map(String::from).into(), ..pair() };
         let named = |a: &str, b: &str| EmulationSpec { hosts: vec![a.into(), b.into()], ..pair() };
         let many = (0..=MAX_HOSTS).map(|i| format!("h{i}")).collect();
+        let carded = |cards: &[(usize, u64)]| {
+            let cards = cards.iter().map(|(place, mbps)| (*place, Rate::from_mbps(*mbps)));
+            EmulationSpec { cards: cards.collect(), ..pair() }
+        };
+        assert!(carded(&[(0, 100), (1, 100)]).validate().is_ok());
         let wrong = [
+            (carded(&[(2, 100)]), "a card of host 2"),
+            (carded(&[(1, 0)]), "the card of b has a rate of zero"),
+            (carded(&[(0, 100), (0, 50)]), "two cards of a"),
             (EmulationSpec { hosts: vec![], ..pair() }, "0 hosts"),
             (EmulationSpec { hosts: many, ..pair() }, "1 to 200"),
             (named("a", "a"), "are named a"),

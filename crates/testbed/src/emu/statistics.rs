@@ -27,6 +27,8 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent into the network: what was offered to the first link of a way.
     pub offered: u64,
+    /// Frames in which the hosts sent these packets: a super-packet is one.
+    pub frames: u64,
     /// Packets handed to a host, second copies included.
     pub delivered: u64,
     /// Packets that the emulator itself lost: its device queue was full before it came to read,
@@ -282,6 +284,7 @@ mod tests {
             hosts: vec![HostStatistics { host: "b".into(), socket_drops: 0 }],
             in_flight: 0,
             offered: 20_000,
+            frames: 20_000,
             delivered: 20_000,
             own_drops: 2,
             unrouted: 0,

@@ -75,7 +75,8 @@ pub enum Traffic {
 /// there, as those of one `serve` have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
-    /// The protocol's name in the registry. Whether there is one is asked when it runs.
+    /// The protocol's name in the registry. Whether there is one is asked when it runs; of a file,
+    /// when it is read.
     pub protocol: String,
     /// Bits of UDP payload a second, as `--rate`; without it the protocol finds its own.
     pub rate: Option<Rate>,

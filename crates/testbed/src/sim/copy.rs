@@ -313,3 +313,84 @@ pub(super) fn due(wake: Wake, now: Time) -> bool {
         Wake::OnInput => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::endpoint::{BlockRange, FlowId, Outgoing, Sender};
+
+    use super::*;
+    use crate::scenario::{Reading, Scenario};
+    use crate::sim::world::{Agent, World};
+
+    /// A core that is broken on purpose: it has finished, and has something to send or to do.
+    struct Restless {
+        inner: BoxedSender,
+        sends: bool,
+        wakes: bool,
+    }
+
+    impl Sender for Restless {
+        fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
+            self.inner.on_control(now, flow, control);
+        }
+        fn on_timeout(&mut self, now: Time) {
+            self.inner.on_timeout(now);
+        }
+        fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange) {
+            self.inner.skip(now, flow, blocks);
+        }
+        fn poll_transmit(&mut self, _: Time, _: PacketNumber, _: usize, out: &mut Vec<Block>) {
+            if self.sends {
+                out.push(Block { segment: 0, index: 0 });
+            }
+        }
+        fn poll_control(&mut self, now: Time) -> Option<Outgoing> {
+            self.inner.poll_control(now)
+        }
+        fn poll_event(&mut self) -> Option<Event> {
+            self.inner.poll_event()
+        }
+        fn next_wakeup(&self) -> Wake {
+            if self.wakes { Wake::Now } else { self.inner.next_wakeup() }
+        }
+        fn is_finished(&self) -> bool {
+            self.inner.is_finished()
+        }
+        fn is_blocked_by_grant(&self) -> bool {
+            self.inner.is_blocked_by_grant()
+        }
+        fn rate(&self) -> Rate {
+            self.inner.rate()
+        }
+        fn rtt(&self) -> Span {
+            self.inner.rtt()
+        }
+        fn accounting(&self) -> &SenderAccounting {
+            self.inner.accounting()
+        }
+    }
+
+    /// What is said of a core that is restless after the end.
+    fn judged(sends: bool, wakes: bool) -> Result<(), String> {
+        let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "50M", size = "1MB" }"#;
+        let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
+        let scenario = Scenario::parse("canary", &text, &Reading::PLAIN).unwrap();
+        let mut world = World::new(&scenario).unwrap();
+        world.run().unwrap();
+        let Agent::Copy(copy) = &mut world.agents[0] else { panic!("the flow is a copy") };
+        assert!(copy.known.is_some());
+        let fresh = (longhaul_proto::rbudp::ROW.sender)(&copy.setup);
+        let inner = std::mem::replace(&mut copy.sender, fresh);
+        copy.sender = Box::new(Restless { inner, sends, wakes });
+        copy.pump(&mut world.fabric, &mut Vec::new())
+    }
+
+    #[test]
+    fn a_core_that_sends_or_wakes_after_the_end_is_found() {
+        assert_eq!(judged(false, false), Ok(()));
+        let sent = judged(true, false).unwrap_err();
+        assert!(sent.contains("1 datagrams were sent after the end"), "{sent}");
+        let woken = judged(false, true).unwrap_err();
+        assert!(woken.contains("finished, and wants Now"), "{woken}");
+    }
+}

@@ -3,7 +3,7 @@
 //! What a run promises is checked by the simulator itself: objects whole, accounts that balance,
 //! links that leak nothing, nothing after the end, no core polled without end. Beside that: no
 //! copy takes longer, and none stands still for longer, than its rate, its losses and its faults
-//! explain. A failure writes its scenario to a file and prints the command that repeats it.
+//! explain. A failure prints the command that repeats it, and writes its scenario to a file.
 //!
 //! `SWARM_RUNS=N` draws so many scenarios of each protocol, `SWARM=PROTOCOL:SEED` one.
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use longhaul_proto::registry::{Row, all, find};
-use longhaul_proto::time::Time;
+use longhaul_proto::time::{Span, Time};
 use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim::{self, Outcome};
 
@@ -66,6 +66,20 @@ struct Replay<'r> {
     case: &'r Case,
 }
 
+impl Replay<'_> {
+    /// The command that repeats it: `longhaul sim` knows none of the bounds.
+    fn command(&self) -> String {
+        let Replay { row, seed, .. } = self;
+        format!("{ONE}={}:{seed} cargo test -p longhaul-testbed --test sim_swarm", row.name)
+    }
+}
+
+/// The protocol and the seed that `PROTOCOL:SEED` names.
+fn one(named: &str) -> (&'static Row, u64) {
+    let (name, seed) = named.split_once(':').expect("PROTOCOL:SEED");
+    (find(name).expect("a protocol"), seed.parse().expect("a seed"))
+}
+
 impl Drop for Replay<'_> {
     #[allow(clippy::print_stderr, reason = "a failed run says how to repeat it")]
     fn drop(&mut self) {
@@ -77,11 +91,10 @@ impl Drop for Replay<'_> {
         let file = folder.join(format!("swarm-{}-{seed}.toml", row.name));
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, &case.text));
         match written {
-            Ok(()) => eprintln!("repeat with: longhaul sim {} --seed {seed}", file.display()),
+            Ok(()) => eprintln!("the scenario: {}", file.display()),
             Err(error) => eprintln!("{} cannot be written: {error}\n{}", file.display(), case.text),
         }
-        let test = "cargo test -p longhaul-testbed --test sim_swarm";
-        eprintln!("with all bounds: {ONE}={}:{seed} {test}", row.name);
+        eprintln!("repeat with: {}", self.command());
     }
 }
 
@@ -115,9 +128,9 @@ impl Met {
 
 #[test]
 fn every_protocol_brings_every_object_over_every_path() {
-    if let Ok(one) = std::env::var(ONE) {
-        let (name, seed) = one.split_once(':').expect("PROTOCOL:SEED");
-        check(find(name).expect("a protocol"), seed.parse().expect("a seed"));
+    if let Ok(named) = std::env::var(ONE) {
+        let (row, seed) = one(&named);
+        check(row, seed);
         return;
     }
     let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
@@ -134,4 +147,34 @@ fn every_protocol_brings_every_object_over_every_path() {
     assert!(sum(|met| met.dropped) > 0 && sum(|met| met.queue_full) > 0, "{met:?}");
     assert!(sum(|met| met.socket_lost) > 0 && sum(|met| met.replayed) > 0, "{met:?}");
     assert!(sum(|met| met.beside) > 0, "{met:?}");
+}
+
+#[test]
+fn the_command_that_is_printed_repeats_the_run_that_failed() {
+    for row in all() {
+        let case = draw::case(row, 4_711);
+        let command = Replay { row, seed: 4_711, case: &case }.command();
+        let (variable, rest) = command.split_once('=').expect("a variable goes before");
+        let (again, seed) = one(rest.split(' ').next().expect("a value"));
+        assert_eq!((variable, again.name, seed), (ONE, row.name, 4_711), "{command}");
+        assert!(rest.ends_with("--test sim_swarm"), "{command}");
+    }
+}
+
+#[test]
+fn a_copy_that_stands_still_or_takes_too_long_is_found() {
+    let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "15M", size = "5MB" }"#;
+    let outage = r#"[{ at = "500ms", up = false }, { at = "6s", up = true }]"#;
+    let link = format!(r#"{{ rate = "20M", delay = "5ms", changes = {outage} }}"#);
+    let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"\nlink = {link}\n");
+    let row = find("rbudp").expect("a protocol");
+    let judged = |most: u64, stall: u64| {
+        let (most, stall) = (Span::from_secs(most), Span::from_secs(stall));
+        judge(row, 1, &Case { text: text.clone(), most, stall, wild: false })
+    };
+    assert!(judged(60, 60).is_ok());
+    for (most, stall, why) in [(60, 5, "stood still for"), (5, 60, "took")] {
+        let found = judged(most, stall).expect_err(why);
+        assert!(found.contains(why), "{found}");
+    }
 }

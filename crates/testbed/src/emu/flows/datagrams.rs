@@ -53,13 +53,22 @@ pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), Str
         Amount::Lasts(_) => run.over().is_some_and(|over| over <= Instant::now()),
         Amount::Endless => true,
     };
-    end.counts = FlowCounts {
-        sent: Some(sent),
-        received: Some(came.datagrams),
-        lost: Some(sent.saturating_sub(came.datagrams)),
-        ..FlowCounts::default()
-    };
+    end.counts = counts(sent, came.datagrams);
     Ok(())
+}
+
+/// What is known of datagrams without numbers: nobody sees one that comes twice.
+fn counts(sent: u64, came: u64) -> FlowCounts {
+    let lost = Some(sent.saturating_sub(came));
+    FlowCounts {
+        sent: Some(sent),
+        received: Some(came),
+        lost,
+        // Nobody repairs; and what iperf's receiver reports is what did not come.
+        reported_lost: lost,
+        retransmitted: Some(0),
+        ..FlowCounts::default()
+    }
 }
 
 /// A socket that sends to the other, and that.
@@ -156,5 +165,17 @@ fn receive(socket: &UdpSocket, ended: impl Fn() -> bool, rtt: Span) -> Came {
         } else if since.max(came.last.unwrap_or(since)).elapsed() >= patience {
             return came;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_udp_reports_what_did_not_come_and_sends_nothing_again() {
+        let counts = counts(10, 7);
+        assert_eq!((counts.lost, counts.reported_lost), (Some(3), Some(3)));
+        assert_eq!((counts.retransmitted, counts.duplicates), (Some(0), None));
     }
 }

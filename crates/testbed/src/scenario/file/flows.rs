@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
+use longhaul_proto::rbudp::TAIL_COPIES;
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::{SettingError, Settings};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{LossRatio, Rate};
 
@@ -188,34 +191,58 @@ fn traffic(entry: &Section<'_>, carrier: &str) -> Result<Traffic, FileError> {
 }
 
 fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
-    let mut settings = BTreeMap::new();
-    if let Some(value) = entry.value("settings") {
-        let Some(table) = value.get_ref().as_table() else {
-            return Err(entry.error("settings", "'settings' is a table of names and numbers"));
-        };
-        let title = "settings";
-        if table.len() > MAX_SETTINGS {
-            return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
-        }
-        let given: Vec<&str> = table.keys().map(|key| &**key.get_ref()).collect();
-        let table = Section::of_table(entry.source, title, value.span(), table, &[&given])?;
-        for name in given {
-            if let Some(number) = table.quantity(name, parse_setting)? {
-                settings.insert(name.to_owned(), number);
-            }
-        }
+    let rows: Vec<(&str, &Row)> = registry::all().iter().map(|row| (row.name, row)).collect();
+    let row = entry.word("protocol", &rows)?.ok_or_else(|| entry.missing("protocol"))?;
+    let tail_copies: Option<u32> = entry.count("tail-copies")?;
+    if let Some(count) = tail_copies {
+        check_setting(row, TAIL_COPIES.name, f64::from(count))
+            .map_err(|error| entry.error("tail-copies", error.to_string()))?;
     }
     Ok(Transfer {
-        protocol: entry.text("protocol")?.unwrap_or_default().to_owned(),
+        protocol: row.name.to_owned(),
         rate: entry.rate("rate")?,
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,
-        tail_copies: entry.count("tail-copies")?,
+        tail_copies,
         receive: entry.word("receive", &STRATEGY)?,
         reads_disk: entry.flag("reads-disk")?.unwrap_or(false),
         writes_disk: entry.flag("writes-disk")?.unwrap_or(false),
-        settings,
+        settings: settings(entry, row)?,
     })
+}
+
+/// What an entry sets of its protocol's own.
+fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f64>, FileError> {
+    let mut settings = BTreeMap::new();
+    let Some(value) = entry.value("settings") else { return Ok(settings) };
+    let Some(table) = value.get_ref().as_table() else {
+        return Err(entry.error("settings", "'settings' is a table of names and numbers"));
+    };
+    if table.len() > MAX_SETTINGS {
+        return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
+    }
+    let given: Vec<&str> = table.keys().map(|key| &**key.get_ref()).collect();
+    let section = Section::of_table(entry.source, "settings", value.span(), table, &[&given])?;
+    for (key, name) in table.keys().zip(given.iter().copied()) {
+        let Some(number) = section.quantity(name, parse_setting)? else { continue };
+        match check_setting(row, name, number) {
+            Ok(()) => {}
+            Err(error @ SettingError::Unknown { .. }) => {
+                let error = entry.source.error(&key.span(), error.to_string());
+                let known = row.options.iter().map(|option| option.name);
+                return Err(error.among(name, known, "its settings"));
+            }
+            // From outside: one value of a sweep does not keep the others from running.
+            Err(_) if section.extent_of(name).is_empty() => {}
+            Err(error) => return Err(section.error(name, error.to_string())),
+        }
+        settings.insert(name.to_owned(), number);
+    }
+    Ok(settings)
+}
+
+fn check_setting(row: &'static Row, name: &str, number: f64) -> Result<(), SettingError> {
+    Settings::default().with(row, name, number).map(drop)
 }
 
 fn tcp(entry: &Section<'_>, congestion: Congestion, streams: u32) -> Result<Tcp, FileError> {

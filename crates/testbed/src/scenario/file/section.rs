@@ -24,6 +24,20 @@ impl FileError {
     pub(super) fn advise(self, advice: impl Into<String>) -> FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
+
+    /// The same error of a word that is none of those `known`, with the nearest of them, or
+    /// `otherwise` and all.
+    pub(super) fn among<'k>(
+        self,
+        word: &str,
+        known: impl Iterator<Item = &'k str> + Clone,
+        otherwise: &str,
+    ) -> FileError {
+        match nearest(word, known.clone()) {
+            Some(near) => self.advise(format!("did you mean '{near}'?")),
+            None => self.advise(format!("{otherwise}: {}", list(known))),
+        }
+    }
 }
 
 impl fmt::Display for FileError {
@@ -95,10 +109,7 @@ impl<'a> Section<'a> {
             let name: &str = key.get_ref();
             if !known().any(|known| known == name) {
                 let error = source.error(&key.span(), format!("unknown key '{name}' in {title}"));
-                return Err(nearest(name, known()).map_or_else(
-                    || error.clone().advise(format!("its keys: {}", list(known()))),
-                    |near| error.clone().advise(format!("did you mean '{near}'?")),
-                ));
+                return Err(error.among(name, known(), "its keys"));
             }
         }
         Ok(section)
@@ -216,10 +227,7 @@ impl<'a> Section<'a> {
         }
         let known = || words.iter().map(|(word, _)| *word);
         let error = self.error(key, format!("'{key}' in {} cannot be '{given}'", self.title));
-        Err(match nearest(given, known()) {
-            Some(near) => error.advise(format!("did you mean '{near}'?")),
-            None => error.advise(format!("it is one of: {}", list(known()))),
-        })
+        Err(error.among(given, known(), "it is one of"))
     }
 
     /// A list of texts, each with its extent.

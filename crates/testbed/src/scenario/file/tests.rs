@@ -84,7 +84,6 @@ fn every_key_of_a_link_finds_its_place() {
 fn every_key_of_a_flow_finds_its_place() {
     let scenario = parse(EVERYTHING).unwrap();
     let [first, tcp, udp, mice, command] = &scenario.flows[..] else { panic!("five flows") };
-    let settings = [("sync-interval", 0.01), ("cap", 1e7), ("share", 0.85), ("factor", 3.0)];
     let transfer = Transfer {
         protocol: "rbudp".into(),
         rate: Some(Rate::from_mbps(90)),
@@ -94,7 +93,7 @@ fn every_key_of_a_flow_finds_its_place() {
         reads_disk: true,
         writes_disk: false,
         tail_copies: Some(1),
-        settings: BTreeMap::from(settings.map(|(name, value)| (name.to_owned(), value))),
+        settings: BTreeMap::from([("tail-copies".to_owned(), 3.0)]),
     };
     let expected = Flow {
         name: "first".into(),
@@ -126,6 +125,24 @@ fn every_key_of_a_flow_finds_its_place() {
     );
     assert_eq!(command.traffic, Traffic::Command("iperf3 -c b".into()));
     assert_eq!((command.from, command.to), (0, 0));
+}
+
+#[test]
+fn a_setting_is_a_number_or_a_quantity_in_base_units() {
+    let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"sabul\"\n";
+    let settings = "{ sync-interval = \"10ms\", window = \"10M\", loss-threshold = \"85%\", \
+        initial-rate = 100, beta = 1e-5 }";
+    let scenario = parse(&format!("{PAIR}{flow}settings = {settings}\n")).unwrap();
+    let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { panic!("a copy") };
+    let expected = [
+        ("sync-interval", 0.01),
+        ("window", 1e7),
+        ("loss-threshold", 0.85),
+        ("initial-rate", 100.0),
+        ("beta", 1e-5),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(transfer.settings, BTreeMap::from(expected));
 }
 
 #[test]
@@ -207,14 +224,17 @@ fn settings_from_outside_go_before_the_file() {
     let first = set("flow.first.size", "1MB").unwrap();
     assert_eq!(first.flows[0].amount, Amount::Size(Bytes::new(1_000_000)));
     assert_eq!(set("flow.0.size", "1MB").unwrap(), first);
-    let scaled = set("flow.first.settings.factor", "5").unwrap();
-    assert!(
-        matches!(&scaled.flows[0].traffic, Traffic::Protocol(t) if t.settings["factor"] == 5.0)
-    );
+    let set_to = |scenario: &Scenario| match &scenario.flows[0].traffic {
+        Traffic::Protocol(transfer) => transfer.settings["tail-copies"],
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(set_to(&set("flow.first.settings.tail-copies", "5").unwrap()), 5.0);
     for (path, value, reason) in [
         ("flow.9.size", "1MB", "no 'flow.9.size'"),
         ("flow.0.sise", "1MB", "did you mean 'size'?"),
         ("seed", "-1", "'seed'"),
+        ("flow.0.protocol", "rbupd", "did you mean 'rbudp'?"),
+        ("flow.0.settings.tail-copeis", "2", "did you mean 'tail-copies'?"),
         ("", "1", "unknown key ''"),
     ] {
         let error = set(path, value).expect_err(path);
@@ -244,7 +264,7 @@ fn a_trace_is_asked_for_by_its_name() {
 #[test]
 fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
     let flow = |text: &str| format!("{PAIR}[[flow]]\nfrom = \"a\"\nto = \"b\"\n{text}");
-    let wrong: [(&str, usize, &str); 28] = [
+    let wrong: [(&str, usize, &str); 33] = [
         ("mtu = ", 1, "expected"),
         ("[topolgy]", 1, "unknown key 'topolgy' in the scenario; did you mean 'topology'?"),
         ("xyzzy = 1", 1, "its keys: about, seed"),
@@ -280,6 +300,19 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
         (&flow("tcp = \"vegas\""), 7, "one of: newreno, cubic, bbr"),
         (&flow("tcp = \"cubic\"\nsize = \"0\""), 4, "sends nothing"),
         (&flow("protocol = \"rbudp\"\nblock = 1500"), 4, "takes 1 to 1440"),
+        (&flow("protocol = \"rbupd\""), 7, "cannot be 'rbupd'; did you mean 'rbudp'?"),
+        (
+            &flow("protocol = \"rbudp\"\nsettings = {\n  tail-copeis = 2 }"),
+            9,
+            "rbudp has no setting tail-copeis; did you mean 'tail-copies'?",
+        ),
+        (
+            &flow("protocol = \"rbudp\"\nsettings = { xyzzy = 2 }"),
+            8,
+            "no setting xyzzy; its settings: tail-copies",
+        ),
+        (&flow("protocol = \"rbudp\"\nsettings = { tail-copies = 99 }"), 8, "not within 1 and 8"),
+        (&flow("protocol = \"sabul\"\ntail-copies = 2"), 8, "sabul has no setting tail-copies"),
         (&flow("protocol = \"rbudp\"").replace("\"b\"\nproto", "\"c\"\nproto"), 6, "named 'c'"),
     ];
     for (text, line, reason) in wrong {
@@ -454,13 +487,16 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (changes("{ at = \"2s\", up = false }, { at = \"1s\", up = true }"), "not in order"),
         (changes("{ at = \"2s\", rate = 0, over = \"1s\" }"), "rate of zero"),
         (with("", "[all-links]\nqueue = \"1bdp\"\ndelay = 0").replace("10ms", "0ms"), "'bdp-rtt'"),
-        (flow("protocol = \"\""), "names no protocol"),
-        (flow("protocol = \"x\"\nrate = 0"), "a rate of zero"),
-        (flow("protocol = \"x\"\nsegment = 0"), "segments of no bytes"),
-        (flow("protocol = \"x\"\nreads-disk = true"), "reads a disk that a has not"),
-        (flow("protocol = \"x\"\nwrites-disk = true"), "writes a disk that b has not"),
-        (flow("protocol = \"x\"\nsettings = { a = \"b\" }"), "no number and no quantity"),
-        (flow("protocol = \"x\"\nsize = 1\nlasts = \"1s\""), "not both"),
+        (flow("protocol = \"\""), "cannot be ''; it is one of: rbudp"),
+        (flow("protocol = \"gtp\"\nrate = 0"), "a rate of zero"),
+        (flow("protocol = \"gtp\"\nsegment = 0"), "segments of no bytes"),
+        (flow("protocol = \"gtp\"\nreads-disk = true"), "reads a disk that a has not"),
+        (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes a disk that b has not"),
+        (
+            flow("protocol = \"rbudp\"\nsettings = { tail-copies = \"b\" }"),
+            "no number and no quantity",
+        ),
+        (flow("protocol = \"gtp\"\nsize = 1\nlasts = \"1s\""), "not both"),
         (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
         (flow("tcp = \"cubic\"\ninitial-window = 0"), "no segment"),
         (flow("tcp = \"cubic\"\nwindow = 100"), "smaller than a segment"),
