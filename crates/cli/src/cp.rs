@@ -115,7 +115,8 @@ pub(crate) struct CpArgs {
     exclude_from: Vec<PathBuf>,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Compare files that are there already by content, not by size and time
+    /// Compare files that are there already, and what an earlier run left of them, by content and
+    /// not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,
     /// Take back --checksum of a configuration file

@@ -465,7 +465,7 @@ pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
         preserve: options.preserve,
         set_id: false,
         checksum: options.checksum,
-        distrust: options.replicas,
+        distrust: options.replicas || options.checksum,
         dry_run: options.dry_run,
         names: options.names >= Names::Done,
         patience: LET_GO,

@@ -16,8 +16,8 @@ use longhaul_proto::units::{Bytes, Rate};
 use super::recent::{Recent, over};
 use crate::control::Status;
 use crate::driver::board::Board;
-use crate::end::Hooks;
 use crate::end::wire::End;
+use crate::end::{Hooks, There};
 use crate::error::{Class, Error};
 use crate::objects::watch::Held;
 use crate::objects::{Entry, Kind, Manifest};
@@ -52,7 +52,7 @@ pub(super) struct State {
     recent: Recent,
     /// Bytes that were there when the first plan was made.
     pub(super) resumed: Option<u64>,
-    /// Bytes that the plan of this attempt found there.
+    /// Bytes that this attempt has been told to have found there.
     found: u64,
     pub(super) skipped: u64,
     /// What has failed and why, in words and by side; each is told once.
@@ -202,8 +202,8 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// The end of an attempt: `bytes` were there before it, some of which perhaps only comparing
-    /// with the source has shown.
+    /// The end of an attempt: `bytes` were there before it, of which some may be known only since
+    /// they were compared with the source.
     pub(super) fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
@@ -272,7 +272,7 @@ impl Hooks for ClientHooks {
         });
     }
 
-    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
+    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There) {
         if self.names == Names::All {
             // That a folder is there says nothing of what is in it.
             let told = entries_of(manifest, skipped).filter(|entry| entry.kind != Kind::Folder);
@@ -285,13 +285,14 @@ impl Hooks for ClientHooks {
         state.single = manifest.is_single();
         // What a later attempt finds is what the earlier ones brought.
         if state.resumed.is_none() {
-            state.resumed = Some(resumed_bytes);
+            state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(Entry::size);
             state.skipped = files.count() as u64;
         }
-        state.found = resumed_bytes;
-        if resumed_bytes > 0 {
-            self.observer.notice(Notice::Resumed { bytes: resumed_bytes });
+        // What is asked about is known at the end: it is told once.
+        state.found = if there.asks { 0 } else { there.bytes };
+        if state.found > 0 {
+            self.observer.notice(Notice::Resumed { bytes: state.found });
         }
     }
 

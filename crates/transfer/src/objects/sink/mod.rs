@@ -58,7 +58,8 @@ pub struct SinkOptions {
     pub set_id: bool,
     /// Compare files that are there already by content, not by size and time.
     pub checksum: bool,
-    /// Compare what an earlier run left also where its journal is sound.
+    /// Compare what an earlier run left with the source also where its journal is sound and speaks
+    /// of a source of this size and time.
     pub distrust: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
