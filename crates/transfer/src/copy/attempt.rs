@@ -319,7 +319,10 @@ impl<'a> Attempt<'a> {
             (None, Receive::Fake) => Target::Nowhere,
             (None, _) => Target::Place {
                 place: Place::Ambient(destination.clone()),
-                options: SinkOptions { shared: claims.is_some(), ..sink_options(options) },
+                options: SinkOptions {
+                    together: claims.map(|claims| claims.together().clone()),
+                    ..sink_options(options)
+                },
                 claim: claims.map(|claims| claims.of_source(part.number)),
             },
         };
@@ -469,7 +472,7 @@ pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
         dry_run: options.dry_run,
         names: options.names >= Names::Done,
         patience: LET_GO,
-        shared: false,
+        together: None,
     }
 }
 

@@ -195,7 +195,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 dry_run: request.dry_run,
                 names: request.names,
                 patience: Duration::ZERO,
-                shared: false,
+                together: None,
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,

@@ -45,11 +45,12 @@ use super::virtual_object::{ChunkKind, Extent};
 use super::{Failure, Kind, Manifest, VirtualObject, Watch};
 use crate::error::{Class, Error};
 
+pub use self::alone::Together;
 pub use self::destination::Mark;
 pub use self::finish::Outcome;
 
 /// How a destination is written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without it, files can be run if their
     /// source can, and the umask decides the rest; times of files are kept always.
@@ -68,8 +69,9 @@ pub struct SinkOptions {
     /// How long the end of another copy is waited for that has one of the files, or the folder;
     /// zero: not at all.
     pub patience: Duration,
-    /// Other sources of the same command bring what is theirs into the same folders.
-    pub shared: bool,
+    /// What this copy has together with other sources of the same command, which bring what is
+    /// theirs into the same folders.
+    pub together: Option<Arc<Together>>,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -195,7 +197,7 @@ impl Sink {
         let mut sink = Sink {
             needed: Bits::default(),
             object,
-            options: *options,
+            options: options.clone(),
             watch: watch.clone(),
             held_since: None,
             keep: Keep { permissions: options.preserve, set_id: options.set_id },
