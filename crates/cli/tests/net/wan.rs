@@ -228,7 +228,7 @@ fn over_ipv6_data_that_are_blocked_go_by_tcp() {
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         // The streams keep to the rate as the datagrams did.
-        assert_eq!(summary["bound_by"], "rate", "{way:?} {ended}");
+        assert_eq!(summary["rate_bps"], 80_000_000, "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);
     }

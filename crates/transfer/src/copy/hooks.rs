@@ -155,6 +155,9 @@ impl ClientHooks {
             memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
             hold_lost: now.hold_lost.saturating_add(sum.hold_lost),
             highest: now.highest.saturating_add(sum.highest),
+            paced_nanos: now.paced_nanos.saturating_add(sum.paced_nanos),
+            granted_nanos: now.granted_nanos.saturating_add(sum.granted_nanos),
+            busy_nanos: now.busy_nanos.saturating_add(sum.busy_nanos),
             // What an earlier attempt sent had to go, as far as anybody knows.
             due: now.due.map(|due| due.saturating_add(sum.first)),
             ..now
