@@ -130,7 +130,8 @@ pub(crate) struct CpArgs {
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
     #[arg(value_parser = resolve::parse_streams)]
     streams: Option<Streams>,
-    /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: 16Mi]
+    /// Size of a segment, a multiple of 1Mi; 0 for the whole object, all of which a kill may then
+    /// cost on a path that loses packets [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks

@@ -30,8 +30,9 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
     let Some(wan) = Wan::new(rough(0.0), MTU, 5_000_000) else { return };
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        for way in WAYS {
-            let ended = wan.start(way, &["--rate=100M"]).end();
+        // In many segments, and in one.
+        for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
+            let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();
             assert_eq!(summary["protocol"], "rbudp", "{loss} {way:?} {ended}");
             assert!(ended.events("reconnecting").is_empty(), "{loss} {way:?} {ended}");
