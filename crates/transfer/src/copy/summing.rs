@@ -190,7 +190,9 @@ fn told_bound(attempt: &Attempt<'_>, all: &Status, elapsed: Span, fixed_rate: bo
 fn explains(from: &Status, to: &Status, elapsed: Span) -> bool {
     let sending = from.paced_nanos.saturating_add(from.granted_nanos);
     let sending = sending.saturating_add(from.busy_nanos);
-    sending.max(to.disk_nanos) >= elapsed.as_nanos() / 2
+    // A sender that waits for reports is none of these, while the receiver works on.
+    let receiving = to.disk_nanos.max(to.busy_nanos).max(to.awake_nanos);
+    sending.max(receiving) >= elapsed.as_nanos() / 2
 }
 
 fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
@@ -253,6 +255,9 @@ mod tests {
         // A disk that goes on when all is sent.
         let writes = Status { disk_nanos: 9 * SECOND, ..Status::default() };
         assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
+        // A receiver that is behind, and has its sender wait for reports.
+        let behind = Status { awake_nanos: 6 * SECOND, ..Status::default() };
+        assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
     }
 
     #[test]
