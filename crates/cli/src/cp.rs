@@ -115,7 +115,8 @@ pub(crate) struct CpArgs {
     exclude_from: Vec<PathBuf>,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Compare files that are there already by content, not by size and time
+    /// Compare files that are there already, and what an earlier run left of them, by content and
+    /// not by size and time
     #[arg(short, long, overrides_with = "no_checksum")]
     checksum: bool,
     /// Take back --checksum of a configuration file
@@ -129,7 +130,8 @@ pub(crate) struct CpArgs {
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
     #[arg(value_parser = resolve::parse_streams)]
     streams: Option<Streams>,
-    /// Size of a segment, a multiple of 1Mi; 0 for the whole object [default: 16Mi]
+    /// Size of a segment, a multiple of 1Mi; 0 for the whole object, all of which a kill may then
+    /// cost on a path that loses packets [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks

@@ -48,6 +48,22 @@ pub(crate) struct Bars {
     began: bool,
 }
 
+impl Calm {
+    fn new(now: Instant) -> Calm {
+        Calm { last: now, began: false }
+    }
+
+    /// Whether it is time for a line.
+    fn is_due(&mut self, now: Instant) -> bool {
+        self.began = true;
+        let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;
+        if is_due {
+            self.last = now;
+        }
+        is_due
+    }
+}
+
 impl Bars {
     fn new() -> Bars {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
@@ -100,7 +116,7 @@ impl Meter {
         match wanted {
             false => Meter::Hidden,
             true if can_draw() => Meter::Bars(Bars::new()),
-            true => Meter::Lines(Calm { last: Instant::now(), began: false }),
+            true => Meter::Lines(Calm::new(Instant::now())),
         }
     }
 
@@ -110,11 +126,9 @@ impl Meter {
             Meter::Hidden => {}
             Meter::Bars(bars) => bars.update(progress),
             Meter::Lines(calm) => {
-                if calm.last.elapsed() >= LINE_EVERY {
-                    calm.last = Instant::now();
+                if calm.is_due(Instant::now()) {
                     tell(progress);
                 }
-                calm.began = true;
             }
         }
     }
@@ -281,6 +295,16 @@ mod tests {
             "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, \
              loss 1.00 %, resent 200 blocks, average 900.00 Mbit/s, 3 of 12 files"
         );
+    }
+
+    #[test]
+    fn off_a_terminal_a_line_comes_every_ten_seconds_and_no_sooner() {
+        let start = Instant::now();
+        let mut calm = Calm::new(start);
+        // As often as a copy tells how far it is.
+        let times = (1..=350).map(|tenths| Duration::from_millis(100 * tenths));
+        let lines: Vec<_> = times.filter(|time| calm.is_due(start + *time)).collect();
+        assert_eq!(lines, [10, 20, 30].map(Duration::from_secs));
     }
 
     #[test]

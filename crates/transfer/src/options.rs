@@ -151,7 +151,8 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Keep permissions and times.
     pub preserve: bool,
-    /// Compare files that are there already by content, not by size and time.
+    /// Compare files that are there already, and what an earlier run left of them, by content and
+    /// not by size and time.
     pub checksum: bool,
     /// Say what would be copied, copy nothing.
     pub dry_run: bool,

@@ -1,6 +1,9 @@
 //! Users and machines that may not, and what they may all the same.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::process::Signal;
 
 use super::{emulate, have, piped, skip};
 use crate::rig::{Child, Ended};
@@ -44,13 +47,41 @@ fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
 #[test]
 fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
-    let script = format!("mount -t tmpfs none /dev/net && exec {longhaul} demo --size 20MB");
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let demo = format!("{longhaul} demo --size 20MB --dir {}", folder.path().display());
+    let script = format!("mount -t tmpfs none /dev/net && exec {demo}");
     let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
     let said = ended.is(0, &[]).stdout.join("\n");
     for words in ["cannot emulate a long path here, so no contest with TCP", "/dev/net/tun"] {
         assert!(said.contains(words), "no {words:?} in {ended}");
     }
     assert!(said.contains("compares them byte by byte") && !said.contains("8 streams"), "{ended}");
+    let (_, next) = said.split_once("Try next:").unwrap_or_else(|| panic!("no advice: {ended}"));
+    for command in ["longhaul cp -a -P", "longhaul serve --root", "longhaul emulate --rate"] {
+        assert!(next.contains(command), "no {command:?} in {ended}");
+    }
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new(), "it cleans up");
+}
+
+#[test]
+fn a_demo_that_is_interrupted_cleans_up_too() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let dir = folder.path().to_str().expect("plain letters");
+    let demo = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let args = ["demo", "--size", "20MB", "--dir", dir];
+    let mut demo = Child::spawn(&mut piped(demo, &args));
+    // The copy runs: its words are told before.
+    while demo.line().is_some_and(|line| !line.contains("longhaul cp ")) {}
+    assert_ne!(entries(folder.path()), Vec::<PathBuf>::new());
+    demo.signal(Signal::INT);
+    demo.end().is(130, &[]);
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new(), "it cleans up");
+}
+
+/// What is in a folder.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("it is there").flatten();
+    entries.map(|entry| entry.path()).collect()
 }
 
 #[test]

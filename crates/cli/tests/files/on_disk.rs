@@ -1,6 +1,7 @@
 //! What is on the disk before what, as the calls of the receiving program tell it: a machine may
-//! lose its power between any two of them.
+//! lose its power between any two of them. And what is asked of the disks, on both sides.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,8 +9,12 @@ use std::process::Command;
 
 use crate::rig::{Child, Pair, bytes, skip, words, write};
 
-/// What changes a file, or says of it that it is on the disk, or gives or takes a name.
-const CALLS: &str = "trace=/sync|^p?write|truncate|chmod|utime|rename|unlink|mkdir";
+/// What changes a file, or says of it that it is on the disk, or gives or takes a name, and what
+/// reads it.
+const CALLS: &str =
+    "trace=/sync|^p?write|truncate|chmod|utime|rename|unlink|mkdir|^p?read(v|64|$)|mmap|sendfile";
+
+const MIB: u64 = 1 << 20;
 
 /// A call of the system, and on which lines of the trace it began and ended.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ struct Call {
     name: String,
     /// Its arguments, descriptors with their paths.
     words: String,
+    /// What it returned, where that is a count.
+    result: u64,
     begun: usize,
     ended: usize,
 }
@@ -52,19 +59,30 @@ fn calls(trace: &str) -> Vec<Call> {
         if rest.starts_with("<...") {
             // Of each thread only the last call may be unfinished.
             if let Some(call) = calls.iter_mut().rfind(|call| call.thread == thread) {
-                call.ended = at;
+                (call.ended, call.result) = (at, result(rest));
             }
         } else if let Some((name, words)) = rest.split_once('(') {
             let [thread, name, words] = [thread, name, words].map(str::to_owned);
-            calls.push(Call { thread, name, words, begun: at, ended: at });
+            calls.push(Call { thread, name, words, result: result(rest), begun: at, ended: at });
         }
     }
     calls
 }
 
+/// What the call at the end of `line` returned; zero where that is no count.
+fn result(line: &str) -> u64 {
+    let told = line.rsplit_once(" = ").and_then(|(_, told)| told.split_whitespace().next());
+    told.and_then(|told| told.parse().ok()).unwrap_or(0)
+}
+
 /// The calls of a client that copies the server's `from` into its own folder. Nothing, said aloud,
 /// where they cannot be seen.
 fn traced(pair: &Pair, flags: &[&str], from: &str) -> Option<Vec<Call>> {
+    traced_copy(pair, flags, &pair.at(from), OsStr::new("."))
+}
+
+/// The same of a copy from anywhere to anywhere.
+fn traced_copy(pair: &Pair, flags: &[&str], from: &OsStr, to: &OsStr) -> Option<Vec<Call>> {
     let log = pair.scratch.path().join("trace");
     let log = log.to_str().expect("a scratch folder");
     let strace = ["strace", "-f", "-qq", "-y", "-e", CALLS, "-o", log];
@@ -74,11 +92,11 @@ fn traced(pair: &Pair, flags: &[&str], from: &str) -> Option<Vec<Call>> {
         return None;
     }
     let id = format!("--server-id={}", pair.server.id);
-    let from = pair.at(from);
-    let mut words = words(&[&"cp", &"--json", &id, &from, &"."]);
+    let mut words = words(&[&"cp", &"--json", &id, &from, &to]);
     words.extend(flags.iter().map(Into::into));
     let mut copy = pair.client.wrapped(&strace, words);
-    Child::spawn(copy.current_dir(&pair.here)).end().summary();
+    let ended = Child::spawn(copy.current_dir(&pair.here)).end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
     Some(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
@@ -115,8 +133,38 @@ fn a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_
     let mut after = calls.iter().filter(|call| call.begun > named.ended);
     let folder = after.find(|call| call.is(&["fsync"]) && call.is_of("here"));
     let folder = folder.unwrap_or_else(|| panic!("its folder was not synced: {calls:#?}"));
+    let pieces = calls.iter().filter(|call| call.is(&["pwrite"]) && call.is_of(partial));
+    assert_eq!(pieces.map(|call| call.result).collect::<Vec<_>>(), [MIB; 10], "{calls:#?}");
     let gone = calls.iter().rfind(|call| call.is(&["unlink"]) && call.is_of(journal));
     assert!(gone.is_some_and(|gone| gone.begun > folder.ended), "{gone:?}: {calls:#?}");
+}
+
+/// Bytes that were read of the file `name`.
+fn read(name: &str, calls: &[Call]) -> u64 {
+    let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
+    let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
+    assert!(seen.is_none(), "it is read where nobody sees it: {seen:?}");
+    reads.map(|call| call.result).sum()
+}
+
+#[test]
+fn the_source_is_read_once_and_nothing_that_was_written_is_read_to_verify_it() {
+    const LEN: u64 = 12 * MIB + 345;
+    let pair = Pair::new();
+    write(&pair.here.join("object"), &bytes(LEN as usize, 1));
+    write(&pair.there.join("source"), &bytes(LEN as usize, 2));
+    for protocol in ["--protocol=rbudp", "--protocol=tcp"] {
+        let to = pair.at(protocol);
+        let push = traced_copy(&pair, &[protocol], OsStr::new("object"), &to);
+        let back = OsString::from(protocol.trim_start_matches('-'));
+        let pull = traced_copy(&pair, &[protocol], &pair.at("source"), &back);
+        let (Some(push), Some(pull)) = (push, pull) else { return };
+        assert_eq!(read("object", &push), LEN, "{protocol}: {push:#?}");
+        let back = back.to_str().expect("plain letters");
+        let partial = format!(".{back}.lh-part");
+        assert!(pull.iter().any(|call| call.is(&["pwrite"]) && call.is_of(&partial)), "{pull:#?}");
+        assert_eq!(read(&partial, &pull) + read(back, &pull), 0, "{protocol}: {pull:#?}");
+    }
 }
 
 #[test]
@@ -132,6 +180,9 @@ fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before
             let partial = format!(".{number:03}.lh-part");
             assert_synced_before(renaming(&partial, &calls), &partial, &calls);
         }
+        let syncs = calls.iter().filter(|call| call.is(&["sync", "fsync", "fdatasync"])).count();
+        // A few for all, and two for each second that a slow machine takes.
+        assert!(files < 100 || syncs < 30, "{syncs} syncs: {calls:#?}");
         assert_names_synced(&calls);
     }
 }

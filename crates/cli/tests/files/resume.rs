@@ -279,6 +279,57 @@ fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
     }
 }
 
+/// Starts a copy of `flags`, kills its client, changes the first byte of the source behind the same
+/// size and time, and copies again by content.
+fn changes_behind_its_time(way: Way, flags: &[&str]) {
+    const LEN: usize = 50_000_000;
+    let pair = Pair::new();
+    let (from, into) = match way {
+        Way::Push => (&pair.here, &pair.there),
+        Way::Pull => (&pair.there, &pair.here),
+    };
+    let source = from.join("tree/file");
+    write(&source, &bytes(LEN, 1));
+    let named = if flags.contains(&"-r") { "tree" } else { "tree/file" };
+    let copy = |more: &[&str]| {
+        let flags = [flags, more].concat();
+        match way {
+            Way::Push => pair.copy(&flags, named, pair.at("to")),
+            Way::Pull => pair.copy(&flags, pair.at(named), "to"),
+        }
+    };
+    let mut first = copy(&["--rate=60M"]);
+    first.progressed(15_000_000);
+    first.kill();
+    let then = fs::metadata(&source).unwrap().modified().unwrap();
+    let mut content = bytes(LEN, 1);
+    content[0] ^= 1;
+    fs::write(&source, &content).unwrap();
+    fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
+    let ended = copy(&["--checksum"]).end();
+    let summary = ended.summary();
+    let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
+    assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
+    assert_eq!(summary["verified"], true, "{ended}");
+    // What has not changed is not sent again, and told once.
+    let there = summary["resumed_bytes"].as_u64().unwrap();
+    assert!(there > 0, "{way:?} {flags:?}: {ended}");
+    let told: Vec<u64> = ended.events("resumed").iter().map(found).collect();
+    assert_eq!(told, [there], "{way:?} {flags:?}: {ended}");
+    assert_eq!(remains(into), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_source_that_changed_behind_its_size_and_time_is_found_by_checksum() {
+    thread::scope(|scope| {
+        for way in [Way::Push, Way::Pull] {
+            for flags in [&[][..], &["-r"]] {
+                scope.spawn(move || changes_behind_its_time(way, flags));
+            }
+        }
+    });
+}
+
 /// Bytes that a run found there when it began.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()

@@ -146,9 +146,15 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
     let address = pair.server.address.as_str();
     write(&pair.here.join("file"), &bytes(9 << 20, 1));
     let mut silent = Vec::new();
-    for _ in 0..SILENT {
+    for number in 0..SILENT {
         match TcpStream::connect(address) {
-            Ok(stream) => silent.push(stream),
+            Ok(mut stream) => {
+                // Half of them begin to speak, and stop in the middle of a word.
+                if number % 2 == 0 {
+                    let _ = stream.write_all(&CLIENT_HELLO[..20]);
+                }
+                silent.push(stream);
+            }
             // A server that hangs up on some of a thousand does no wrong.
             Err(error) => panic!("connection {} is refused: {error}", silent.len()),
         }
@@ -172,8 +178,9 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
     pair.cp(&[&"file", &pair.at("")]).summary();
     pair.cp(&[&pair.at("file"), &"back"]).summary();
     assert!(fs::read(pair.here.join("back")).unwrap() == bytes(9 << 20, 1));
-    drop(silent);
     pair.cp(&[&"--protocol=tcp", &pair.at("file"), &"by tcp"]).summary();
+    pair.cp(&[&"--protocol=tcp", &"file", &pair.at("by tcp")]).summary();
+    drop(silent);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_testbed::link::{LinkSpec, Loss};
+use serde_json::Value;
 
 use super::path::Wan;
 use super::{Relayed, WAYS, Way};
@@ -20,8 +21,10 @@ fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
         let rig = Relayed::new(6_000_000);
         rig.relay.rules.no_data.store(true, Ordering::Relaxed);
         let (from, to, _) = rig.way(way);
+        let late = Lateness::measure();
         let ended = rig.pair.cp(&[&from, &to, &"--rate=200M"]);
         let summary = ended.summary();
+        assert_ended_soon(&summary, late);
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         let fallback = ended.events("fallback");
         assert_eq!(fallback.len(), 1, "{way:?} {ended}");
@@ -56,8 +59,11 @@ fn where_only_tcp_passes_both_control_and_data_go_by_it() {
         rig.relay.rules.no_data.store(true, Ordering::Relaxed);
         rig.relay.rules.no_control.store(true, Ordering::Relaxed);
         let (from, to, _) = rig.way(way);
+        let late = Lateness::measure();
         let ended = rig.pair.cp(&[&from, &to]);
-        assert_eq!(ended.summary()["protocol"], "tcp", "{way:?} {ended}");
+        let summary = ended.summary();
+        assert_ended_soon(&summary, late);
+        assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         let connected = ended.events("connected");
         assert!(connected.iter().all(|event| event["carrier"] == "tls"), "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
@@ -211,6 +217,14 @@ impl Lateness {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().expect("it only sleeps")
     }
+}
+
+/// A copy of a moment by TCP took no longer, until it was found that UDP does not pass included,
+/// than that may take: by its own account, less what this machine was late.
+#[track_caller]
+fn assert_ended_soon(summary: &Value, late: Lateness) {
+    let took = summary["seconds"].as_f64().expect("it is a number") - late.end().as_secs_f64();
+    assert!(took < 3.0, "{took} s: {summary}");
 }
 
 /// When UDP, or that of the data alone, stops passing under way: after how long TCP carries the

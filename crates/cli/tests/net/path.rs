@@ -101,7 +101,11 @@ impl Wan {
 
     /// Starts a copy.
     pub(super) fn start(&self, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
-        let address = self.address;
+        self.start_at(self.address, way, args)
+    }
+
+    /// Starts a copy with the server at `address`.
+    pub(super) fn start_at(&self, address: &str, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
         let (from, to) = match way {
             Way::Push => ("object".to_owned(), format!("lh://{address}/copy")),
             Way::Pull => (format!("lh://{address}/source"), "copy".to_owned()),

@@ -1,5 +1,6 @@
 //! Copies over emulated paths: loss, disorder, outages, packet sizes.
 
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -30,8 +31,9 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
     let Some(wan) = Wan::new(rough(0.0), MTU, 5_000_000) else { return };
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        for way in WAYS {
-            let ended = wan.start(way, &["--rate=100M"]).end();
+        // In many segments, and in one.
+        for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
+            let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();
             assert_eq!(summary["protocol"], "rbudp", "{loss} {way:?} {ended}");
             assert!(ended.events("reconnecting").is_empty(), "{loss} {way:?} {ended}");
@@ -40,6 +42,35 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
             assert_eq!(count("sent"), count("blocks") + count("retransmitted"), "{ended}");
             wan.assert_copied(way);
         }
+    }
+}
+
+#[test]
+fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
+    const LOSS: f64 = 0.05;
+    let Some(wan) = Wan::new(link(100, 20, LOSS), MTU, 8_000_000) else { return };
+    for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
+        let tally = || {
+            let statistics = wan.emulation.statistics().expect("it runs");
+            let tally = statistics.link(from, to).expect("the link is");
+            let dropped = tally.lost + tally.queue_full + statistics.own_drops;
+            [tally.offered, dropped].map(|count| count as f64)
+        };
+        let before = tally();
+        let ended = wan.start(way, &["--protocol=rbudp", "--rate=80M"]).end();
+        let after = tally();
+        let summary = ended.summary();
+        let count = |name: &str| summary[name].as_f64().expect("it is a count");
+        let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
+        let others = ["socket_lost", "memory_lost", "hold_lost"].map(count);
+        let path_lost = count("path_lost") - others.iter().sum::<f64>();
+        // The network drops of what control sends, too, and of what nobody has waited for.
+        let control = LOSS * (offered - count("sent"));
+        let beside = control + 5.0 * control.sqrt() + 10.0;
+        assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
+        assert!(path_lost + beside >= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
+        assert!(beside < path_lost / 3.0, "{way:?}: {offered} packets: {ended}");
+        wan.assert_copied(way);
     }
 }
 
@@ -220,6 +251,26 @@ fn over_ipv6_a_hole_for_large_packets_is_passed() {
 }
 
 #[test]
+fn a_name_with_both_families_leads_to_a_server_that_has_one() {
+    type Begin = fn(LinkSpec, u16, usize) -> Option<Wan>;
+    for (begin, family) in [(Wan::new as Begin, "10.77.0.2"), (Wan::over_v6, "[fd77::2]")] {
+        let Some(wan) = begin(link(200, 5, 0.0), MTU, 1_000_000) else { return };
+        let both = wan.run("a", Command::new("getent").args(["ahosts", "b"])).end();
+        for address in ["10.77.0.2", "fd77::2"] {
+            assert!(both.stdout.iter().any(|line| line.starts_with(address)), "{both}");
+        }
+        for way in WAYS {
+            let ended = wan.start_at("b:7717", way, &["--rate=80M"]).end();
+            let summary = ended.summary();
+            assert_eq!(summary["protocol"], "rbudp", "{family} {way:?} {ended}");
+            let address = ended.events("connected")[0]["address"].to_string();
+            assert!(address.contains(family), "{way:?} {ended}");
+            wan.assert_copied(way);
+        }
+    }
+}
+
+#[test]
 fn over_ipv6_data_that_are_blocked_go_by_tcp() {
     let Some(wan) = Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000) else { return };
     for way in WAYS {
@@ -228,7 +279,7 @@ fn over_ipv6_data_that_are_blocked_go_by_tcp() {
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         // The streams keep to the rate as the datagrams did.
-        assert_eq!(summary["bound_by"], "rate", "{way:?} {ended}");
+        assert_eq!(summary["rate_bps"], 80_000_000, "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);
     }

@@ -319,7 +319,10 @@ impl<'a> Attempt<'a> {
             (None, Receive::Fake) => Target::Nowhere,
             (None, _) => Target::Place {
                 place: Place::Ambient(destination.clone()),
-                options: SinkOptions { shared: claims.is_some(), ..sink_options(options) },
+                options: SinkOptions {
+                    together: claims.map(|claims| claims.together().clone()),
+                    ..sink_options(options)
+                },
                 claim: claims.map(|claims| claims.of_source(part.number)),
             },
         };
@@ -465,11 +468,11 @@ pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
         preserve: options.preserve,
         set_id: false,
         checksum: options.checksum,
-        distrust: options.replicas,
+        distrust: options.replicas || options.checksum,
         dry_run: options.dry_run,
         names: options.names >= Names::Done,
         patience: LET_GO,
-        shared: false,
+        together: None,
     }
 }
 

@@ -17,8 +17,8 @@ use super::recent::{Recent, over};
 use crate::control::Status;
 use crate::datapath::clock;
 use crate::driver::board::Board;
-use crate::end::Hooks;
 use crate::end::wire::End;
+use crate::end::{Hooks, There};
 use crate::error::{Class, Error};
 use crate::objects::watch::Held;
 use crate::objects::{Entry, Kind, Manifest};
@@ -53,7 +53,7 @@ pub(super) struct State {
     recent: Recent,
     /// Bytes that were there when the first plan was made.
     pub(super) resumed: Option<u64>,
-    /// Bytes that the plan of this attempt found there.
+    /// Bytes that this attempt has been told to have found there.
     found: u64,
     pub(super) skipped: u64,
     /// What has failed and why, in words and by side; each is told once.
@@ -156,6 +156,9 @@ impl ClientHooks {
             memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
             hold_lost: now.hold_lost.saturating_add(sum.hold_lost),
             highest: now.highest.saturating_add(sum.highest),
+            paced_nanos: now.paced_nanos.saturating_add(sum.paced_nanos),
+            granted_nanos: now.granted_nanos.saturating_add(sum.granted_nanos),
+            busy_nanos: now.busy_nanos.saturating_add(sum.busy_nanos),
             // What an earlier attempt sent had to go, as far as anybody knows.
             due: now.due.map(|due| due.saturating_add(sum.first)),
             ..now
@@ -210,8 +213,8 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// The end of an attempt: `bytes` were there before it, some of which perhaps only comparing
-    /// with the source has shown.
+    /// The end of an attempt: `bytes` were there before it, of which some may be known only since
+    /// they were compared with the source.
     pub(super) fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
@@ -280,7 +283,7 @@ impl Hooks for ClientHooks {
         });
     }
 
-    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64) {
+    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There) {
         if self.names == Names::All {
             // That a folder is there says nothing of what is in it.
             let told = entries_of(manifest, skipped).filter(|entry| entry.kind != Kind::Folder);
@@ -293,13 +296,14 @@ impl Hooks for ClientHooks {
         state.single = manifest.is_single();
         // What a later attempt finds is what the earlier ones brought.
         if state.resumed.is_none() {
-            state.resumed = Some(resumed_bytes);
+            state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(Entry::size);
             state.skipped = files.count() as u64;
         }
-        state.found = resumed_bytes;
-        if resumed_bytes > 0 {
-            self.observer.notice(Notice::Resumed { bytes: resumed_bytes });
+        // What is asked about is known at the end: it is told once.
+        state.found = if there.asks { 0 } else { there.bytes };
+        if state.found > 0 {
+            self.observer.notice(Notice::Resumed { bytes: state.found });
         }
     }
 

@@ -50,7 +50,7 @@ pub(super) fn summary(
     let path_lost = status.highest.saturating_sub(status.received);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let bound_by = told_bound(attempt, finished.fixed_rate, is_telling);
+    let bound_by = is_telling.then(|| told_bound(attempt, &status, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, &status);
     let sender = sender_columns(&status);
     let blocks = status.due.map_or(status.first, |due| due.min(status.first));
@@ -80,7 +80,7 @@ pub(super) fn summary(
         receiver: receiver_columns(&status),
         waste: sender.waste(blocks),
         segments: attempt.hooks.board.segments(),
-        bound_by,
+        bound_by: bound_by.unwrap_or(BoundBy::Nothing),
         resumed_bytes,
         skipped_files,
         failed_files,
@@ -170,19 +170,29 @@ fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
     attempt.hooks.status()
 }
 
-/// Where the time of the slower end went, if that can be told.
-fn told_bound(attempt: &Attempt<'_>, fixed_rate: bool, is_telling: bool) -> BoundBy {
-    if !is_telling {
-        return BoundBy::Nothing;
-    }
+/// Where the time of the slower end went, if that can be told; `all` is over all attempts.
+fn told_bound(attempt: &Attempt<'_>, all: &Status, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
     let small = bytes / files.max(1) < SMALL;
+    if !explains(all, &to, elapsed) {
+        return BoundBy::Nothing;
+    }
     match from.streams {
         0 => bound(&from, &to, fixed_rate, small),
         _ => stream_bound::bound(&from, &to, fixed_rate, small),
     }
+}
+
+/// Whether what the threads did is where the time went: threads that moved all in a moment, after
+/// a long login or a silence, say nothing of what bounded the copy.
+fn explains(from: &Status, to: &Status, elapsed: Span) -> bool {
+    let sending = from.paced_nanos.saturating_add(from.granted_nanos);
+    let sending = sending.saturating_add(from.busy_nanos);
+    // A sender that waits for reports is none of these, while the receiver works on.
+    let receiving = to.disk_nanos.max(to.busy_nanos).max(to.awake_nanos);
+    sending.max(receiving) >= elapsed.as_nanos() / 2
 }
 
 fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
@@ -233,6 +243,21 @@ mod tests {
 
     fn sending(paced_nanos: u64, granted_nanos: u64, busy_nanos: u64) -> Status {
         Status { sent: 1, paced_nanos, granted_nanos, busy_nanos, ..Status::default() }
+    }
+
+    #[test]
+    fn threads_that_worked_for_a_moment_only_explain_nothing() {
+        const SECOND: u64 = 1_000_000_000;
+        let elapsed = Span::from_nanos(10 * SECOND);
+        let idle = Status::default();
+        assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
+        assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
+        // A disk that goes on when all is sent.
+        let writes = Status { disk_nanos: 9 * SECOND, ..Status::default() };
+        assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
+        // A receiver that is behind, and has its sender wait for reports.
+        let behind = Status { awake_nanos: 6 * SECOND, ..Status::default() };
+        assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
     }
 
     #[test]

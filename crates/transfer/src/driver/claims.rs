@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Class, Error};
 use crate::objects::place::show;
-use crate::objects::{Kind, Manifest};
+use crate::objects::{Kind, Manifest, Together};
 
-/// The names that sources have claimed.
+/// The names that sources have claimed, and the folders that they have together.
 pub(crate) struct Claims {
     sources: Vec<String>,
+    together: Arc<Together>,
     taken: Mutex<HashMap<Box<[u8]>, usize>>,
 }
 
@@ -22,7 +23,12 @@ pub(crate) struct Claim {
 impl Claims {
     /// Nothing is claimed; `sources` as people know them.
     pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
-        Arc::new(Claims { sources, taken: Mutex::default() })
+        Arc::new(Claims { sources, together: Arc::default(), taken: Mutex::default() })
+    }
+
+    /// The folders that the sources have together.
+    pub(crate) fn together(&self) -> &Arc<Together> {
+        &self.together
     }
 
     /// For the source of this number.

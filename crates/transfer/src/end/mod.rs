@@ -44,6 +44,15 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
+/// What need not be sent, as a plan has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There {
+    /// Bytes that are there.
+    pub(crate) bytes: u64,
+    /// The source is asked about more, which may be there as well.
+    pub(crate) asks: bool,
+}
+
 /// What the process around an end wants to know, and decides.
 pub(crate) trait Hooks {
     /// Ten times a second: may the end go on?
@@ -65,8 +74,8 @@ pub(crate) trait Hooks {
     /// with nothing, it is heard again.
     fn silence(&self, _since: Option<Span>) {}
 
-    /// The plan is complete: entries left out, and bytes that need not be sent.
-    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], resumed_bytes: u64);
+    /// The plan is complete: entries left out, and what need not be sent.
+    fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There);
 
     /// These entries have got their names, where that was asked for.
     fn named(&self, manifest: &Manifest, entries: &[Range<u64>]);

@@ -17,6 +17,8 @@ pub(super) struct PlanSoFar {
     pub(super) have: Vec<Range<u64>>,
     /// Entries that it leaves out.
     pub(super) skipped: Vec<Range<u64>>,
+    /// It asks about something.
+    pub(super) asks: bool,
     /// No more slices come.
     pub(super) complete: bool,
     chunks: u64,
@@ -31,7 +33,7 @@ impl PlanSoFar {
         // Small files share chunks: each may be asked about by one of its own besides.
         let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
         let (have, skipped) = (Vec::new(), Vec::new());
-        PlanSoFar { have, skipped, complete: false, chunks, entries, left }
+        PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
     }
 
     /// Takes a slice, which also asks about `asked` chunks. Slices that say the same again take no
@@ -49,6 +51,7 @@ impl PlanSoFar {
         // One that names nothing is a step, too.
         let left = self.left.checked_sub(named.max(1));
         self.left = left.ok_or_else(|| self.endless())?;
+        self.asks |= asked > 0;
         for (all, more) in [(&mut self.have, have), (&mut self.skipped, skipped)] {
             let room = all.capacity();
             all.extend(more);

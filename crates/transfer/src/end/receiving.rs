@@ -16,7 +16,7 @@ use super::due::Due;
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, bounds, closing, listing};
+use super::{Hooks, There, bounds, closing, listing};
 use crate::control::{
     ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan, Ranges,
     Status,
@@ -438,8 +438,10 @@ impl Running<'_, '_> {
     fn on_happened(&mut self, happened: Happened) -> Result<Option<Received>, End> {
         match happened {
             Happened::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
+                let asks = slices.iter().any(|slice| !slice.compare.is_empty());
                 self.tell_plan(slices);
-                self.end.hooks.planned(&manifest, &skipped, resumed_bytes);
+                let there = There { bytes: resumed_bytes, asks };
+                self.end.hooks.planned(&manifest, &skipped, there);
                 self.take_plan(have, implied);
             }
             Happened::Asks(slices) => self.tell_plan(slices),

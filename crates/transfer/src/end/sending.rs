@@ -13,7 +13,7 @@ use super::plan::PlanSoFar;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, closing, listing, offer};
+use super::{Hooks, There, closing, listing, offer};
 use crate::access;
 use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
@@ -248,7 +248,8 @@ impl Running<'_, '_> {
         }
         if !plan.more {
             self.plan.complete();
-            self.end.hooks.planned(&self.manifest, &self.plan.skipped, plan.resumed_bytes);
+            let there = There { bytes: plan.resumed_bytes, asks: self.plan.asks };
+            self.end.hooks.planned(&self.manifest, &self.plan.skipped, there);
             if self.end.dry_run {
                 self.tell_due();
             }

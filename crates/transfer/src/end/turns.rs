@@ -13,7 +13,7 @@ use super::lies::source;
 use super::offer;
 use super::receiving::ReceivingEnd;
 use super::wire::{End, Wire};
-use super::{DEFAULT_SEGMENT, Hooks, Terms};
+use super::{DEFAULT_SEGMENT, Hooks, Terms, There};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};
 use crate::datapath::keys::Suite;
 use crate::datapath::port::Port;
@@ -34,7 +34,7 @@ impl Hooks for Alone {
         Ok(())
     }
 
-    fn planned(&self, _: &Manifest, _: &[Range<u64>], _: u64) {}
+    fn planned(&self, _: &Manifest, _: &[Range<u64>], _: There) {}
 
     fn named(&self, _: &Manifest, _: &[Range<u64>]) {}
 

@@ -28,7 +28,7 @@ pub mod watch;
 pub use digest::Digest;
 pub use manifest::{Entry, Kind, Manifest, Shape};
 pub use place::Place;
-pub use sink::{Mark, Outcome, Plan, Sink, SinkOptions, Verdict};
+pub use sink::{Mark, Outcome, Plan, Sink, SinkOptions, Together, Verdict};
 pub use source::{ChunkRead, Source, SourceOptions};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};
 pub use watch::Watch;

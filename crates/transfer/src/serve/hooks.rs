@@ -10,8 +10,8 @@ use super::register::Question;
 use crate::control::{self, Message, Ping};
 use crate::driver::outbox::Outbox;
 use crate::driver::planned::named_messages;
-use crate::end::Hooks;
 use crate::end::wire::End;
+use crate::end::{Hooks, There};
 use crate::objects::Manifest;
 use crate::objects::watch::Held;
 
@@ -92,7 +92,7 @@ impl Hooks for ServerHooks {
         self.outbox.tell(Message::Held(control::Held { path, seconds }));
     }
 
-    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _resumed_bytes: u64) {}
+    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _there: There) {}
 
     fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
         for named in named_messages(entries) {

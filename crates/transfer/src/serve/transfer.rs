@@ -191,11 +191,11 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 preserve: request.preserve,
                 set_id: false,
                 checksum: request.checksum,
-                distrust: false,
+                distrust: request.checksum,
                 dry_run: request.dry_run,
                 names: request.names,
                 patience: Duration::ZERO,
-                shared: false,
+                together: None,
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,

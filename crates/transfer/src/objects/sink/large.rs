@@ -136,7 +136,9 @@ impl Large {
             } else if same_place(journal.as_ref().map_or(0, |j| j.header.size), size, *chunk)
                 && known.insert(*chunk)
             {
-                compare.push((*chunk, *value));
+                // Asked of the source is what is there, not what was.
+                let there = if untouched { Ok(*value) } else { read_value(&file, size, *chunk) };
+                compare.extend(there.map(|value| (*chunk, value)));
             }
         }
         for chunk in partial::chunks_with_content(&file, size).into_iter().flatten() {

@@ -45,11 +45,12 @@ use super::virtual_object::{ChunkKind, Extent};
 use super::{Failure, Kind, Manifest, VirtualObject, Watch};
 use crate::error::{Class, Error};
 
+pub use self::alone::Together;
 pub use self::destination::Mark;
 pub use self::finish::Outcome;
 
 /// How a destination is written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// Keep permissions, and times of folders and links. Without it, files can be run if their
     /// source can, and the umask decides the rest; times of files are kept always.
@@ -58,7 +59,8 @@ pub struct SinkOptions {
     pub set_id: bool,
     /// Compare files that are there already by content, not by size and time.
     pub checksum: bool,
-    /// Compare what an earlier run left also where its journal is sound.
+    /// Compare what an earlier run left with the source also where its journal is sound and speaks
+    /// of a source of this size and time.
     pub distrust: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
@@ -67,8 +69,9 @@ pub struct SinkOptions {
     /// How long the end of another copy is waited for that has one of the files, or the folder;
     /// zero: not at all.
     pub patience: Duration,
-    /// Other sources of the same command bring what is theirs into the same folders.
-    pub shared: bool,
+    /// What this copy has together with other sources of the same command, which bring what is
+    /// theirs into the same folders.
+    pub together: Option<Arc<Together>>,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -194,7 +197,7 @@ impl Sink {
         let mut sink = Sink {
             needed: Bits::default(),
             object,
-            options: *options,
+            options: options.clone(),
             watch: watch.clone(),
             held_since: None,
             keep: Keep { permissions: options.preserve, set_id: options.set_id },

@@ -327,3 +327,46 @@ fn what_this_process_left_and_nobody_touched_is_taken_up() {
     assert!(copy.missing().iter().all(|chunk| *chunk >= 8));
     copy.run().unwrap();
 }
+
+/// Takes the file up again with `options`; what is missing once all is compared.
+fn missing_with(ends: &Ends, from: &Path, options: &SinkOptions) -> Vec<u64> {
+    let mut copy = Copy::open(source(&[from]), &ambient(&ends.to), options).unwrap();
+    copy.compare();
+    let missing = copy.missing();
+    copy.run().unwrap();
+    missing
+}
+
+#[test]
+fn distrust_asks_the_source_about_what_the_journal_vouches_for() {
+    let ends = ends();
+    let from = half(&ends, true);
+    let then = std::fs::metadata(&from).unwrap().modified().unwrap();
+    let mut new = content(LARGE * 2, 1);
+    new[2 * CHUNK as usize] ^= 1;
+    write(&from, &new);
+    std::fs::File::options().write(true).open(&from).unwrap().set_modified(then).unwrap();
+    let options = SinkOptions { distrust: true, ..SinkOptions::default() };
+    let expected = std::iter::once(2).chain(8..16).collect::<Vec<_>>();
+    assert_eq!(missing_with(&ends, &from, &options), expected);
+    assert!(std::fs::read(ends.to.join("file")).unwrap() == new);
+}
+
+#[test]
+fn what_rotted_is_found_where_the_journal_speaks_of_another_version_or_is_distrusted() {
+    for distrust in [false, true] {
+        let ends = ends();
+        let from = half(&ends, true);
+        let partial = ends.to.join(".file.lh-part");
+        let file = std::fs::File::options().write(true).open(&partial).unwrap();
+        file.write_all_at(b"rot", 3 * CHUNK).unwrap();
+        let options = SinkOptions { distrust, ..SinkOptions::default() };
+        if !distrust {
+            let file = std::fs::File::options().write(true).open(&from).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(5)).unwrap();
+        }
+        let expected = std::iter::once(3).chain(8..16).collect::<Vec<_>>();
+        assert_eq!(missing_with(&ends, &from, &options), expected, "{distrust}");
+        assert_eq!(tree(&ends.from), tree(&ends.to), "{distrust}");
+    }
+}

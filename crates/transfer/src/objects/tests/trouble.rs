@@ -244,31 +244,38 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
     let ends = ends();
     write(ends.from.join("tree/file"), b"f");
     let (tree_of, contents) = (ends.from.join("tree"), slash(&ends.from));
-    let open = |from: &Path, to: &Path, shared| {
-        let options = SinkOptions { shared, ..SinkOptions::default() };
+    let open = |from: &Path, to: &Path, together: Option<&Arc<Together>>| {
+        let options = SinkOptions { together: together.cloned(), ..SinkOptions::default() };
         Copy::open(source(&[from]), &ambient(to), &options)
     };
     // By its own name, and by a new one.
     let new = ends.to.join("new");
     for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new)] {
-        let first = open(from, to, false).unwrap();
-        for shared in [false, true] {
-            let error = open(from, to, shared).map(|_| ()).unwrap_err();
+        let (one, other) = (Arc::default(), Arc::default());
+        let refused = |together| {
+            let error = open(from, to, together).map(|_| ()).unwrap_err();
             assert!(error.what.contains("another copy is writing it"), "{error}");
-        }
+        };
+        let first = open(from, to, None).unwrap();
+        [None, Some(&one)].into_iter().for_each(refused);
         first.run().unwrap();
-        let (_first, _second) = (open(from, to, true).unwrap(), open(from, to, true).unwrap());
-        assert!(open(from, to, false).is_err());
+        let sources = [open(from, to, Some(&one)).unwrap(), open(from, to, Some(&one)).unwrap()];
+        [None, Some(&other)].into_iter().for_each(refused);
+        // A further source of the command may begin when the others have ended.
+        drop(sources);
+        refused(Some(&other));
+        drop(one);
+        drop(open(from, to, Some(&other)).unwrap());
     }
     // Right into a folder several may bring what is theirs.
     let (_first, second) =
-        (open(&contents, &ends.to, false).unwrap(), open(&contents, &ends.to, false));
+        (open(&contents, &ends.to, None).unwrap(), open(&contents, &ends.to, None));
     assert!(second.is_ok());
     // Beside each other nobody is in the way.
     let other = ends.from.join("other");
     write(other.join("file"), b"f");
     let (_tree, _other) =
-        (open(&tree_of, &ends.to, false).unwrap(), open(&other, &ends.to, false).unwrap());
+        (open(&tree_of, &ends.to, None).unwrap(), open(&other, &ends.to, None).unwrap());
 }
 
 #[test]
