@@ -48,6 +48,15 @@ pub struct Pass {
     pub lease: u32,
 }
 
+/// The receiving host's network card, for a sender whose highest rate is that of both cards. Told
+/// once, before anything has come; not at all where data pass no card, or it tells no speed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Card {
+    /// What it takes of UDP payload in full datagrams, in bits a second.
+    #[prost(uint64, tag = "1")]
+    pub bps: u64,
+}
+
 /// What need not be sent, and what must be compared first.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Plan {
