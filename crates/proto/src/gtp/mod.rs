@@ -35,10 +35,11 @@
 //!
 //! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
 //! measures, `obedience` counts what is too fast, `controller` (SFC) requests a rate, `estimator`
-//! (CE) says what a flow could do, `own` knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS)
-//! shares it, `transitions` says what joins and departures change and when, `link` knows the card
-//! and other traffic, which `beside` leaves its share, `receiver` ties it together. `sender`
-//! obeys. Every constant: the paper's in `options`, ours in `tuning`.
+//! (CE) says what a flow could do, `own` knows what its path loses anyway, `flow` asks. All flows:
+//! `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins and departures
+//! change and when, `link` knows the card and other traffic, which `beside` leaves its share,
+//! `receiver` ties it together. `sender` obeys. Every constant: the paper's in `options`, ours in
+//! `tuning`.
 
 mod asked;
 mod beside;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_proto::endpoint::FlowId;
-use longhaul_proto::registry;
+use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc;
@@ -34,7 +34,8 @@ async fn tell_sender(card: Rate, rate: Rate) {
     let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
     let (_stream_ends, streams) = mpsc::unbounded_channel();
     let near_card = Some(Rate::from_mbps(1_000));
-    let protocol = registry::find("fobs-table");
+    let has_states = |row: &&Row| row.options.iter().any(|option| option.name == "state-segment");
+    let protocol = registry::all().iter().find(has_states);
     let terms = Terms { card: near_card, protocol, settings: Settings::default(), ..terms(&near) };
     let port = data.handle();
     let sending = spawn_local(async move {

@@ -154,8 +154,8 @@ impl Observer for Listener {
     }
 }
 
-/// Copies from three servers, the first of which lies: one object, or one from each. It is left out,
-/// because of what is said.
+/// Copies from three servers, the first of which lies: one object, or one from each. It is left
+/// out, because of what is said.
 fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool, of: &str) -> Summary {
     let scratch = tempfile::tempdir().unwrap();
     let folder = |name: &str| {
