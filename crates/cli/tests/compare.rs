@@ -74,7 +74,11 @@ fn a_host_is_measured_and_nothing_is_left_there_unless_asked() {
         events(&ended.stdout.join("\n"))
     };
     let before = content(&pair.there);
-    let measured = compared(&["--repeat=2", "--rate=200M"], &host);
+    let page = pair.scratch.path().join("host.html");
+    let html = format!("--html={}", page.display());
+    let measured = compared(&["--repeat=2", "--rate=200M", &html], &host);
+    let page = fs::read_to_string(page).expect("it was written");
+    assert!(page.contains("rbudp") && page.contains("tcp:2") && page.contains("</svg>"));
     assert_eq!(each(&measured, "run", "protocol"), ["rbudp", "tcp:2", "rbudp", "tcp:2"]);
     assert!(each(&measured, "run", "bytes").iter().all(|bytes| **bytes == 3_000_000));
     let last = measured.last().expect("a summary");

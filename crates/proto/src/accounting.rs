@@ -39,6 +39,8 @@ pub struct ReceiverAccounting {
     pub highest: u64,
     /// Control messages and datagrams that made no sense for this flow.
     pub refused: u64,
+    /// Datagrams known to have been sent faster than they were asked for, where the receiver asks.
+    pub too_fast: u64,
 }
 
 impl SenderAccounting {

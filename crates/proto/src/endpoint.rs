@@ -173,7 +173,8 @@ pub struct Setup {
     pub rate_limit: Option<Rate>,
     /// What the sending host's card puts out of UDP payload in full datagrams, in bits a second,
     /// where that is known; told to the sending end only. A protocol whose receiver shares its
-    /// link out tells it there; it is no limit of its own, for a card holds its programs back.
+    /// link out tells it there, another makes its highest rate of it and the receiving host's
+    /// ([`Sender::set_peer_card`]). It is no limit of its own, for a card holds its programs back.
     pub card: Option<Rate>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -259,6 +260,11 @@ pub trait Sender: Send {
 
     /// The receiver has these blocks from elsewhere: they are not sent, or not again.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
+
+    /// What the receiving host's card takes of UDP payload in full datagrams, in bits a second:
+    /// told soon after the flow's start, where it is known. A sender whose rate has nothing to do
+    /// with cards takes no notice.
+    fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
     /// Appends to `out` the blocks to send now, at most `max`. The first will get packet number
     /// `next`, the others those that follow. Nothing appended: nothing is due now.

@@ -26,6 +26,8 @@ pub(crate) enum Flaw {
     Repeats,
     /// Leaves its first blocks to the last.
     Disorders,
+    /// Takes no notice of what was lost.
+    Deaf,
 }
 
 /// The first protocol's sender with a flaw.
@@ -36,7 +38,9 @@ struct Broken {
 
 impl Sender for Broken {
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        self.inner.on_control(now, flow, control);
+        if self.flaw != Flaw::Deaf || !matches!(control, Control::Loss(_)) {
+            self.inner.on_control(now, flow, control);
+        }
     }
     fn on_timeout(&mut self, now: Time) {
         self.inner.on_timeout(now);

@@ -30,6 +30,9 @@ const BLOCKS: u64 = 120;
 const SEGMENT: u64 = 48;
 const BUFFER: u64 = 16;
 
+/// Protocols by whose papers what is on the list of losses goes before anything new.
+const LOST_FIRST: [&str; 3] = ["sabul", "sabul-ornl", "tsunami"];
+
 /// What may happen between two polls.
 #[derive(Clone, Debug)]
 enum Step {
@@ -63,6 +66,8 @@ struct Known {
     sends: u32,
     /// How often the receiver said that it lacks it, or asked for it.
     named: u32,
+    /// It was on a list of losses, and has not gone again since.
+    listed: bool,
     /// Somebody said that it is there; everybody must know that it is.
     told: bool,
     sure: bool,
@@ -143,9 +148,16 @@ impl Pair {
         assert_eq!(self.layout.block(number), Some(block), "the object has no such block");
         let len = self.len(number);
         let (waits, frugal) = (self.waits, self.row.frugal);
+        let listed = |known: &Known| known.listed && !known.told;
+        let is_first = self.blocks[&number].sends == 0;
+        if is_first && LOST_FIRST.contains(&self.row.name) {
+            let left = self.blocks.iter().find(|(_, known)| listed(known));
+            assert!(left.is_none(), "{block:?} goes before {left:?}, which was lost");
+        }
         let known = self.blocks.get_mut(&number).expect("one of the object's");
         assert!(!known.sure, "{block:?} is known to be there");
         known.sends += 1;
+        known.listed = false;
         if known.sends == 1 {
             self.first_bytes += len;
             assert!(self.asked || number >= self.next_first, "{block:?} out of order");
@@ -168,9 +180,11 @@ impl Pair {
         self.asked |= matches!(control, Control::Request(_));
         // Of what has not gone yet an honest receiver knows nothing.
         let only_sent = matches!(control, Control::Selective(_));
+        let is_list = matches!(control, Control::Loss(_));
         for (at, known) in self.blocks.range_mut(meaning.about) {
             let missing = meaning.missing.contains(at);
             known.named += u32::from(missing);
+            known.listed |= is_list && missing && known.sends > 0;
             known.told |= !missing;
             known.sure |= !missing && meaning.sure && (known.sends > 0 || !only_sent);
         }
@@ -381,6 +395,15 @@ fn a_sender_that_repeats_what_nobody_lacks_is_noticed() {
 #[should_panic(expected = "out of order")]
 fn a_sender_that_leaves_its_first_blocks_to_the_last_is_noticed() {
     run_broken(|setup| broken(setup, Flaw::Disorders));
+}
+
+#[test]
+#[should_panic(expected = "which was lost")]
+fn a_sender_of_new_blocks_while_lost_ones_wait_is_noticed() {
+    let row = &all()[0];
+    let deaf = Row { name: LOST_FIRST[0], sender: |setup| broken(setup, Flaw::Deaf), ..*row };
+    let lost = Step::Hear(3, 0..5, u64::MAX, 0);
+    run(&deaf, settings(row), 400, &[Step::Grant(90), Step::Send(1), lost, Step::Send(60)]);
 }
 
 /// Settings under which a protocol does nothing that its receiver did not ask for, and buffers are

@@ -20,7 +20,7 @@ use longhaul_proto::registry::{Row, find};
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_proto::wire::{Control, MAX_CONTROL};
+use longhaul_proto::wire::{Control, ErrorRate, MAX_CONTROL};
 
 /// The most datagrams asked for in one poll.
 const BATCH: usize = 44;
@@ -157,6 +157,8 @@ pub(crate) struct Rig {
     polls: u32,
     /// Messages by either carrier, either way.
     pub(crate) controls: u64,
+    /// How often a receiver asked for all from some block on again.
+    pub(crate) restarts: u32,
 }
 
 impl Drop for Rig {
@@ -223,6 +225,7 @@ impl Rig {
             link_free: Time::ZERO,
             polls: 0,
             controls: 0,
+            restarts: 0,
         }
     }
 
@@ -351,6 +354,7 @@ impl Rig {
         while let Some(outgoing) = self.receiver.poll_control(self.now) {
             let of = |flow: &Flow| flow.setup.flow == outgoing.flow;
             let index = self.flows.iter().position(of).expect("a message of a flow that exists");
+            self.note_restart(&outgoing.control);
             self.send_control(index, outgoing, 1);
             turns += 1;
             assert!(turns < MAX_POLLS, "a receiver speaks without end in one instant");
@@ -360,6 +364,11 @@ impl Rig {
             let flow = self.flows.iter_mut().find(of).expect("an event of a flow that exists");
             flow.received_events.push(event);
         }
+    }
+
+    fn note_restart(&mut self, control: &Control) {
+        let is_restart = matches!(control, Control::ErrorRate(ErrorRate { restart: Some(_), .. }));
+        self.restarts += u32::from(is_restart);
     }
 
     fn is_out(&self) -> bool {

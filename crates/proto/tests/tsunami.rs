@@ -89,11 +89,12 @@ fn the_last_block_is_sent_a_few_times_where_the_end_is_lost() {
 #[test]
 fn restarts_recover() {
     // The public tool's table, in proportion: it overflows all the time.
-    for (seed, loss) in [(8, 0.1), (9, 0.3)] {
+    for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
+        assert!(rig.restarts > 0, "loss {loss}: nothing overflowed");
         // A restart sends what came again: each report at most what passed since the last.
         assert!(most_sends(&rig) <= 12, "loss {loss}: {} sends", most_sends(&rig));
-        assert!(waste(&rig) < 3.0, "loss {loss}: waste {}", waste(&rig));
+        assert!(waste(&rig) < most, "loss {loss}: waste {}", waste(&rig));
     }
 }
 

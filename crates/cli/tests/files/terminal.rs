@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::rig::{Child, Pair, Terminal, bytes, content, write};
+use crate::rig::{Child, Host, Pair, Server, Terminal, bytes, content, write};
 
 /// A copy as a user types it, without JSON and with no word about whom to trust.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
@@ -71,6 +71,27 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
     // Nothing is full before there is something.
     let full = text.find("[============]").expect("it ends full");
     assert!(text.find("of 6.00 MB").expect("it was drawn") < full, "{text}");
+}
+
+#[test]
+fn each_of_several_sources_has_a_line_of_its_own() {
+    let pair = Pair::new();
+    let other = Host::new(&pair.scratch.path().join("other"));
+    let root = pair.scratch.path().join("root");
+    write(&pair.there.join("one"), &bytes(3_000_000, 1));
+    write(&root.join("two"), &bytes(3_000_000, 2));
+    let server = Server::start(&other, &root, &["--allow", &pair.client.id]);
+    let sources = [pair.at("one"), server.at("two")];
+    let flags = ["--accept-new", "--rate=10M"];
+    let command = cp(&pair, &[&flags[0], &flags[1], &sources[0], &sources[1], &"."]);
+    let mut screen = Terminal::start(command);
+    for source in &sources {
+        screen.shows(&format!("{}: receiving, ", source.to_str().expect("an address")));
+    }
+    screen.shows("[=");
+    let (ended, text) = screen.end();
+    assert_eq!(ended, Some(0), "{text}");
+    assert!(text.contains("copied 2 files, 6.00 MB"), "{text}");
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! `longhaul compare` over an emulated path: real copies by real sockets, each in its turn.
 
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
+use longhaul_testbed::emu::available;
 use longhaul_testbed::link::LinkSpec;
 
 use super::path::Wan;
 use super::protocols;
+use crate::rig::{Child, Host, skip};
 
 #[test]
 fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
@@ -47,5 +53,35 @@ fn what_tcp_sent_again_is_told_and_what_it_has_beside_a_copy() {
         assert!(number("retransmitted") > 0.0 && number("waste") > 0.0, "{run}");
         assert!(number("beside_tcp_goodput_bps") > 0.0, "{run}");
         assert!((0.0..=1.0).contains(&number("beside_tcp_tcp_share")), "{run}");
+    }
+}
+
+#[test]
+fn the_command_of_the_page_compares_over_an_emulated_path_by_itself() {
+    if let Err(reason) = available() {
+        skip(&reason);
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
+    let page = fs::read_to_string(page).expect("it is there");
+    let begin = page.find("longhaul emulate").expect("the page has it");
+    let line = &page[begin..begin + page[begin..].find("```").expect("the block ends")];
+    // A smaller object than the page's, by fewer protocols.
+    let few = "--accept-new --size 3MB --repeat 1 --protocols rbudp,tcp:1";
+    let line = line.replace("--accept-new", few);
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let host = Host::new(&folder.path().join("config"));
+    let binary = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().expect("it is in a folder");
+    let path = std::env::var("PATH").expect("a shell needs one");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).env("LONGHAUL_CONFIG_DIR", &host.config).env("NO_COLOR", "1");
+    command.env("PATH", format!("{}:{path}", binary.display())).current_dir(folder.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = Child::spawn(&mut command).end();
+    ended.is(0, &[]);
+    let table = ended.stdout.join("\n");
+    for protocol in ["rbudp", "tcp:1"] {
+        let row = ended.stdout.iter().find(|line| line.contains(protocol));
+        assert!(row.is_some_and(|row| row.contains("bit/s")), "no {protocol} in {table}: {ended}");
     }
 }

@@ -24,6 +24,7 @@ mod replicas;
 mod silent;
 mod ssh;
 mod strangers;
+mod taken_up;
 mod unheard;
 mod untrusted;
 mod wan;

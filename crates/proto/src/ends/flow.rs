@@ -28,6 +28,9 @@ pub trait SendingFlow: Send {
     /// As [`Sender::skip`]: blocks of this flow.
     fn leave_out(&mut self, now: Time, blocks: BlockRange);
 
+    /// As [`Sender::set_peer_card`].
+    fn hear_of_card(&mut self, _now: Time, _card: Rate) {}
+
     /// How many datagrams may leave now, the first under number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
@@ -70,6 +73,10 @@ impl<F: SendingFlow> Sender for F {
         if flow == self.end().flow {
             self.leave_out(now, blocks);
         }
+    }
+
+    fn set_peer_card(&mut self, now: Time, card: Rate) {
+        self.hear_of_card(now, card);
     }
 
     fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {

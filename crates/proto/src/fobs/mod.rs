@@ -13,7 +13,7 @@
 //!
 //! Where we go beyond the paper, and why:
 //! - The paper's rate was that of the network card. Ours is the user's, else the path's capacity
-//!   as it is measured.
+//!   as it is measured; the table's is that of the two cards, where both are known.
 //! - The acknowledgement of a large object takes several messages; the first cover what is new.
 //!   Each counts alone, and what has not changed is told again in turn (`telling`).
 //! - With one circle over an object of any size nearly every chunk has a hole until all of it has
@@ -167,7 +167,8 @@ pub const TABLE_ROW: Row = Row {
               network, and a look at the loss after every so many datagrams. More loss than is \
               tolerated puts the rate where the path still carries it, and repeats are only of \
               what is known to be lost; after that the rate climbs state by state, and the greed \
-              returns. The highest rate is that of the network cards.",
+              returns. The highest rate is that of the slower network card, where both hosts \
+              know theirs.",
     experiments: &["ornl-memory", "ornl-file"],
     frugal: false,
     many: false,

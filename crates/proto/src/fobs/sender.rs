@@ -13,6 +13,7 @@ use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
 use crate::time::Time;
+use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
 /// The smallest batch that an acknowledgement makes: the paper's best.
@@ -208,13 +209,18 @@ impl FobsSender {
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
             self.speed.controller().on_feedback(now, &feedback);
-            let rate = self.speed.controller().rate();
-            let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
-            if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
-                self.end.tell(Event::Rate(rate));
-            }
-            self.end.pacer.set_rate(now, rate);
+            self.follow_rate(now);
         }
+    }
+
+    /// The rate may be another.
+    fn follow_rate(&mut self, now: Time) {
+        let rate = self.speed.controller().rate();
+        let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
+        if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
+            self.end.tell(Event::Rate(rate));
+        }
+        self.end.pacer.set_rate(now, rate);
     }
 }
 
@@ -282,6 +288,13 @@ impl SendingFlow for FobsSender {
         let is_whole = self.circle.acknowledge(segment, slice, &[]);
         if is_whole || self.end.is_there(segment, 0) {
             self.set_whole(segment);
+        }
+    }
+
+    fn hear_of_card(&mut self, now: Time, card: Rate) {
+        if let Speed::Table(table) = &mut self.speed {
+            table.set_peer_card(card);
+            self.follow_rate(now);
         }
     }
 

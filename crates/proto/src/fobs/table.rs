@@ -15,7 +15,8 @@
 //!
 //! The report on a segment is the receiver's pulse: its counts are since the flow's start, so that
 //! the loss of one changes nothing. Where no maximum is told the path is measured first, as by
-//! every protocol that finds its rate, until that settles.
+//! every protocol that finds its rate, until that settles. So it is where only one card's speed is
+//! known, for the other may be the slower one; and until the receiver's is told.
 
 use alloc::boxed::Box;
 
@@ -33,6 +34,10 @@ const SETTLED: f64 = 1.05;
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
+    /// The user's rate, and what the sending host's card puts out.
+    fixed: Option<Rate>,
+    limit: Option<Rate>,
+    card: Option<Rate>,
     finder: Box<dyn RateController>,
     /// What the finder gave when the segment began.
     found: Rate,
@@ -57,14 +62,18 @@ struct Counts {
 }
 
 impl Table {
-    /// A table whose maximum is the user's rate, else the limit of the hosts' network cards, else
-    /// what is found; a segment is of so many datagrams, and this share of them may be lost.
+    /// A table whose maximum is the user's rate, else the least of the user's limit and the two
+    /// hosts' cards, else what is found; a segment is of so many datagrams, and this share of them
+    /// may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
         let top = setup.cap();
         let found = finder.rate();
         Table {
             top,
+            fixed: setup.rate,
+            limit: setup.rate_limit,
+            card: setup.card,
             finder,
             found,
             state: STATES,
@@ -74,6 +83,18 @@ impl Table {
             from: 0,
             start: None,
             congested: false,
+        }
+    }
+
+    /// The receiving host's card takes so much: the slower of the two bounds the table.
+    pub(super) fn set_peer_card(&mut self, peer: Rate) {
+        let (None, Some(card)) = (self.fixed, self.card) else { return };
+        let cards = card.min(peer);
+        let top = self.limit.map_or(cards, |limit| limit.min(cards));
+        if self.top != Some(top) {
+            self.top = Some(top);
+            self.state = STATES;
+            self.forget_segment();
         }
     }
 
@@ -126,10 +147,14 @@ impl Table {
             self.state = STATES.min(self.state + 1);
         }
         if self.state != before {
-            // What is under way left at the old rate.
-            self.from = self.sent;
-            self.start = None;
+            self.forget_segment();
         }
+    }
+
+    /// What is under way left at the rate before.
+    fn forget_segment(&mut self) {
+        self.from = self.sent;
+        self.start = None;
     }
 }
 
@@ -217,9 +242,59 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_is_the_hosts_cards_where_the_user_gave_none() {
+    fn the_maximum_is_the_users_limit_where_no_card_is_known() {
         let mut table = table(None, Some(Rate::from_mbps(200)));
         assert_eq!(rates(&mut table, &[0, 101]), [200, 180]);
+    }
+
+    /// A table on a host whose card puts out 1000 Mbit/s, to one whose card takes `peer`.
+    fn between_cards(rate: Option<u64>, limit: Option<u64>, peer: Option<u64>) -> Table {
+        let [rate, limit, peer] = [rate, limit, peer].map(|mbps| mbps.map(Rate::from_mbps));
+        let layout = Layout::whole(Bytes::new(1 << 30), 1000).unwrap();
+        let setup = Setup::new(FlowId(1), layout, Span::from_millis(100));
+        let card = Some(Rate::from_mbps(1_000));
+        let setup = Setup { rate, rate_limit: limit, card, ..setup };
+        let mut table = Table::new(&setup, 1000, 0.01);
+        peer.into_iter().for_each(|peer| table.set_peer_card(peer));
+        table
+    }
+
+    #[test]
+    fn the_maximum_is_the_slower_of_the_two_cards_where_the_user_gave_none() {
+        let top = |rate, limit, peer| between_cards(rate, limit, peer).top.map(Rate::as_bps);
+        let mbps = |mbps: u64| Some(mbps * 1_000_000);
+        assert_eq!(top(None, None, Some(10_000)), mbps(1_000), "the sender's is slower");
+        assert_eq!(top(None, None, Some(200)), mbps(200), "the receiver's is slower");
+        assert_eq!(top(None, Some(150), Some(200)), mbps(150), "the user's limit");
+        assert_eq!(top(None, Some(500), Some(200)), mbps(200), "no more than the cards");
+        assert_eq!(top(Some(300), None, Some(200)), mbps(300), "the user's rate");
+        assert_eq!(top(None, None, None), None, "nobody knows the other card");
+        let mut told = between_cards(None, None, Some(200));
+        assert_eq!(rates(&mut told, &[0, 101]), [200, 180], "the table is of that maximum");
+        // The other card alone says as little.
+        let mut unknown = table(None, None);
+        unknown.set_peer_card(Rate::from_mbps(200));
+        assert_eq!(unknown.top, None);
+    }
+
+    #[test]
+    fn a_card_that_is_told_late_begins_the_table_anew() {
+        let mut late = between_cards(None, Some(1_000), None);
+        assert_eq!(rates(&mut late, &[505]), [500]);
+        late.set_peer_card(Rate::from_mbps(200));
+        assert_eq!(late.rate(), Rate::from_mbps(200));
+        assert_eq!(rates(&mut late, &[505]), [100]);
+        // Told again it changes nothing.
+        late.set_peer_card(Rate::from_mbps(200));
+        assert_eq!(late.rate(), Rate::from_mbps(100));
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_release_that_the_study_measured() {
+        let row = crate::registry::find("fobs-table").unwrap();
+        let default = |name| row.options.iter().find(|option| option.name == name).unwrap().default;
+        let names = ["state-segment", "tolerated-loss", "burst"];
+        assert_eq!(names.map(default), [10_000.0, 1.0, 25.0]);
     }
 
     #[test]

@@ -176,9 +176,9 @@ impl Capacity {
             self.belief -= 1;
             self.queue = whole.queue;
         } else if self.grows(whole.queue) {
-            // Three steps back, for a queue shows two intervals late.
-            let below = self.tuning.below_ceiling;
-            self.believe((self.found * below * below * below).max(self.base));
+            let Tuning { below_ceiling, steps_back, .. } = self.tuning;
+            let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
+            self.believe(below.max(self.base));
             // It costs nothing to look again, and a host that paused may have made the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
@@ -196,12 +196,13 @@ impl Capacity {
 
     fn rise(&mut self, rules: &Rules) {
         if self.searching {
-            self.found *= 2.0;
+            self.found *= self.tuning.search;
         } else if self.share == 1.0 {
             // More than a share of the link is not asked for, so nothing shows the link's limit.
-            let Tuning { train, below_ceiling, .. } = self.tuning;
+            let Tuning { train, below_ceiling, step_growth, .. } = self.tuning;
             let is_far = self.shown.is_finite() && self.found < self.shown * train;
-            self.step = if is_far { (2.0 * self.step).max(rules.increase) } else { rules.increase };
+            let grown = if is_far { step_growth * self.step } else { 0.0 };
+            self.step = grown.max(rules.increase);
             let wanted = self.found * (1.0 + self.step);
             self.waits = self.ceiling > 0.0 && !is_far && !self.waits;
             if self.waits {

@@ -12,6 +12,7 @@ use super::asked::Asked;
 use super::controller::Controller;
 use super::estimator::Estimator;
 use super::monitor::{Measure, Monitor, Seen};
+use super::obedience::Obedience;
 use super::options::Rules;
 use super::own::OwnLoss;
 use super::sender::{early, first_train};
@@ -26,9 +27,6 @@ use crate::rate::datagram;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Offer, Request};
-
-/// A sender has so many turns' worth in hand at the least: a request that is late starves nobody.
-const TURNS_AHEAD: f64 = 2.0;
 
 /// What happened to a flow that concerns the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,6 +48,9 @@ pub(super) struct Flow {
     frontier: Frontier,
     asked: Asked,
     monitor: Monitor,
+    obedience: Obedience,
+    /// One more than the highest packet number that came.
+    sent: u64,
     sfc: Controller,
     ce: Estimator,
     own: OwnLoss,
@@ -96,7 +97,9 @@ impl Flow {
         let bound = standing.bound();
         let mut frontier = Frontier::new(setup);
         let mut asked = Asked::default();
+        let mut unasked = Bytes::ZERO;
         for run in early(setup, &mut frontier) {
+            unasked += Bytes::new((run.end - run.start) * datagram(setup).get());
             asked.note(now, 0, run);
         }
         let mut end = ReceivingEnd::new(now, setup);
@@ -110,6 +113,8 @@ impl Flow {
             frontier,
             asked,
             monitor: Monitor::default(),
+            obedience: Obedience::new(now, unasked.bits()),
+            sent: 0,
             // Until its first target takes effect, others have not made room for it.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
@@ -186,6 +191,7 @@ impl Flow {
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
         let layout = self.end.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
+        self.watch_rate(now, arrivals);
         for Arrival { number, block } in arrivals {
             let len = if of_object(*block) { layout.extent(*block).len } else { 0 };
             let payload = Bytes::new(u64::from(len)) + self.overhead;
@@ -206,6 +212,19 @@ impl Flow {
             self.take(now, &asked);
         }
         self.settle(now);
+    }
+
+    /// Counts what was sent faster than it was asked for.
+    fn watch_rate(&mut self, now: Time, arrivals: &[Arrival]) {
+        let asked = self.told.as_bps() as f64 * self.rules.tuning.too_fast;
+        // What it has in hand, and as much again that the path held back.
+        let bits = self.datagram.bits();
+        self.obedience.allow(now, asked, 2.0 * self.window() as f64 * bits);
+        let numbers = arrivals.iter().map(|arrival| arrival.number.0 + 1);
+        let highest = numbers.max().unwrap_or_default();
+        let sent = highest.saturating_sub(self.sent);
+        self.sent += sent;
+        self.end.accounting.too_fast += self.obedience.take(sent, bits);
     }
 
     /// Takes in what was asked for.
@@ -450,7 +469,7 @@ impl Flow {
     fn window(&self) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
         let ahead = ahead.max(self.rules.tuning.ahead.as_secs_f64());
-        let ahead = ahead.max(self.spacing.as_secs_f64() * TURNS_AHEAD);
+        let ahead = ahead.max(self.spacing.as_secs_f64() * self.rules.tuning.turns_ahead as f64);
         let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
         ((bits / self.datagram.bits().max(1.0)) as u64).max(self.rules.tuning.ahead_blocks)
     }

@@ -34,11 +34,12 @@
 //! - Shares may be weighted, and the SFC may react to queues instead of waiting for loss.
 //!
 //! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
-//! measures, `controller` (SFC) requests a rate, `estimator` (CE) says what a flow could do, `own`
-//! knows what its path loses anyway, `flow` asks. All flows: `capacity` is C_r, `scheduler` (MFS)
-//! shares it, `transitions` says what joins and departures change and when, `link` knows the card
-//! and other traffic, which `beside` leaves its share, `receiver` ties it together. `sender`
-//! obeys. Every constant: the paper's in `options`, ours in `tuning`.
+//! measures, `obedience` counts what is too fast, `controller` (SFC) requests a rate, `estimator`
+//! (CE) says what a flow could do, `own` knows what its path loses anyway, `flow` asks. All flows:
+//! `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins and departures
+//! change and when, `link` knows the card and other traffic, which `beside` leaves its share,
+//! `receiver` ties it together. `sender` obeys. Every constant: the paper's in `options`, ours in
+//! `tuning`.
 
 mod asked;
 mod beside;
@@ -48,6 +49,7 @@ mod estimator;
 mod flow;
 mod link;
 mod monitor;
+mod obedience;
 mod options;
 mod own;
 mod receiver;

@@ -28,9 +28,6 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// A target that falls below this part of the old one takes effect at once.
-const CROWDED: f64 = 0.25;
-
 /// GTP's receiver, of any number of flows.
 pub struct GtpReceiver {
     flows: BTreeMap<FlowId, Flow>,
@@ -164,7 +161,7 @@ impl GtpReceiver {
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
                 // Whoever is to have far less makes room at once for many that have joined.
-                let is_crowded = share < flow.target() * CROWDED;
+                let is_crowded = share < flow.target() * rules.tuning.crowded;
                 let rtt = if is_crowded { longest } else { flow.standing.path_rtt() };
                 flow.set_target(now + delay(longest, rtt), share, spacing);
             });

@@ -24,8 +24,6 @@ use crate::wire::{Ack, Control, Offer, Pulse, Request};
 /// honest receiver asks for as many.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
-/// A change of the round-trip time is not told again for less than this.
-const LEAST_NEWS: Span = Span::from_millis(1);
 
 /// GTP's sender.
 pub struct GtpSender {
@@ -34,11 +32,11 @@ pub struct GtpSender {
     cap: Option<Rate>,
     /// It shows the receiver what the path delivers.
     train: FirstTrain,
-    /// The receiver has to find what it can take.
-    is_found: bool,
     /// The part of the round-trip time by which it must have changed to be told again: a smaller
     /// one where the receiver looks in it for the queue that tells how much it can take.
     rtt_news: f64,
+    /// And how long that must be at the least.
+    least_news: Span,
     /// What is to be sent, in the order of asking.
     wanted: VecDeque<Range<u64>>,
     /// What has been sent.
@@ -97,8 +95,8 @@ impl GtpSender {
             cap,
             train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0)
                 .with_len(first_train(setup)),
-            is_found: is_found(setup),
             rtt_news: if is_found(setup) { tuning.rtt_news_found } else { tuning.rtt_news },
+            least_news: if is_found(setup) { tuning.least_news } else { Span::ZERO },
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),
@@ -210,8 +208,7 @@ impl GtpSender {
         let Some(feedback) = self.end.on_pulse(now, pulse) else { return };
         let (rtt, told) = (feedback.rtt, self.offer.rtt);
         let share = told.as_secs_f64() * self.rtt_news;
-        let least = if self.is_found { LEAST_NEWS } else { Span::ZERO };
-        let news = Span::from_secs_f64(share).max(least);
+        let news = Span::from_secs_f64(share).max(self.least_news);
         if feedback.sample.is_some() && (rtt - told).max(told - rtt) > news {
             self.offer.rtt = rtt;
             self.say_offer();

@@ -31,6 +31,8 @@ pub(super) struct Standing {
     shortest: Span,
     /// How much more than the host drains may come.
     more: f64,
+    /// Answers in which a late one is forgotten.
+    answers: u64,
 }
 
 impl Standing {
@@ -47,6 +49,7 @@ impl Standing {
             longest: rules.tuning.longest_rtt,
             shortest: rules.tuning.shortest_turn,
             more: rules.tuning.drain,
+            answers: rules.tuning.answers,
         }
     }
 
@@ -70,7 +73,7 @@ impl Standing {
     /// An answer has come after this time.
     pub(super) fn on_response(&mut self, after: Span) {
         let before = self.response.unwrap_or_default();
-        self.response = Some(after.max(before - before / 8));
+        self.response = Some(after.max(before - before / self.answers));
     }
 
     /// What the host drains.

@@ -61,6 +61,12 @@ tuning! {
     /// However slow a flow is, so much of it may be under way.
     AHEAD_BLOCKS ahead_blocks: u64 = count 4.0, (1.0, 1024.0), "ahead-blocks",
         "blocks that may be under way at the least";
+    /// A request that is late starves nobody.
+    TURNS_AHEAD turns_ahead: u64 = count 2.0, (1.0, 64.0), "turns-ahead",
+        "requests' worth of data that a sender has in hand at the least";
+    /// What holds packets back lets them go at once; a sender sends what it has in hand.
+    TOO_FAST too_fast: f64 = share 125.0, (100.0, 1e4), "too-fast",
+        "rate above which a sender does not obey, in percent of what it is asked for";
     /// However many they are, what asks for data must not take the link of what answers.
     REQUESTS requests: u64 = count 10_000.0, (100.0, 1e6), "requests",
         "requests a second to all senders together, where nothing is lost";
@@ -76,12 +82,18 @@ tuning! {
     /// A flow that waits for its host so long leaves the schedule.
     IDLE_RTTS idle_rtts: u64 = count 3.0, (1.0, 1000.0), "idle-rtts",
         "round trips without data after which a flow that waits for its host has no share";
+    /// Many that join take from who has much: for that nobody waits.
+    CROWDED crowded: f64 = share 25.0, (0.0, 100.0), "crowded",
+        "part of its target, in percent, below which a flow's new target takes effect at once";
     /// A host's clock and threads are no finer.
     SHORTEST_TURN shortest_turn: Span = millis 10.0, (1.0, 1000.0), "shortest-turn",
         "time between two decisions on a flow's rate at the least, in ms";
     /// A sender's word sets the pace for all flows, so it is not taken for anything.
     LONGEST_RTT longest_rtt: Span = millis 2000.0, (10.0, 60_000.0), "longest-rtt",
         "round-trip time beyond which none is believed, in ms";
+    /// One answer that was late is no path.
+    ANSWERS answers: u64 = count 8.0, (1.0, 1e4), "answers",
+        "answers in which a late one is forgotten: its time falls by one part in so many with each";
     /// The shortest round-trip time is looked for in a time of this length and the one before.
     PATH_AGE path_age: Span = millis 10_000.0, (100.0, 1e6), "path-age",
         "time after which a path may have become longer for good, in ms";
@@ -100,6 +112,9 @@ tuning! {
     /// And so smaller changes count there.
     RTT_NEWS_FOUND rtt_news_found: f64 = share 3.125, (1.0, 100.0), "rtt-news-found",
         "the same where the receiver finds what it can take";
+    /// Nor is it told of less than hosts make.
+    LEAST_NEWS least_news: Span = millis 1.0, (0.0, 100.0), "least-news",
+        "change of its round-trip time that is told at the least there, in ms";
     /// What a busy sender did not send would be taken for what it cannot.
     LATE late: Span = millis 2.0, (0.0, 100.0), "late",
         "lateness that a sender makes up for at once, in ms";
@@ -110,6 +125,12 @@ tuning! {
     /// Fewer may be the receiving host's late looks.
     TRAIN_STEPS train_steps: u64 = count 16.0, (2.0, 1e4), "train-steps",
         "steps of a first packet train that show a ceiling";
+    /// Nothing has shown yet how much there is.
+    SEARCH search: f64 = share 200.0, (101.0, 1000.0), "search",
+        "what the receive rate becomes each interval until something bounds it, in percent of it";
+    /// A train has shown that there is more.
+    STEP_GROWTH step_growth: f64 = share 200.0, (100.0, 1000.0), "step-growth",
+        "what a step of the receive rate becomes while a train showed far more, in percent of it";
     /// A ceiling is believed for so many intervals the first time.
     BELIEF belief: u64 = count 8.0, (0.0, 1e4), "belief",
         "intervals for which a ceiling of the receive rate is believed the first time";
@@ -119,9 +140,12 @@ tuning! {
     /// Ceilings no further apart are the same.
     SAME_CEILING same_ceiling: f64 = share 5.0, (0.0, 100.0), "same-ceiling",
         "difference of two ceilings that are the same, in percent";
-    /// After a queue it is so much in the third power: a queue shows two intervals late.
+    /// A loss shows at once.
     BELOW_CEILING below_ceiling: f64 = share 98.0, (10.0, 100.0), "below-ceiling",
         "where the receive rate goes from a ceiling, in percent of it";
+    /// A queue shows two intervals late.
+    STEPS_BACK steps_back: u64 = count 3.0, (1.0, 100.0), "steps-back",
+        "how often the receive rate goes so far down from where a queue showed a ceiling";
     /// A step up that was too much loses more of an interval.
     FIRST_LOSS first_loss: f64 = share 0.3, (0.0, 50.0), "first-loss",
         "loss that shows a ceiling while none is believed, in percent";

@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | at once; a further pass when chunks must go again |
+//! | receiving end | [`Card`] | at once, where it knows its card |
 //! | receiving end | [`Plan`] | when the manifest is known: what need not be sent |
 //! | sending end | [`Digests`] | with the data: what each chunk must hash to |
 //! | both | [`Relay`] | a protocol's control message |
@@ -41,8 +42,8 @@ pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
-    Attach, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Named, Needless,
-    Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
+    Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Named,
+    Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
 /// One frame of the control stream.
@@ -52,7 +53,7 @@ pub struct Frame {
     #[prost(oneof = "Message")]
     #[prost(
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
-                23, 24"
+                23, 24, 25"
     )]
     pub message: Option<Message>,
 }
@@ -109,6 +110,8 @@ pub enum Message {
     Wait(Wait),
     #[prost(message, tag = "24")]
     Heard(Heard),
+    #[prost(message, tag = "25")]
+    Card(Card),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -48,6 +48,15 @@ pub struct Pass {
     pub lease: u32,
 }
 
+/// The receiving host's network card, for a sender whose highest rate is that of both cards. Told
+/// once, before anything has come; not at all where data pass no card, or it tells no speed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Card {
+    /// What it takes of UDP payload in full datagrams, in bits a second.
+    #[prost(uint64, tag = "1")]
+    pub bps: u64,
+}
+
 /// What need not be sent, and what must be compared first.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Plan {
@@ -227,6 +236,10 @@ pub struct Status {
     /// by datagram (receiving end).
     #[prost(uint64, optional, tag = "32")]
     pub due: Option<u64>,
+    /// Datagrams known to have been sent faster than they were asked for, where the receiving end
+    /// asks (receiving end).
+    #[prost(uint64, tag = "33")]
+    pub too_fast: u64,
 }
 
 /// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
@@ -248,8 +261,8 @@ impl Status {
         for count in [socket_lost, memory_lost, hold_lost, highest, refused] {
             *count = (*count).min(MOST);
         }
-        let Status { streamed, looked, unasked, .. } = &mut self;
-        for count in [streamed, looked, unasked] {
+        let Status { streamed, looked, unasked, too_fast, .. } = &mut self;
+        for count in [streamed, looked, unasked, too_fast] {
             *count = (*count).min(MOST);
         }
         let Status { paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos, .. } =

@@ -20,6 +20,7 @@ use super::hooks::{ClientHooks, State, interrupted};
 use super::part::Part;
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
+use crate::access;
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::datapath::clock;
 use crate::datapath::keys::Suite;
@@ -367,11 +368,13 @@ impl<'a> Attempt<'a> {
             Way::Streams(streams) => (None, u32::from(streams)),
         };
         let measured = session.rtt.unwrap_or(Duration::from_millis(100));
+        let peer = session.remote.ip();
+        let datagram = datagram.unwrap_or_else(|| usual_datagram(peer));
         Ok(Terms {
             transfer: random_u64(),
             suite: Suite::choose(options.cipher, session.both_fast_aes),
             exporter: session.exporter(),
-            peer: session.remote.ip(),
+            peer,
             protocol,
             settings: options.settings.clone(),
             streams,
@@ -379,8 +382,9 @@ impl<'a> Attempt<'a> {
             rate: options.rate,
             rate_limit: options.rate_limit.map(|limit| self.part.shared.limit(limit, protocol)),
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
-            datagram: datagram.unwrap_or_else(|| usual_datagram(session.remote.ip())),
+            datagram,
             rtt: Span::from_nanos(measured.as_nanos() as u64),
+            card: protocol.and_then(|_| access::card_towards(peer, datagram)),
         })
     }
 

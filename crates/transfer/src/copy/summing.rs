@@ -141,6 +141,7 @@ fn receiver_columns(status: &Status) -> ReceiverAccounting {
         reported_lost: status.reported_lost,
         highest: status.highest,
         refused: status.unasked,
+        too_fast: status.too_fast,
     }
 }
 

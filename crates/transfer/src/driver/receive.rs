@@ -437,6 +437,7 @@ impl Receiving {
             status.hold_lost = sum.hold_lost + self.fallen;
             status.refused = sum.refused + refused;
             status.unasked = sum.unasked + counts.refused;
+            status.too_fast = sum.too_fast + counts.too_fast;
             status.memory_lost = sum.memory_lost + no_room;
             status.busy_nanos = sum.busy_nanos + busy;
             status.awake_nanos = sum.awake_nanos + awake;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::time::{Span, Time};
+use longhaul_proto::units::Rate;
 use longhaul_proto::wire::Control;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Skip(Vec<BlockRange>),
     /// The receiver asks which of its chunks are the same here.
     Compare(Compare),
+    /// What the receiving host's card takes of UDP payload.
+    PeerCard(Rate),
     /// The reports were forged at until their cipher no longer protects.
     Forged,
     /// The pass is over.
@@ -258,6 +261,7 @@ impl Sending {
                     self.core.skip(now, self.flow, run);
                 }
             }
+            Command::PeerCard(card) => self.core.set_peer_card(now, card),
             Command::Forged => return Err(super::writer::forged()),
             Command::Stop => return Ok(false),
         }

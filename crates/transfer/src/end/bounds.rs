@@ -63,29 +63,37 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// And so many times what was of use.
 const MOST_IN_VAIN: u64 = 4;
+/// What may be sent too fast, and of all that was sent one part in so many: hosts pause.
+const TOO_FAST: Bytes = Bytes::mebi(4);
+const PART_TOO_FAST: u64 = 4;
 
 /// Whether what comes by `row`'s protocol, in blocks of `block` bytes, is mostly what was asked
-/// for. A sender that floods its
+/// for, and as fast. A sender that floods its
 /// receiver takes the link from others, whatever is made of what it sends.
 ///
 /// # Errors
-/// [`Class::Verification`] with how much was in vain.
+/// [`Class::Verification`] with how much was in vain, or too fast.
 pub(super) fn wanted(status: &Status, row: Option<&'static Row>, block: u32) -> Result<(), Error> {
-    let Status { received, distinct, duplicates, unasked, .. } = status;
+    let Status { received, distinct, duplicates, unasked, too_fast, highest, .. } = status;
+    let blocks = |bytes: Bytes| bytes.get() / u64::from(block.max(1));
     // Some protocols send again before it is known what is missing.
     let is_frugal = row.is_some_and(|row| row.frugal);
     let useless = unasked.saturating_add(if is_frugal { *duplicates } else { 0 });
-    let in_vain = IN_VAIN.get() / u64::from(block.max(1));
-    let is_mostly_unasked = *unasked > in_vain.max(*received);
-    if !is_mostly_unasked
-        && useless <= distinct.saturating_mul(MOST_IN_VAIN).saturating_add(in_vain)
-    {
-        return Ok(());
-    }
-    let what = format!(
-        "it floods this host with what is of no use: {unasked} blocks that nobody asked for and \
-         {duplicates} that had come, beside {distinct}"
-    );
+    let in_vain = blocks(IN_VAIN);
+    let is_mostly_useless = *unasked > in_vain.max(*received)
+        || useless > distinct.saturating_mul(MOST_IN_VAIN).saturating_add(in_vain);
+    let is_too_fast = *too_fast > blocks(TOO_FAST).max(highest / PART_TOO_FAST);
+    let what = match useless >= too_fast / 2 {
+        _ if !is_mostly_useless && !is_too_fast => return Ok(()),
+        true => format!(
+            "it floods this host with what is of no use: {unasked} blocks that nobody asked for \
+             and {duplicates} that had come, beside {distinct}"
+        ),
+        false => format!(
+            "it sends faster than this host asks it to, and takes the link from others: {too_fast} \
+             datagrams of {highest} were too fast"
+        ),
+    };
     Err(Error::new(Class::Verification, what))
 }
 
@@ -118,6 +126,21 @@ mod tests {
         let error = wanted(came(20_000, 180_000, 0), frugal).unwrap_err();
         assert!(error.what.contains("180000 that had come, beside 20000"), "{error}");
         assert!(wanted(came(20_000, 180_000, 0), other).is_ok());
+    }
+
+    #[test]
+    fn a_sender_that_is_too_fast_is_told_from_one_that_was_asleep() {
+        let sent = |highest, too_fast| {
+            let status = Status { highest, distinct: highest, too_fast, ..Status::default() };
+            wanted(&status, None, 1440)
+        };
+        assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
+        let error = sent(50_000, 12_501).unwrap_err();
+        assert!(error.class == Class::Verification && error.what.contains("12501 datagrams"));
+        // What makes it too fast is named where it is of no use.
+        let flood =
+            Status { highest: 50_000, too_fast: 20_000, unasked: 18_000, ..Status::default() };
+        assert!(wanted(&flood, None, 1440).unwrap_err().what.contains("18000 blocks that"));
     }
 
     fn sizes(segment: u64, block: u32) -> Pass {

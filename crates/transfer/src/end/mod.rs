@@ -5,6 +5,8 @@
 //! the copy no longer matters.
 
 mod bounds;
+#[cfg(test)]
+mod cards;
 mod due;
 #[cfg(test)]
 mod greed;

@@ -18,8 +18,8 @@ use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, There, bounds, closing, listing};
 use crate::control::{
-    ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan, Ranges,
-    Status,
+    Card, ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan,
+    Ranges, Status,
 };
 use crate::datapath::clock;
 use crate::datapath::port::{Mailbox, PortHandle};
@@ -118,6 +118,9 @@ struct Running<'a, 'b> {
 impl ReceivingEnd<'_> {
     /// Receives the object until all of it stands.
     pub(crate) async fn run(mut self) -> Result<Received, End> {
+        if let Some(card) = self.terms.card {
+            self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
+        }
         let mut offer = self.first_offer().await?;
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use longhaul_proto::endpoint::{Event, FlowId, Setup};
+use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
 
 use super::plan::PlanSoFar;
@@ -14,8 +15,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, There, closing, listing, offer};
-use crate::access;
-use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
+use crate::control::{Card, Heard, Message, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::{LARGEST_WHOLE, Path};
@@ -89,6 +89,8 @@ struct Running<'a, 'b> {
     missing: Option<Vec<Range<u64>>>,
     /// The other end takes nothing in yet: what the next pass will send, once it does.
     waiting: Option<Payloads>,
+    /// What the receiving host's card takes, once that is told.
+    peer_card: Option<Rate>,
     silence: Silence,
     /// CPU time of this thread when the transfer began.
     cpu_before: Duration,
@@ -130,6 +132,7 @@ impl SendingEnd<'_> {
             datagram,
             missing: None,
             waiting: None,
+            peer_card: None,
             silence: Silence::new(),
             cpu_before: thread_time(),
         };
@@ -173,6 +176,13 @@ impl Running<'_, '_> {
                     && flow.0 == relay.flow
                 {
                     let _ = commands.send(Command::Relay(relay));
+                }
+            }
+            Message::Card(Card { bps }) if bps > 0 => {
+                let card = Rate::from_bps(bps);
+                self.peer_card = Some(card);
+                if let Some(Carried::Flow { commands, .. }) = &self.carried {
+                    let _ = commands.send(Command::PeerCard(card));
                 }
             }
             Message::Plan(plan) => self.take_plan(plan)?,
@@ -378,11 +388,12 @@ impl Running<'_, '_> {
         }));
         self.carried = Some(match terms.protocol {
             Some(row) => {
-                // Only who shares out what many bring asks what each could.
-                let card = || access::card_towards(terms.peer, terms.datagram);
-                let card = row.many.then(card).flatten();
+                let card = terms.card;
                 let mut core = (row.sender)(&Setup { card, ..terms.setup(flow, layout) });
                 let now = crate::datapath::clock::now();
+                if let Some(card) = self.peer_card {
+                    core.set_peer_card(now, card);
+                }
                 for run in self.not_sent(&layout) {
                     core.skip(now, flow, run);
                 }

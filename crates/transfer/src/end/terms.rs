@@ -52,6 +52,8 @@ pub(crate) struct Terms {
     pub(crate) datagram: u16,
     /// Round-trip time as the session found it.
     pub(crate) rtt: Span,
+    /// What this host's card carries of UDP payload in such datagrams, where that is known.
+    pub(crate) card: Option<Rate>,
 }
 
 impl Terms {
@@ -77,7 +79,7 @@ impl Terms {
         both.into_iter().flatten().min()
     }
 
-    /// What the core is told of a pass.
+    /// What the core of either end is told of a pass.
     pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
         Setup {
             flow,

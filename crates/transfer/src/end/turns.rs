@@ -27,7 +27,7 @@ use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
 
 /// Nobody looks.
-struct Alone;
+pub(super) struct Alone;
 
 impl Hooks for Alone {
     fn tick(&self) -> Result<(), End> {
@@ -41,7 +41,7 @@ impl Hooks for Alone {
     fn entry_failed(&self, _: &[u8], _: &str, _: bool) {}
 }
 
-fn terms(session: &Session) -> Terms {
+pub(super) fn terms(session: &Session) -> Terms {
     Terms {
         transfer: 1,
         suite: Suite::Aes128Gcm,
@@ -56,6 +56,7 @@ fn terms(session: &Session) -> Terms {
         segment: DEFAULT_SEGMENT,
         datagram: 1_400,
         rtt: Span::from_millis(1),
+        card: None,
     }
 }
 

@@ -20,6 +20,7 @@ use super::Server;
 use super::door::Access;
 use super::hooks::ServerHooks;
 use super::register::{ASKED, Registered};
+use crate::access;
 use crate::control::{Direction, Held, Message, Request, Setting, Wait};
 use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
@@ -242,11 +243,12 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         return Err(Error::new(Class::Usage, what).advise("ask for 256 to 65000"));
     }
     let rate = |bps: u64| (bps > 0).then(|| Rate::from_bps(bps));
+    let (peer, datagram) = (session.remote.ip(), request.datagram as u16);
     Ok(Terms {
         transfer: request.transfer,
         suite,
         exporter: session.exporter(),
-        peer: session.remote.ip(),
+        peer,
         protocol,
         settings,
         streams: request.streams,
@@ -254,8 +256,9 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         rate: rate(request.rate_bps),
         rate_limit: rate(request.rate_limit_bps),
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
-        datagram: request.datagram as u16,
+        datagram,
         rtt: Span::from_nanos(request.rtt_nanos),
+        card: protocol.and_then(|_| access::card_towards(peer, datagram)),
     })
 }
 

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::star::{ms, settings};
 use crate::endpoint::{
-    Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+    Arrival, BlockRange, Carrier, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
 use crate::gtp::{GtpReceiver, GtpSender};
 use crate::layout::{Block, Layout};
@@ -242,6 +242,7 @@ impl In {
         let mut requests = Vec::new();
         while let Some(outgoing) = self.receiver.poll_control(ms(at)) {
             if let Control::Request(request) = outgoing.control {
+                assert_eq!(outgoing.carrier, Carrier::Reliable, "a lost request starves a sender");
                 requests.push(request);
             }
         }

@@ -1,5 +1,7 @@
 //! Senders that lie, stall, die and come back: they harm themselves alone.
 
+use alloc::vec::Vec;
+
 use super::star::{Lie, Star, ms, settings};
 use crate::endpoint::{FlowId, Receiver};
 use crate::time::{Span, Time};
@@ -25,6 +27,41 @@ fn a_sender_that_sends_what_nobody_asked_for_is_counted_and_not_believed() {
     let rates = star.rates(1000, 3000);
     assert!(rates[0] > 30.0 && rates[2] > 30.0, "{rates:?}");
     assert!(!star.receiver.is_finished(FlowId(2)), "its last block was not asked for");
+}
+
+/// What each of the others brings once flow 2 is left out.
+fn without_liar(star: &mut Star) -> Vec<f64> {
+    star.receiver.remove_flow(FlowId(2));
+    star.paths.remove(&2);
+    star.run(ms(8000));
+    star.rates(6000, 8000)
+}
+
+#[test]
+fn once_a_flood_on_a_full_link_is_left_out_the_others_have_their_shares_again() {
+    let mut star = three();
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
+    star.run(ms(3000));
+    let (liar, during) = (star.accounting(2), star.rates(1000, 3000));
+    assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "it is known: {liar:?}");
+    assert!(during[0] < 25.0 && during[2] < 25.0, "the flood has the link: {during:?}");
+    let after = without_liar(&mut star);
+    assert!(after.iter().all(|rate| *rate > 44.0), "{after:?}, and {during:?} before");
+}
+
+#[test]
+fn a_sender_faster_than_it_is_asked_to_be_is_counted_and_once_it_is_left_out_the_others_recover() {
+    let mut star = three();
+    // Near, for no sender is faster than what it has in hand lets it.
+    star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
+    star.run(ms(3000));
+    let (liar, during) = (*star.accounting(2), star.rates(1000, 3000));
+    assert!(liar.too_fast > liar.highest / 4, "{liar:?}, {during:?}");
+    assert!(during[0] < 30.0, "it takes from the others: {during:?}");
+    assert_eq!((liar.refused, liar.duplicates), (0, 0), "{liar:?}");
+    let after = without_liar(&mut star);
+    assert!(after.iter().all(|rate| *rate > 44.0), "{after:?}, and {during:?} before");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::Control;
+use crate::wire::{Control, Request};
 
 const BLOCK: u32 = 1000;
 const OVERHEAD: Bytes = Bytes::new(32);
@@ -31,8 +31,10 @@ pub(super) enum Lie {
     Rtt(Span),
     /// It says that it can send so much.
     Limit(Rate),
-    /// It sends what it was asked for from the end, all at once.
+    /// It sends what leaves together from the end.
     Backwards,
+    /// It sends so many times as fast as it is asked to, and nothing else than what it is asked.
+    Fast(u64),
 }
 
 /// A sender and its path.
@@ -78,8 +80,9 @@ pub(super) struct Star {
     pub(super) looks: Span,
     /// It sleeps so long out of so long.
     pub(super) sleeps: Option<(Span, Span)>,
-    /// Requests that the receiver has sent.
+    /// Requests that the receiver has sent, and when it asked which flow for another rate.
     pub(super) requests: u64,
+    pub(super) asked: Vec<(Time, u32, Rate)>,
     settings: Settings,
     free: Time,
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
@@ -116,6 +119,7 @@ impl Star {
             looks: Span::ZERO,
             sleeps: None,
             requests: 0,
+            asked: Vec::new(),
             settings,
             free: Time::ZERO,
             heap: BinaryHeap::new(),
@@ -197,6 +201,7 @@ impl Star {
             let next = wake.min(arrival).max(self.now);
             if next > end {
                 self.now = end;
+                self.assert_honest_obey();
                 return;
             }
             self.now = next;
@@ -206,6 +211,14 @@ impl Star {
                 path.sender.on_timeout(now);
             }
             self.receiver.on_timeout(now);
+        }
+    }
+
+    /// Nobody who obeys is taken for somebody who does not.
+    fn assert_honest_obey(&self) {
+        for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
+            let came = self.accounting(*flow);
+            assert!(came.too_fast <= 4.max(came.highest / 100), "flow {flow}: {came:?}");
         }
     }
 
@@ -275,7 +288,10 @@ impl Star {
 
     fn pump_receiver(&mut self) {
         while let Some(Outgoing { flow, control, .. }) = self.receiver.poll_control(self.now) {
-            self.requests += u64::from(matches!(control, Control::Request(_)));
+            if let Control::Request(request) = &control {
+                self.requests += 1;
+                self.asked.push((self.now, flow.0, request.rate()));
+            }
             if let Some(path) = self.paths.get(&flow.0) {
                 let at = path.awake(self.now + path.rtt / 2);
                 self.push(at, flow.0, Item::ToSender(Box::new(control)));
@@ -309,7 +325,9 @@ impl Star {
                     self.receiver.on_datagrams(now, id, &[Arrival { number, block }]);
                 }
                 Item::ToReceiver(control) => self.receiver.on_control(now, id, &control),
-                Item::ToSender(control) => path.sender.on_control(now, id, &control),
+                Item::ToSender(control) => {
+                    path.sender.on_control(now, id, &path.heard(*control));
+                }
             }
         }
     }
@@ -352,6 +370,19 @@ impl Path {
         match self.frozen {
             Some((from, to)) if (from..to).contains(&at) => to,
             _ => at,
+        }
+    }
+
+    /// What the sender makes of what the receiver says.
+    fn heard(&self, control: Control) -> Control {
+        match (self.lie, control) {
+            (Some(Lie::Fast(times)), Control::Request(asked)) => {
+                let rate = Rate::from_bps(asked.rate().as_bps() * times);
+                let mut blocks = asked.blocks().iter().cloned().peekable();
+                let (sequence, anew) = (asked.sequence(), asked.is_anew());
+                Control::Request(Request::fill(sequence, rate, anew, &mut blocks))
+            }
+            (_, control) => control,
         }
     }
 

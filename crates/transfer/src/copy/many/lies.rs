@@ -11,7 +11,7 @@ use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
-use longhaul_proto::wire::Control;
+use longhaul_proto::wire::{Control, Request};
 
 use super::tests::{options, server};
 use crate::copy::copy;
@@ -21,13 +21,15 @@ use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::session::Identity;
 use crate::summary::Summary;
 
-/// What a liar sends beside each block that it was asked for.
-#[derive(Clone, Copy, Debug)]
+/// What a liar does with each block that it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// Nine others.
+    /// It sends nine others as well.
     Unasked,
-    /// The same nine times more.
+    /// It sends it nine times more.
     Again,
+    /// It sends it once, at ten times the rate that it was asked for.
+    Fast,
 }
 
 /// An honest sender's words, and other blocks.
@@ -42,6 +44,9 @@ struct Liar {
 impl Liar {
     fn of(setup: &Setup, lie: Lie) -> BoxedSender {
         let (layout, next) = (setup.layout, setup.layout.blocks());
+        // Nor does the user's rate hold it back.
+        let free = Setup { rate: None, rate_limit: None, ..setup.clone() };
+        let setup = if lie == Lie::Fast { &free } else { setup };
         Box::new(Liar { honest: (registry::of_many().sender)(setup), layout, lie, next })
     }
 }
@@ -50,11 +55,14 @@ impl Sender for Liar {
     fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>) {
         let before = out.len();
         self.honest.poll_transmit(now, next, max, out);
+        if self.lie == Lie::Fast {
+            return;
+        }
         let asked: Vec<Block> = out[before..].to_vec();
         for asked in asked {
             for _ in 0..9 {
                 out.push(match self.lie {
-                    Lie::Again => asked,
+                    Lie::Again | Lie::Fast => asked,
                     Lie::Unasked => {
                         let blocks = self.layout.blocks();
                         self.next = if self.next > blocks / 2 { self.next - 1 } else { blocks - 1 };
@@ -66,7 +74,16 @@ impl Sender for Liar {
     }
 
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
-        self.honest.on_control(now, flow, control);
+        match control {
+            Control::Request(asked) if self.lie == Lie::Fast => {
+                let rate = Rate::from_bps(asked.rate().as_bps() * 10);
+                let mut blocks = asked.blocks().iter().cloned().peekable();
+                let (sequence, anew) = (asked.sequence(), asked.is_anew());
+                let fast = Request::fill(sequence, rate, anew, &mut blocks);
+                self.honest.on_control(now, flow, &Control::Request(fast));
+            }
+            _ => self.honest.on_control(now, flow, control),
+        }
     }
 
     fn on_timeout(&mut self, now: Time) {
@@ -118,6 +135,7 @@ fn row(sender: fn(&Setup) -> BoxedSender) -> Row {
 }
 
 static UNASKED: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Unasked)));
+static FAST: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Fast)));
 static AGAIN: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Again)));
 
 /// Keeps who was left out, and why.
@@ -136,8 +154,9 @@ impl Observer for Listener {
     }
 }
 
-/// Copies from three servers, the first of which lies: one object, or one from each.
-fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool) -> Summary {
+/// Copies from three servers, the first of which lies: one object, or one from each. It is left
+/// out, because of what is said.
+fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool, of: &str) -> Summary {
     let scratch = tempfile::tempdir().unwrap();
     let folder = |name: &str| {
         let path = scratch.path().join(name);
@@ -153,7 +172,10 @@ fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool) -> Summar
     let start = |number: usize| {
         let root = folder(&format!("root{number}"));
         let name = if replicas { "x".to_owned() } else { format!("x{number}") };
-        fs::write(root.join(&name), &content).unwrap();
+        // A liar that is fast is still at it when that is seen.
+        let is_longer = number == 0 && !replicas;
+        let longer = if is_longer { content.repeat(4) } else { Vec::new() };
+        fs::write(root.join(&name), if is_longer { &longer } else { &content }).unwrap();
         let config = folder(&format!("server{number}"));
         let protocols = if number == 0 { lies } else { registry::find };
         let port = server(protocols, &root, &config, id.clone(), cancel.clone());
@@ -175,7 +197,7 @@ fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool) -> Summar
     }
     let told = listener.0.lock().unwrap().clone();
     let [(named, why)] = &told[..] else { panic!("{told:?}") };
-    assert!(*named == liar && why.contains("of no use"), "{told:?}");
+    assert!(*named == liar && why.contains(of), "{told:?}");
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
@@ -188,16 +210,24 @@ fn unasked(name: &str) -> Option<&'static Row> {
 
 #[test]
 fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
-    let summary = copy_beside(unasked, false);
-    assert!(summary.sources[0].refused > 10_000, "{:?}", summary.sources);
+    let summary = copy_beside(unasked, false, "of no use");
+    assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
 fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
-    copy_beside(unasked, true);
+    copy_beside(unasked, true, "of no use");
 }
 
 #[test]
-fn a_replica_at_ten_times_its_rate_is_left_out_and_the_others_bring_it_all() {
-    copy_beside(|name| (name == AGAIN.name).then_some(&*AGAIN), true);
+fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it_all() {
+    copy_beside(|name| (name == AGAIN.name).then_some(&*AGAIN), true, "of no use");
+}
+
+#[test]
+fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
+    for replicas in [false, true] {
+        let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
+        copy_beside(fast, replicas, "faster than this host asks");
+    }
 }

@@ -78,6 +78,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
             highest: sum(|s| s.receiver.highest),
             // With those of sources that were left out for it, and have no summary.
             refused: rows.table().iter().map(|row| row.refused).sum(),
+            too_fast: sum(|s| s.receiver.too_fast),
         },
         waste: sender.waste(blocks),
         segments: None,

@@ -1,0 +1,43 @@
+//! A copy of replicas that is killed, at whatever moment: the same command goes on, also with other
+//! sources.
+
+use rustix::process::Signal;
+
+use super::many::Star;
+use crate::rig::{bytes, content, remains};
+
+#[test]
+fn a_copy_killed_while_its_sources_are_compared_has_made_nothing_and_begins_anew() {
+    let object = bytes(3_000_000, 41);
+    let mut star = Star::of_replicas(2, &object);
+    // One that says nothing is no majority: the other's word alone decides nothing.
+    star.signal(1, Signal::STOP);
+    let copy = star.replicas(&[], &[0, 1]);
+    star.servers[0].child().complaint("compares /x: done in");
+    copy.kill();
+    assert!(content(&star.here).is_empty());
+    star.signal(1, Signal::CONT);
+    let ended = star.replicas(&[], &[0, 1]).end();
+    assert_eq!(ended.summary()["verified"], true, "{ended}");
+    star.assert_copied("x", &object);
+}
+
+#[test]
+fn a_copy_killed_at_its_beginning_or_its_end_goes_on_with_other_sources() {
+    const LEN: usize = 6_000_000;
+    let object = bytes(LEN, 42);
+    // Two bring 1 MB/s, and it tells once a second how far it is.
+    for (killed_at, least) in [(1, 0), (LEN as u64 * 7 / 10, LEN as u64 / 2)] {
+        let star = Star::of_replicas(3, &object);
+        let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);
+        copy.progressed(killed_at);
+        copy.kill();
+        // On a machine that had no time for this test it may have ended before.
+        let is_whole = star.here.join("x").exists();
+        let ended = star.replicas(&[], &[1, 2]).end();
+        let resumed = ended.summary()["resumed_bytes"].as_u64();
+        assert!(is_whole || resumed >= Some(least), "{killed_at}: {ended}");
+        star.assert_copied("x", &object);
+        assert!(remains(&star.here).is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! Each end knows both hosts' network cards, where they tell their speeds.
+
+use std::sync::Arc;
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::Settings;
+use longhaul_proto::units::{Bytes, Rate};
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
+
+use super::Terms;
+use super::lies::source;
+use super::receiving::ReceivingEnd;
+use super::sending::SendingEnd;
+use super::turns::{Alone, terms};
+use super::wire::{End, Wire};
+use crate::control::{Card, Frame, Message};
+use crate::datapath::port::Port;
+use crate::driver::board::Board;
+use crate::driver::budget::Budget;
+use crate::driver::writer::Target;
+use crate::objects::{Place, SinkOptions};
+use crate::options::Receive;
+use crate::session::tests::{LOOPBACKS, pair, run};
+use crate::session::{Carriers, FrameReader};
+
+/// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.
+/// The rate that it tells itself in the end is `rate`.
+async fn tell_sender(card: Rate, rate: Rate) {
+    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let source = source(&folder);
+    let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
+    let (_stream_ends, streams) = mpsc::unbounded_channel();
+    let near_card = Some(Rate::from_mbps(1_000));
+    let has_states = |row: &&Row| row.options.iter().any(|option| option.name == "state-segment");
+    let protocol = registry::all().iter().find(has_states);
+    let terms = Terms { card: near_card, protocol, settings: Settings::default(), ..terms(&near) };
+    let port = data.handle();
+    let sending = spawn_local(async move {
+        let mut wire = Wire::new(near);
+        let end = SendingEnd {
+            wire: &mut wire,
+            terms,
+            port,
+            path: None,
+            flow: FlowId(7),
+            board: Arc::new(Board::default()),
+            streams,
+            hooks: &Alone,
+            decides: false,
+            dry_run: false,
+            surveyed: false,
+        };
+        end.run(source).await.map(|_| ())
+    });
+    let (mut writer, mut reader) = far.split();
+    writer.write(&Frame::from(Message::Card(Card { bps: card.as_bps() }))).await.unwrap();
+    loop {
+        if let Message::Status(status) = next(&mut reader).await
+            && status.rate_bps == rate.as_bps()
+        {
+            break;
+        }
+    }
+    writer.close(reader, None).await.expect("the session stands");
+    assert!(matches!(sending.await.expect("it ends"), Err(End::Lost(_))));
+}
+
+/// The next message.
+async fn next(reader: &mut FrameReader) -> Message {
+    loop {
+        let frame = reader.read::<Frame>().await.expect("the session stands");
+        if let Some(message) = frame.expect("it goes on").message {
+            return message;
+        }
+    }
+}
+
+/// A receiving end whose card takes so much says so first.
+async fn hear_receiver(card: Rate) {
+    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let budget = Budget::new(Bytes::mebi(32)).unwrap();
+    let memory = Arc::new(budget.enter().await.expect("there is memory"));
+    let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
+    let (_stream_ends, streams) = mpsc::unbounded_channel();
+    let (terms, port) = (Terms { card: Some(card), ..terms(&near) }, data.handle());
+    let place = Place::Ambient(folder.path().join("copy"));
+    let receiving = spawn_local(async move {
+        let mut wire = Wire::new(near);
+        let end = ReceivingEnd {
+            wire: &mut wire,
+            terms,
+            port,
+            contact: None,
+            board: Arc::new(Board::default()),
+            streams,
+            hooks: &Alone,
+            decides: false,
+            memory,
+            receive: Receive::Naive,
+            core: None,
+            writer: None,
+            target: Target::Place { place, options: SinkOptions::default(), claim: None },
+        };
+        end.run().await.map(|_| ())
+    });
+    let (writer, mut reader) = far.split();
+    assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
+    writer.close(reader, None).await.expect("the session stands");
+    assert!(receiving.await.expect("it ends").is_err(), "no offer came");
+}
+
+#[test]
+fn the_receiving_end_tells_its_card_before_anything_else() {
+    let heard = hear_receiver(Rate::from_mbps(200));
+    run(async { LocalSet::new().run_until(heard).await });
+}
+
+#[test]
+fn a_sender_whose_rate_is_the_cards_takes_the_slower_of_the_two() {
+    for (peer, rate) in [(200, 200), (10_000, 1_000)] {
+        let told = tell_sender(Rate::from_mbps(peer), Rate::from_mbps(rate));
+        run(async { LocalSet::new().run_until(told).await });
+    }
+}
