@@ -66,6 +66,8 @@ struct Known {
     sends: u32,
     /// How often the receiver said that it lacks it, or asked for it.
     named: u32,
+    /// When it went last.
+    at: Time,
     /// It was on a list of losses, and has not gone again since.
     listed: bool,
     /// Somebody said that it is there; everybody must know that it is.
@@ -157,6 +159,7 @@ impl Pair {
         let known = self.blocks.get_mut(&number).expect("one of the object's");
         assert!(!known.sure, "{block:?} is known to be there");
         known.sends += 1;
+        known.at = self.now;
         known.listed = false;
         if known.sends == 1 {
             self.first_bytes += len;
@@ -184,7 +187,10 @@ impl Pair {
         for (at, known) in self.blocks.range_mut(meaning.about) {
             let missing = meaning.missing.contains(at);
             known.named += u32::from(missing);
-            known.listed |= is_list && missing && known.sends > 0;
+            // What went again less than a round trip ago may be left out: this list was made before
+            // that could arrive.
+            let is_fresh = known.sends > 1 && self.now < known.at + RTT;
+            known.listed |= is_list && missing && known.sends > 0 && !is_fresh;
             known.told |= !missing;
             known.sure |= !missing && meaning.sure && (known.sends > 0 || !only_sent);
         }

@@ -6,7 +6,7 @@ use crate::rig::{Ended, Pair, bytes, write};
 
 /// Pushes an object of `len` bytes, at no given rate, to a server that `slow` runs.
 fn push_to(slow: &[String], len: usize) -> Ended {
-    let mut pair = Pair::new();
+    let mut pair = Pair::in_memory(&[]);
     let content = bytes(len, 5);
     write(&pair.here.join("object"), &content);
     serve_slowly(&mut pair, slow, "32Mi");

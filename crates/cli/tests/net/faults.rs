@@ -11,7 +11,7 @@ use super::{WAYS, Way};
 use crate::rig::{Child, Pair, Server, bytes, peak, skip, write};
 
 fn pair(len: usize) -> (Pair, Vec<u8>) {
-    let (pair, content) = (Pair::new(), bytes(len, 5));
+    let (pair, content) = (Pair::in_memory(&[]), bytes(len, 5));
     write(&pair.here.join("object"), &content);
     write(&pair.there.join("source"), &content);
     (pair, content)
@@ -92,7 +92,7 @@ pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool)
 fn a_receiver_that_runs_a_tenth_of_the_time_gets_it_whole_within_its_memory() {
     const MEMORY: u64 = 32 << 20;
     const OBJECT: usize = 100_000_000;
-    let mut pair = Pair::with(&["--memory", "32Mi"]);
+    let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
     let content = bytes(OBJECT, 5);
     write(&pair.here.join("object"), &content);
     // What the program takes by itself.

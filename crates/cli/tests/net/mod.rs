@@ -51,7 +51,7 @@ impl Relayed {
 
     /// The same with further arguments for `serve`.
     fn with(len: usize, args: &[&str]) -> Relayed {
-        let pair = Pair::with(args);
+        let pair = Pair::in_memory(args);
         let relay = Relay::new(&pair.server);
         let content = bytes(len, 7);
         write(&pair.here.join("object"), &content);

@@ -10,7 +10,7 @@ use longhaul_testbed::link::LinkSpec;
 use tempfile::TempDir;
 
 use super::Way;
-use crate::rig::{Child, Host, Server, bytes, skip, write};
+use crate::rig::{Child, Host, Server, bytes, scratch, skip, write};
 
 /// Where the server listens, on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
@@ -54,7 +54,7 @@ impl Wan {
         }
         let spec = EmulationSpec { mtu, ..EmulationSpec::pair(link.clone(), link) };
         let emulation = Emulation::start(spec).expect("it is available");
-        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        let scratch = scratch();
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
         let content = bytes(len, 9);
         write(&here.join("object"), &content);

@@ -91,7 +91,7 @@ fn a_copy_of_which_either_end_is_killed_half_way_is_taken_up_by_another_protocol
 
 /// Kills `end` of a copy by one protocol; the next takes it up.
 fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
-    let mut pair = Pair::new();
+    let mut pair = Pair::in_memory(&[]);
     let (from, to) = match way {
         Way::Push => (pair.here.join("object"), pair.there.join("copy")),
         Way::Pull => (pair.there.join("object"), pair.here.join("copy")),
@@ -129,7 +129,7 @@ fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it
     let Some(slow) = faults::slow_disk(100) else { return };
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {
-        let mut pair = Pair::new();
+        let mut pair = Pair::in_memory(&[]);
         write(&pair.here.join("object"), &content);
         faults::serve_slowly(&mut pair, &slow, "32Mi");
         let ended = pair.copy(&cell.flags(&["--rate=400M"]), "object", pair.at("copy")).end();

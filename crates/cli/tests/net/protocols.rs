@@ -28,7 +28,7 @@ fn plant(root: &Path) {
 #[test]
 fn every_protocol_carries_a_tree_both_ways() {
     each(&cells(), |cell| {
-        let pair = Pair::new();
+        let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
         // One at the rate that it is given, one at the rate that it finds.
@@ -68,7 +68,7 @@ fn every_protocol_comes_through_loss_at_a_rate_that_is_given_or_found() {
 
 #[test]
 fn a_protocols_settings_reach_the_end_that_they_are_for() {
-    let pair = Pair::new();
+    let pair = Pair::in_memory(&[]);
     let content = bytes(1_000_000, 4);
     write(&pair.here.join("object"), &content);
     write(&pair.there.join("source"), &content);

@@ -27,7 +27,7 @@ fn a_copy_killed_at_its_beginning_or_its_end_goes_on_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
     // Two bring 1 MB/s, and it tells once a second how far it is.
-    for (killed_at, least) in [(1, 0), (LEN as u64 * 7 / 10, LEN as u64 / 2)] {
+    for (killed_at, least) in [(1, 0), (LEN as u64 * 6 / 10, LEN as u64 / 2)] {
         let star = Star::of_replicas(3, &object);
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);
         copy.progressed(killed_at);

@@ -6,6 +6,7 @@
 
 mod child;
 mod pair;
+mod scratch;
 mod terminal;
 mod tree;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub(crate) use child::{Child, Ended};
 pub(crate) use pair::{Pair, Server};
+pub(crate) use scratch::scratch;
 pub(crate) use terminal::Terminal;
 pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, write};
 

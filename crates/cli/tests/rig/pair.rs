@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Child, Ended, Host};
+use super::{Child, Ended, Host, scratch};
 
 /// A running server that has said that it is ready.
 pub(crate) struct Server {
@@ -97,9 +97,17 @@ impl Pair {
         Pair::with_rights("", args)
     }
 
+    /// The same where no disk stands still, if there is memory enough.
+    pub(crate) fn in_memory(args: &[&str]) -> Pair {
+        Pair::within(scratch(), "", args)
+    }
+
     /// The same with `rights` (`:ro`, say) behind the client's id.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
-        let scratch = tempfile::tempdir().expect("there is room for a folder");
+        Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
+    }
+
+    fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
         for folder in [&here, &there] {
             std::fs::create_dir(folder).expect("the scratch folder is ours");

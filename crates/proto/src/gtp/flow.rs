@@ -216,15 +216,20 @@ impl Flow {
 
     /// Counts what was sent faster than it was asked for.
     fn watch_rate(&mut self, now: Time, arrivals: &[Arrival]) {
-        let asked = self.told.as_bps() as f64 * self.rules.tuning.too_fast;
-        // What it has in hand, and as much again that the path held back.
-        let bits = self.datagram.bits();
-        self.obedience.allow(now, asked, 2.0 * self.window() as f64 * bits);
+        self.allow(now);
         let numbers = arrivals.iter().map(|arrival| arrival.number.0 + 1);
         let highest = numbers.max().unwrap_or_default();
         let sent = highest.saturating_sub(self.sent);
         self.sent += sent;
-        self.end.accounting.too_fast += self.obedience.take(sent, bits);
+        self.end.accounting.too_fast += self.obedience.take(sent, self.datagram.bits());
+    }
+
+    /// Until now it was to send at the rate that it was told last.
+    fn allow(&mut self, now: Time) {
+        let told = self.told.as_bps() as f64;
+        // What it has in hand, and as much again that the path held back.
+        let in_hand = 2.0 * self.window_at(self.rate().max(told)) as f64 * self.datagram.bits();
+        self.obedience.allow(now, told * self.rules.tuning.too_fast, in_hand);
     }
 
     /// Takes in what was asked for.
@@ -467,10 +472,14 @@ impl Flow {
     /// Blocks that may be under way: what the path holds, and what the sender has in hand until
     /// the next request comes.
     fn window(&self) -> u64 {
+        self.window_at(self.rate())
+    }
+
+    fn window_at(&self, rate: f64) -> u64 {
         let ahead = self.standing.tick().as_secs_f64() * self.rules.outstanding;
         let ahead = ahead.max(self.rules.tuning.ahead.as_secs_f64());
         let ahead = ahead.max(self.spacing.as_secs_f64() * self.rules.tuning.turns_ahead as f64);
-        let bits = self.rate() * (self.standing.rtt().as_secs_f64() + ahead);
+        let bits = rate * (self.standing.rtt().as_secs_f64() + ahead);
         ((bits / self.datagram.bits().max(1.0)) as u64).max(self.rules.tuning.ahead_blocks)
     }
 
@@ -496,6 +505,8 @@ impl Flow {
         if self.asked.under_way() == 0 {
             self.sign = now;
         }
+        // What was under way before this request was asked for at the rate before it.
+        self.allow(now);
         self.told = rate;
         let mut runs = list.iter().peekable();
         loop {

@@ -12,21 +12,25 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Obedience {
     left: f64,
+    /// The most that it might ever have had in hand.
+    in_hand: f64,
     at: Time,
 }
 
 impl Obedience {
     /// At first `bits` leave unasked.
     pub(super) fn new(now: Time, bits: f64) -> Obedience {
-        Obedience { left: bits, at: now }
+        Obedience { left: bits, in_hand: 0.0, at: now }
     }
 
     /// Time has passed in which the sender was to send at `rate` at the most, in bits a second,
     /// and might have had so many bits in hand.
     pub(super) fn allow(&mut self, now: Time, rate: f64, in_hand: f64) {
         let most = self.left.max(in_hand);
-        self.left = (self.left + rate * now.since(self.at).as_secs_f64()).min(most);
-        self.at = now;
+        // What it may have in hand for the first time may come at once.
+        let more = (in_hand - self.in_hand).max(0.0);
+        self.left = (self.left + more + rate * now.since(self.at).as_secs_f64()).min(most);
+        (self.in_hand, self.at) = (self.in_hand.max(in_hand), now);
     }
 
     /// So many more datagrams of `bits` were sent; tells how many of them too fast.
@@ -73,5 +77,16 @@ mod tests {
         obedience.allow(at(18), 1e6, 200e3);
         obedience.allow(at(18), 1e3, 2e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
+    }
+
+    #[test]
+    fn what_may_be_in_hand_may_come_from_the_first_request_on() {
+        let mut obedience = Obedience::new(Time::ZERO, 0.0);
+        obedience.allow(Time::ZERO, 1e6, 200e3);
+        assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
+        // Not again after less, or one that is asked for less and more by turns could take both.
+        obedience.allow(Time::ZERO, 1e3, 2e3);
+        obedience.allow(Time::ZERO, 1e6, 200e3);
+        assert_eq!(obedience.take(1, 1e3), 1);
     }
 }

@@ -223,7 +223,11 @@ impl<'s> World<'s> {
         setup.grant = holding.as_ref().map_or(setup.grant, |holding| holding.granted);
         self.receivers[receiver].core.add_flow(now, &setup);
         let card = sending.card.and_then(|card| self.card_payload(card));
-        let sender = (row.sender)(&Setup { card, ..setup.clone() });
+        let mut sender = (row.sender)(&Setup { card, ..setup.clone() });
+        let peer = self.cards[flow.to].and_then(|(_, inward)| self.card_payload(inward));
+        if let Some(peer) = peer {
+            sender.set_peer_card(now, peer);
+        }
         let agent = self.add_agent(index, |agent| {
             let places = (agent, index, flow.to, receiver);
             let mut copy = CopyAgent::new(setup, sender, sending, places, writes, now);

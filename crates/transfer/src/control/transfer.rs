@@ -1,5 +1,7 @@
 //! The messages of a transfer under way.
 
+use longhaul_proto::units::Rate;
+
 use super::Ranges;
 
 /// What the sending end has. Either the manifest itself or where it is found.
@@ -55,6 +57,16 @@ pub struct Card {
     /// What it takes of UDP payload in full datagrams, in bits a second.
     #[prost(uint64, tag = "1")]
     pub bps: u64,
+}
+
+/// No card is slower.
+const SLOWEST_CARD: Rate = Rate::from_mbps(1);
+
+impl Card {
+    /// What it takes; nothing where no card takes so little.
+    pub(crate) fn speed(&self) -> Option<Rate> {
+        Some(Rate::from_bps(self.bps)).filter(|speed| *speed >= SLOWEST_CARD)
+    }
 }
 
 /// What need not be sent, and what must be compared first.

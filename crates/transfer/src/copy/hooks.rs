@@ -207,8 +207,11 @@ impl ClientHooks {
 }
 
 impl ClientHooks {
-    /// Tells how far the copy is.
-    pub(super) fn tell(&self) {
+    /// An attempt is over: tells how far the copy is, if anything could come.
+    pub(super) fn tell_last(&self) {
+        if !self.state.borrow().planned {
+            return;
+        }
         let status = self.status();
         let progress = self.progress(&mut self.state.borrow_mut(), &status);
         self.observer.progress(&progress);

@@ -110,11 +110,10 @@ async fn run(
     let mut pause = FIRST_PAUSE;
     loop {
         let before = attempt.progress();
-        let reason = match attempt.run(way).await {
-            Ok(finished) => {
-                attempt.hooks.tell();
-                return summing::summary(options, &attempt, finished);
-            }
+        let result = attempt.run(way).await;
+        attempt.hooks.tell_last();
+        let reason = match result {
+            Ok(finished) => return summing::summary(options, &attempt, finished),
             // Not even TCP passes, but the control path did: it carries the data then.
             Err(End::Fatal(error))
                 if fell_back && error.class == Class::Unreachable && !attempt.was_refused() =>

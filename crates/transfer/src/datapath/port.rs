@@ -121,6 +121,8 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, whatever they were.
     pub received: u64,
+    /// Trains that they came in: what the kernel had merged, or one alone.
+    pub trains: u64,
     /// Bytes of them.
     pub bytes: u64,
     /// Datagrams that are none of ours, or of flows that nobody expects.
@@ -131,16 +133,29 @@ pub struct PortStatistics {
     pub dropped: u64,
     /// Path-MTU probes answered.
     pub probes: u64,
-    /// Datagrams dropped by the kernel for want of receive buffer, wrapping at 2³².
+    /// Trains dropped by the kernel for want of receive buffer, wrapping at 2³².
     pub kernel_drops: u64,
     /// How long the receive thread has waited for something to do.
     pub idle: Span,
+}
+
+impl PortStatistics {
+    /// Datagrams that the kernel has dropped since `before`. It counts trains; each is taken to
+    /// have been as long as those that came meanwhile.
+    pub(crate) fn dropped_since(&self, before: &PortStatistics) -> f64 {
+        // The kernel's count wraps.
+        let drops = self.kernel_drops.wrapping_sub(before.kernel_drops) & u64::from(u32::MAX);
+        let received = self.received.saturating_sub(before.received);
+        let trains = self.trains.saturating_sub(before.trains);
+        drops as f64 * (received as f64 / trains.max(1) as f64).max(1.0)
+    }
 }
 
 /// Counters that the receive thread writes and others read.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) received: AtomicU64,
+    pub(super) trains: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) foreign: AtomicU64,
     pub(super) held: AtomicU64,
@@ -327,6 +342,7 @@ impl PortHandle {
         let counters = &self.shared.counters;
         PortStatistics {
             received: counters.received.load(Ordering::Relaxed),
+            trains: counters.trains.load(Ordering::Relaxed),
             bytes: counters.bytes.load(Ordering::Relaxed),
             foreign: counters.foreign.load(Ordering::Relaxed),
             held: counters.held.load(Ordering::Relaxed),

@@ -197,7 +197,8 @@ impl ReceiveLoop {
             Ok(true) => {
                 self.errors = 0;
                 let message = [spill.message()];
-                self.sort_out(clock::now(), &message);
+                // What is left of a train that has been counted.
+                self.sort_out(clock::now(), 0, &message);
                 self.deliver(clock::now(), &message);
                 return true;
             }
@@ -216,7 +217,7 @@ impl ReceiveLoop {
         }
         let now = clock::now();
         let messages = inbox.messages();
-        self.sort_out(now, &messages);
+        self.sort_out(now, inbox.trains(), &messages);
         self.deliver(now, &messages);
         inbox.is_full()
     }
@@ -230,14 +231,17 @@ impl ReceiveLoop {
         let shared = self.shared.clone();
         let mut call = ScatterCall::new(&shared.socket, spill);
         let received = self.call(flow, |sink| sink.receive(&mut call));
+        if let Some(Ok(true)) = received {
+            shared.counters.trains.fetch_add(1, Ordering::Relaxed);
+        }
         shared.counters.received.fetch_add(call.taken(), Ordering::Relaxed);
         shared.counters.bytes.fetch_add(call.taken_bytes(), Ordering::Relaxed);
         received.unwrap_or(Ok(false))
     }
 
-    /// Keeps the places of datagrams whose flow is here; disposes of all others.
-    fn sort_out(&mut self, now: Time, messages: &[Message<'_>]) {
-        let mut tally = Tally::default();
+    /// Keeps the places of datagrams whose flow is here, of so many trains; disposes of all others.
+    fn sort_out(&mut self, now: Time, trains: u64, messages: &[Message<'_>]) {
+        let mut tally = Tally { trains, ..Tally::default() };
         let mut last = None;
         self.slots.clear();
         for (n, message) in messages.iter().enumerate() {
@@ -321,6 +325,7 @@ impl ReceiveLoop {
 #[derive(Default)]
 struct Tally {
     received: u64,
+    trains: u64,
     bytes: u64,
     foreign: u64,
     held: u64,
@@ -336,6 +341,7 @@ impl Tally {
             }
         };
         add(&counters.received, self.received);
+        add(&counters.trains, self.trains);
         add(&counters.bytes, self.bytes);
         add(&counters.foreign, self.foreign);
         add(&counters.held, self.held);

@@ -280,6 +280,11 @@ impl Inbox {
         })
     }
 
+    /// How many messages the last call brought, each a train.
+    pub(super) fn trains(&self) -> u64 {
+        self.filled as u64
+    }
+
     /// Whether the last call filled every buffer: there may be more.
     pub(super) fn is_full(&self) -> bool {
         self.filled == MESSAGES

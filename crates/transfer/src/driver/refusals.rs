@@ -29,10 +29,8 @@ impl Refusals {
     pub(super) fn dropped(&mut self, port: PortStatistics, mine: u64) -> u64 {
         let all = port.received.saturating_sub(self.last.received);
         if all > 0 {
-            // The kernel's count wraps.
-            let drops = port.kernel_drops.wrapping_sub(self.last.kernel_drops) & 0xffff_ffff;
             let share = mine.saturating_sub(self.mine).min(all) as f64 / all as f64;
-            self.dropped += drops as f64 * share;
+            self.dropped += port.dropped_since(&self.last) * share;
             (self.last, self.mine) = (port, mine);
         }
         self.dropped.round() as u64
@@ -52,7 +50,7 @@ mod tests {
     use super::*;
 
     fn port(received: u64, kernel_drops: u64) -> PortStatistics {
-        PortStatistics { received, kernel_drops, ..PortStatistics::default() }
+        PortStatistics { received, trains: received, kernel_drops, ..PortStatistics::default() }
     }
 
     #[test]
@@ -72,6 +70,12 @@ mod tests {
         // Then only the second receives.
         let now = port(2_000, 200);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 1_750)), (25, 175));
+    }
+
+    #[test]
+    fn a_train_that_was_dropped_is_taken_for_as_long_as_those_that_came() {
+        let after = PortStatistics { trains: 50, ..port(1_000, 7) };
+        assert_eq!(Refusals::new(port(0, 0)).dropped(after, 1_000), 140);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::Control;
 
 use crate::access::Watch;
-use crate::datapath::port::PortHandle;
+use crate::datapath::port::{PortHandle, PortStatistics};
 use crate::options::Protocol;
 
 /// The core of a protocol, for all flows of a copy. Clones are the same.
@@ -242,8 +242,9 @@ impl Door {
 /// carried them all the same.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
-    let each = seen.bytes / seen.received.max(1);
-    seen.bytes.saturating_add(seen.kernel_drops.saturating_mul(each))
+    let each = seen.bytes as f64 / seen.received.max(1) as f64;
+    let dropped = seen.dropped_since(&PortStatistics::default());
+    seen.bytes.saturating_add((dropped * each) as u64)
 }
 
 /// One flow's side of the core.

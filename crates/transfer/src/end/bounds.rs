@@ -68,8 +68,8 @@ const TOO_FAST: Bytes = Bytes::mebi(4);
 const PART_TOO_FAST: u64 = 4;
 
 /// Whether what comes by `row`'s protocol, in blocks of `block` bytes, is mostly what was asked
-/// for, and as fast. A sender that floods its
-/// receiver takes the link from others, whatever is made of what it sends.
+/// for, and as fast. A sender that floods its receiver takes the link from others, whatever is made
+/// of what it sends.
 ///
 /// # Errors
 /// [`Class::Verification`] with how much was in vain, or too fast.
@@ -83,16 +83,19 @@ pub(super) fn wanted(status: &Status, row: Option<&'static Row>, block: u32) -> 
     let is_mostly_useless = *unasked > in_vain.max(*received)
         || useless > distinct.saturating_mul(MOST_IN_VAIN).saturating_add(in_vain);
     let is_too_fast = *too_fast > blocks(TOO_FAST).max(highest / PART_TOO_FAST);
-    let what = match useless >= too_fast / 2 {
-        _ if !is_mostly_useless && !is_too_fast => return Ok(()),
-        true => format!(
+    if !is_mostly_useless && !is_too_fast {
+        return Ok(());
+    }
+    let what = if useless >= too_fast / 2 {
+        format!(
             "it floods this host with what is of no use: {unasked} blocks that nobody asked for \
              and {duplicates} that had come, beside {distinct}"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "it sends faster than this host asks it to, and takes the link from others: {too_fast} \
              datagrams of {highest} were too fast"
-        ),
+        )
     };
     Err(Error::new(Class::Verification, what))
 }

@@ -9,12 +9,12 @@ use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
-use super::Terms;
 use super::lies::source;
 use super::receiving::ReceivingEnd;
 use super::sending::SendingEnd;
 use super::turns::{Alone, terms};
 use super::wire::{End, Wire};
+use super::{Terms, listing};
 use crate::control::{Card, Frame, Message};
 use crate::datapath::port::Port;
 use crate::driver::board::Board;
@@ -111,6 +111,42 @@ async fn hear_receiver(card: Rate) {
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));
     writer.close(reader, None).await.expect("the session stands");
     assert!(receiving.await.expect("it ends").is_err(), "no offer came");
+}
+
+/// A receiver tells its card while a list of files of so many bytes comes to it.
+async fn tell_during_a_list(card: Card, bytes: usize) {
+    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+    let (mut writer, mut reader) = far.split();
+    let (list, sent) = (vec![7; bytes], card.clone());
+    let hearing = spawn_local(async move {
+        writer.write(&Frame::from(Message::Card(sent))).await.unwrap();
+        let mut came = 0;
+        while came < bytes {
+            if let Message::ChunkPiece(piece) = next(&mut reader).await {
+                came += piece.bytes.len();
+            }
+        }
+        (writer, reader)
+    });
+    let (mut wire, board) = (Wire::new(near), Board::default());
+    let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
+    assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
+    let (writer, reader) = hearing.await.expect("the list came");
+    writer.close(reader, None).await.expect("the session stands");
+}
+
+#[test]
+fn a_card_that_is_told_while_the_list_goes_is_not_lost() {
+    // More than the stream holds, so that the card is there before its end.
+    let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
+    run(async { LocalSet::new().run_until(told).await });
+}
+
+#[test]
+fn what_no_card_takes_is_no_card() {
+    assert_eq!(Card { bps: 0 }.speed(), None);
+    assert_eq!(Card { bps: 1 }.speed(), None);
+    assert_eq!(Card { bps: 9_000_000_000 }.speed(), Some(Rate::from_mbps(9_000)));
 }
 
 #[test]

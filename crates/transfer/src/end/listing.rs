@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::SendError;
 
 use super::Hooks;
 use super::wire::{BULK, End, Wire};
-use crate::control::{ChunkPiece, MAX_MANIFEST, Message, Offer};
+use crate::control::{Card, ChunkPiece, MAX_MANIFEST, Message, Offer};
 use crate::error::{Class, Error};
 use crate::objects::Watch;
 
@@ -16,15 +16,16 @@ const PIECE: usize = 64 << 10;
 /// How often it is asked whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Sends `encoded`, the manifest that was offered; returns when nothing told later can overtake it.
-/// `watch` is told of each piece.
+/// Sends `encoded`, the manifest that was offered; returns when nothing told later can overtake it,
+/// with the card that the receiver has told of meanwhile. `watch` is told of each piece.
 pub(super) async fn tell(
     wire: &mut Wire,
     hooks: &dyn Hooks,
     watch: &Watch,
     encoded: &[u8],
-) -> Result<(), End> {
+) -> Result<Option<Card>, End> {
     wire.expect_much();
+    let mut card = None;
     let bulk = wire.bulk();
     let mut pieces = encoded.chunks(PIECE).enumerate();
     let mut tick = tokio::time::interval(TICK);
@@ -41,10 +42,16 @@ pub(super) async fn tell(
                     next = pieces.next();
                     watch.step();
                 }
-                (Ok(_), None) => return Ok(()),
+                (Ok(_), None) => return Ok(card),
                 (Err(SendError(())), _) => return Err(End::Lost("nothing more can be told".into())),
             },
-            message = wire.next() => hooks.heard(&message?),
+            message = wire.next() => {
+                let message = message?;
+                hooks.heard(&message);
+                if let Message::Card(told) = message {
+                    card = Some(told);
+                }
+            }
             _ = tick.tick() => hooks.tick()?,
         }
     }

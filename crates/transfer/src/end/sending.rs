@@ -15,7 +15,7 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, There, closing, listing, offer};
-use crate::control::{Card, Heard, Message, Outcome, Pass, Plan, Status};
+use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
 use crate::datapath::address::AddressRule;
 use crate::datapath::port::PortHandle;
 use crate::datapath::socket::{LARGEST_WHOLE, Path};
@@ -110,9 +110,12 @@ impl SendingEnd<'_> {
             send::tell_failure(failure, self.wire.outbox());
         }
         self.wire.outbox().tell(Message::Offer(offer));
-        if let Some(encoded) = manifest {
-            listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?;
-        }
+        let card = match manifest {
+            Some(encoded) => {
+                listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?
+            }
+            None => None,
+        };
         let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
         let payloads = Payloads::new(source)?;
         let (notices_end, notices) = mpsc::unbounded_channel();
@@ -132,7 +135,7 @@ impl SendingEnd<'_> {
             datagram,
             missing: None,
             waiting: None,
-            peer_card: None,
+            peer_card: card.and_then(|card| card.speed()),
             silence: Silence::new(),
             cpu_before: thread_time(),
         };
@@ -178,8 +181,8 @@ impl Running<'_, '_> {
                     let _ = commands.send(Command::Relay(relay));
                 }
             }
-            Message::Card(Card { bps }) if bps > 0 => {
-                let card = Rate::from_bps(bps);
+            Message::Card(told) if self.peer_card.is_none() => {
+                let Some(card) = told.speed() else { return Ok(None) };
                 self.peer_card = Some(card);
                 if let Some(Carried::Flow { commands, .. }) = &self.carried {
                     let _ = commands.send(Command::PeerCard(card));

@@ -10,7 +10,7 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::control::ProbeCount;
 use crate::datapath::open::Opener;
-use crate::datapath::port::{Datagrams, FlowSink, PortHandle};
+use crate::datapath::port::{Datagrams, FlowSink, PortHandle, PortStatistics};
 use crate::error::Error;
 
 /// How often a receiver looks whether all has come.
@@ -109,7 +109,8 @@ pub(super) struct Counter {
     port: PortHandle,
     flow: FlowId,
     counted: Arc<Mutex<Counted>>,
-    drops_before: u64,
+    /// The port's counts when it began.
+    before: PortStatistics,
 }
 
 impl Counter {
@@ -133,8 +134,8 @@ impl Counter {
             counted: counted.clone(),
         };
         port.register(flow, Box::new(counting))?;
-        let drops_before = port.statistics().kernel_drops;
-        Ok(Counter { port: port.clone(), flow, counted, drops_before })
+        let before = port.statistics();
+        Ok(Counter { port: port.clone(), flow, counted, before })
     }
 
     /// Waits for the last of `sent` datagrams that took `span`, and tells what has come.
@@ -150,14 +151,13 @@ impl Counter {
             }
         }
         let counted = self.counted();
-        let drops = self.port.statistics().kernel_drops.wrapping_sub(self.drops_before);
         ProbeCount {
             sent,
             received: counted.received,
             bytes: counted.bytes,
             rate_bps: counted.rate_bps(span),
             reordered: counted.reordered,
-            socket_lost: drops & u64::from(u32::MAX),
+            socket_lost: self.port.statistics().dropped_since(&self.before).round() as u64,
             too_large: false,
         }
     }

@@ -1,0 +1,31 @@
+//! Where a test of the network keeps its files: a disk that stands still for seconds, as those of
+//! virtual machines do, would pass for a network that does.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// A file system in memory that Linux hosts have.
+const IN_MEMORY: &str = "/dev/shm";
+/// As many tests as run at once have room then, in bytes.
+const ENOUGH: u64 = 6_000_000_000;
+
+/// A folder of its own in memory, where there is enough of it; else where folders usually are.
+pub(crate) fn scratch() -> TempDir {
+    let folder = if has_room() { TempDir::new_in(IN_MEMORY) } else { tempfile::tempdir() };
+    folder.expect("there is room for a folder")
+}
+
+fn has_room() -> bool {
+    let room = rustix::fs::statvfs(IN_MEMORY).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
+    Path::new(IN_MEMORY).is_dir() && room.min(free_memory()) > ENOUGH
+}
+
+/// What programs may take of the memory.
+fn free_memory() -> u64 {
+    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibi = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibi.unwrap_or_default() * 1024
+}
