@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|protocols|wan|ssh|tcp|memory|small|resume|multi|join|takeover|beside|all]
+# bash results/figures.sh [throughput|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|senders|join|takeover|beside|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -48,7 +48,7 @@ touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
 serve() {
     stop_server
     rm -f "$WORK/ready"; mkfifo "$WORK/ready"
-    LONGHAUL_CONFIG_DIR=$WORK/server ip netns exec "$NS_B" "$LONGHAUL" serve --listen 10.78.0.2:7717 --root "$WORK/root" \
+    LONGHAUL_CONFIG_DIR=$WORK/server ip netns exec "$NS_B" ${UNDER:-} "$LONGHAUL" serve --listen 10.78.0.2:7717 --root "$WORK/root" \
         --allow "$ID" --allow-plain "$@" > "$WORK/ready" 2>"$WORK/server.log" &
     SERVER=$!
     read -r _ < "$WORK/ready"
@@ -133,6 +133,32 @@ protocols() {
         awk '{print $1 + $2, $0}' "$WORK/cost-$name" | sort -n | awk -v r="$both" -v n="$name" -v s="$size" '
             {row[NR] = $0} END {split(row[int((NR + 1) / 2)], v, " "); g = s / 1e9
             printf "| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f %% |\n", n, v[2] / g, v[3] / g, v[1] / g, v[1] / r, v[4] / 1e9, (v[5] ? 100 * v[6] / v[5] : 0)}'
+    done
+}
+
+# Each protocol at 400 Mbit/s to a disk that stands still for a quarter of a second after each 16 MiB: as
+# long as there is room the network must not wait for it. Needs strace, which holds the writes.
+stalls() {
+    [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
+    local names name under way
+    [ "$RUNS_GIVEN" ] || RUNS=3
+    head -c 300000000 /dev/urandom > "$WORK/here/object"
+    names=$({ "$LONGHAUL" cp --protocol '?' a b 2>&1 || true; } | sed -n 's/.*possible values: \(.*\)\]/\1/p' | tr -d ,)
+    for _ in $(seq "$RUNS"); do for name in $names; do for way in even stalling; do
+        rm -rf "$WORK/root"/*; touch_memory 300000000
+        under="strace -D -f -qq -o /dev/null -e trace=pwrite64"
+        [ $way = even ] || under="$under -e inject=pwrite64:delay_exit=250000:when=16+16"
+        UNDER=$under serve
+        in_a "$LONGHAUL" cp --accept-new --json -q --protocol "$name" --rate 400M "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
+        cmp "$WORK/here/object" "$WORK/root/object"
+        field seconds < "$WORK/out" >> "$WORK/stalls-$name-$way"
+    done; done; done
+    stop_server
+    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | one that stands still a quarter of the time | ratio |"
+    echo "| --- | --- | --- | --- |"
+    for name in $names; do
+        awk -v n="$name" -v a="$(median < "$WORK/stalls-$name-even")" -v b="$(median < "$WORK/stalls-$name-stalling")" \
+            'BEGIN {printf "| %s | %.2f | %.2f | %.2f |\n", n, a, b, b / a}'
     done
 }
 
@@ -348,9 +374,10 @@ on_star() {
         > "$WORK/emulated" 2> "$WORK/emulator" || true # a server that is killed counts as failed
     grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
 }
-# Jain's index of the sources' rates, the median of the seconds in which all of them received.
+# Jain's index of the sources' rates ($2 of them, else three), the median of the seconds in which all of
+# them received.
 jain() {
-    grep '"event":"progress"' "$1" | awk -v need=3 '{
+    grep '"event":"progress"' "$1" | awk -v need="${2:-3}" '{
         n = gsub(/"state":"receiving"/, "&"); if (n < need) next
         s = q = 0; least = 1; rest = $0
         while (match(rest, /"rate_bps":[0-9]+/)) {
@@ -385,6 +412,34 @@ multi() {
     on_star "$cp --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out & copy=\$!; until grep '\"event\":\"progress\"' $WORK/out | tail -1 | awk -v h=$((bytes / 2)) 'match(\$0, /\"bytes\":[0-9]+/) {exit !(substr(\$0, RSTART + 8, RLENGTH - 8) > h)} END {if (!NR) exit 1}'; do sleep 0.05; kill -0 \$copy 2>/dev/null || break; done; kill -9 \$(cat $WORK/pid2); wait \$copy"
     cmp "$WORK/root/h1/x" "$WORK/here/x"
     multi_row "three replicas, one killed half-way" "$WORK/out"
+}
+
+# As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with BYTES, into one receiver
+# of 1 Gbit/s; with the most threads that the copy had.
+senders() {
+    local count host bytes=${BYTES:-12000000} runs sources ready stop
+    echo "| senders | aggregate Mbit/s (ceiling 957 of payload, less 2 % for seals) | seconds | loss | Jain's index of all | threads of the copy | status |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    for count in ${COUNTS:-8 64}; do
+        runs=() sources="" ready="true" stop="" delays=""
+        rm -rf "$WORK"/ready* "$WORK"/pid* "$WORK/root"/* "$WORK/here"/*
+        for host in $(seq "$count"); do
+            mkdir -p "$WORK/s$host" "$WORK/root/h$host"; head -c "$bytes" /dev/urandom > "$WORK/root/h$host/part$host"
+            runs+=(--run "h$host" "echo \$\$ > $WORK/pid$host; LONGHAUL_CONFIG_DIR=$WORK/s$host exec $LONGHAUL serve --root $WORK/root/h$host --allow $ID > $WORK/ready$host")
+            sources="$sources lh://h$host/part$host" ready="$ready && [ -s $WORK/ready$host ]" stop="$stop \$(cat $WORK/pid$host)"
+            delays="$delays\"$(awk -v i="$host" -v n="$count" 'BEGIN {printf "%.2f", 1 + 31 * (i - 1) / (n - 1)}')ms\", "
+        done
+        host=$((count + 1))
+        printf 'about = "Many senders into one receiver"\n[topology]\nkind = "star"\nhosts = %s\naccess = { rate = "1G", queue = "2MB" }\naccess-delays = [%s"0ms"]\n' "$host" "$delays" > "$WORK/star.toml"
+        "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" \
+            --run "h$host" "until $ready; do sleep 0.1; done; $LONGHAUL cp --accept-new --json -q $sources $WORK/here/ > $WORK/out & copy=\$!; echo 0 > $WORK/threads; while kill -0 \$copy 2>/dev/null; do ls /proc/\$copy/task 2>/dev/null | wc -l >> $WORK/threads; sleep 0.2; done; kill $stop 2>/dev/null; true" \
+            > "$WORK/emulated" 2> "$WORK/emulator" || true
+        grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+        for host in $(seq "$count"); do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
+        awk -v w="$count" -v g="$(field goodput_bps < "$WORK/out")" -v s="$(field seconds < "$WORK/out")" -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" \
+            -v j="$(jain "$WORK/out" "$count")" -v t="$(sort -n "$WORK/threads" | tail -1)" -v e="$(field status < "$WORK/out")" \
+            'BEGIN {printf "| %s | %.1f | %.1f | %.3f %% | %s | %s | %s |\n", w, g/1e6, s, 100*l/(n ? n : 1), (j == "" ? "" : sprintf("%.3f", j)), t, e}'
+    done
 }
 
 # Three sources as for multi, the third of which can be reached only from AFTER seconds on: from its first
@@ -501,8 +556,8 @@ beside() {
 }
 
 case ${1:-all} in
-    throughput | protocols | wan | tcp | memory | small | resume | multi | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
+    throughput | protocols | stalls | wan | tcp | memory | small | resume | multi | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, protocols, wan, ssh, tcp, memory, small, resume, multi, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

@@ -81,6 +81,21 @@ fn claims(entry: &str) -> Vec<(&str, &str)> {
     claims
 }
 
+/// The sentences of a text; a number's point ends none, nor one within brackets.
+fn sentences(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    for (at, _) in text.match_indices(". ") {
+        let open = text[from..at].matches('(').count() > text[from..at].matches(')').count();
+        if !open {
+            found.push(&text[from..at]);
+            from = at + 2;
+        }
+    }
+    found.push(&text[from..]);
+    found
+}
+
 /// Whether a page has the number, with this unit where the page tells units.
 fn says(page: &str, number: (f64, usize), unit: &str) -> bool {
     match said(page).filter(|_| !unit.is_empty()) {
@@ -125,4 +140,24 @@ fn each_figure_of_the_advice_is_on_the_page_that_it_names() {
     }
     assert!(checked > 40, "the advice has only {checked} figures");
     assert!(wrong.is_empty(), "docs/choosing.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_sentence_of_the_advice_names_the_page_that_it_rests_on() {
+    let advice = fs::read_to_string(root().join("docs/choosing.md")).expect("it can be read");
+    let begins = advice.find("\n## ").expect("the advice has parts");
+    let ends = advice.find("\n## For scripts").expect("the last part is no advice");
+    let lines = advice[begins..ends].lines().filter(|line| !line.is_empty());
+    let all: Vec<&str> = lines.filter(|line| !line.starts_with('#')).flat_map(sentences).collect();
+    let bare: Vec<&&str> = all.iter().filter(|sentence| !sentence.contains("](")).collect();
+    assert!(all.len() > 30, "the advice has only {} sentences", all.len());
+    assert!(bare.is_empty(), "docs/choosing.md: these name no page:\n{bare:#?}");
+}
+
+#[test]
+fn sentences_end_at_a_point_outside_of_brackets() {
+    assert_eq!(
+        sentences("It takes 2.5 s (e. g. here, 3.1). Not so. And more"),
+        ["It takes 2.5 s (e. g. here, 3.1)", "Not so", "And more"]
+    );
 }

@@ -29,13 +29,12 @@
 //! - The rate is never below a datagram an interval, and an interval in which nothing was sent does
 //!   not raise it.
 //!
-//! The paper's outlook, "to use bandwidth estimation techniques to set the rate control parameters"
-//! and a window "dynamically set as the product of current available bandwidth and RTT" (section
-//! 7), is SABUL's successor, UDT, and not SABUL: its rules would no longer be those that the
-//! paper's figures were measured with, and it gives none for the estimate. Half of it is here: a
-//! packet train shows the initial rate, and the window is the highest rate so far times (SYN +
-//! RTT). By what is available now it would close when the rate falls, so that a flow among others
-//! is held down twice. `window` sets it to any size.
+//! Of the paper's outlook (section 7), "to use bandwidth estimation techniques to set the rate
+//! control parameters" is done at the start, by a packet train that shows the initial rate; later
+//! it would be SABUL's successor, UDT. A window "dynamically set as the product of current
+//! available bandwidth and RTT" is `available-window`, off by default: it is not what the paper's
+//! figures were measured with, and it closes when the rate falls. The paper gives no estimate of
+//! what is available: ours is what arrives.
 //!
 //! The variant `sabul-ornl` sends no last block again, leaves no report out, and has no flow window
 //! unless it is set: its troubles are to be seen.
@@ -111,6 +110,17 @@ pub const WINDOW: ProtocolOption = ProtocolOption {
            sabul-ornl",
     least: 0.0,
     most: 1e9,
+    default: 0.0,
+};
+
+/// "The window size used by the flow control can be dynamically set as the product of current
+/// available bandwidth and RTT." (7, of future work)
+pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption {
+    name: "available-window",
+    help: "1: the window is what arrives in (sync interval + round-trip time) and 16 blocks more; \
+           0: it is as `window` says",
+    least: 0.0,
+    most: 1.0,
     default: 0.0,
 };
 
@@ -208,7 +218,16 @@ pub const ROW: Row = Row {
     ],
     frugal: true,
     many: false,
-    options: &[SYNC_INTERVAL, BETA, DECREASE, LOSS_THRESHOLD, LOSS_SMOOTHING, WINDOW, INITIAL_RATE],
+    options: &[
+        SYNC_INTERVAL,
+        BETA,
+        DECREASE,
+        LOSS_THRESHOLD,
+        LOSS_SMOOTHING,
+        WINDOW,
+        AVAILABLE_WINDOW,
+        INITIAL_RATE,
+    ],
     sender: |setup| Box::new(SabulSender::new(setup)),
     receiver: || Box::new(SabulReceiver::default()),
 };

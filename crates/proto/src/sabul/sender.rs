@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::rate::{PaperRate, RateControl};
 use super::release::ReleaseRate;
 use super::window::Window;
-use super::{INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
+use super::{AVAILABLE_WINDOW, INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
 use crate::pulse::TRAIN_LEN;
@@ -97,6 +97,9 @@ impl SabulSender {
         let cap = setup.cap();
         window.set_most(setup.settings.count(&WINDOW));
         window.note_rate(cap.unwrap_or(control.rate()));
+        if setup.settings.value(&AVAILABLE_WINDOW) > 0.0 {
+            window.follow_arrivals();
+        }
         SabulSender {
             end: SendingEnd::new(setup, control.rate()),
             repairs: Repairs::default(),
@@ -182,6 +185,7 @@ impl SabulSender {
         }
         self.hear_report(now);
         let sent = self.end.accounting.first;
+        self.window.note_arrivals(now, ack.received.min(self.end.accounting.sent));
         self.window.on_ack(sent - self.end.frontier.unacknowledged());
     }
 

@@ -138,6 +138,29 @@ fn the_window_that_the_application_sets_holds() {
 }
 
 #[test]
+fn a_window_that_follows_what_arrives_is_its_product_with_the_time_and_no_more_than_was_set() {
+    let sizes = |settings: &[(&str, f64)]| {
+        let settings = set(&ROW, &[settings, &[("initial-rate", 8.0)]].concat());
+        let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
+        out.sender.window.on_loss();
+        // All of it arrives.
+        let mut before = 0;
+        for turn in 0..200 {
+            before = if turn == 189 { out.sent.len() } else { before };
+            out.run_for(10);
+            out.ack(out.sent.len() as u64);
+        }
+        let size = out.sender.window_room() + out.sender.end.frontier.unacknowledged();
+        (size, (out.sent.len() - before) as u64)
+    };
+    // What came in the last 110 ms, and sixteen more.
+    let (followed, arrived) = sizes(&[("available-window", 1.0)]);
+    assert!(arrived > 100 && followed.abs_diff(arrived + 16) < arrived / 5, "{followed}");
+    assert_eq!(sizes(&[("available-window", 1.0), ("window", 40.0)]).0, 40);
+    assert_eq!(sizes(&[("window", 1e6)]).0, 1_000_000);
+}
+
+#[test]
 fn the_loss_list_goes_first_in_order_and_its_blocks_once() {
     let mut out = Out::open(100_000);
     let sent = out.run_for(10).len() as u64;

@@ -1,10 +1,16 @@
 //! The flow window: how many blocks may be unacknowledged.
 
-use crate::time::Span;
+use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
 /// A maximum of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
+
+/// A window of just what arrives would never let more arrive: so many blocks more, as in UDT.
+const MORE: u64 = 16;
+
+/// The weight of the newest acknowledgement in what arrives, as the average of losses has it.
+const WEIGHT: f64 = 0.125;
 
 /// "The flow window is 1 packet initially. Its size is increased to the number of acknowledged
 /// packets after each received ACK until it reaches the maximum window size or an NAK packet is
@@ -21,13 +27,44 @@ pub(super) struct Window {
     /// The highest rate that the flow knows of.
     rate: Rate,
     full: bool,
+    /// Where the window follows it: what arrives.
+    available: Option<Available>,
+}
+
+/// What arrives, by the receiver's acknowledgements.
+#[derive(Clone, Copy, Debug, Default)]
+struct Available {
+    /// When what had come in all was told last.
+    last: Option<(Time, u64)>,
+    /// Blocks a second; nothing before the second acknowledgement.
+    rate: Option<f64>,
+}
+
+impl Available {
+    fn note(&mut self, now: Time, received: u64) {
+        let (at, before) = self.last.unwrap_or((now, received));
+        let seconds = now.since(at).as_secs_f64();
+        if seconds > 0.0 && received >= before {
+            let news = (received - before) as f64 / seconds;
+            self.rate = Some(self.rate.map_or(news, |rate| rate + (news - rate) * WEIGHT));
+        }
+        self.last = Some((now, received));
+    }
 }
 
 impl Window {
     /// A window that starts at `first` blocks, whatever the rate then is.
     pub(super) fn new(first: u64, datagram: Bytes) -> Window {
         let least = first.max(LEAST);
-        Window { size: first, least, set: None, datagram, rate: Rate::ZERO, full: false }
+        Window {
+            size: first,
+            least,
+            set: None,
+            datagram,
+            rate: Rate::ZERO,
+            full: false,
+            available: None,
+        }
     }
 
     /// The first blocks have shown the rate: from now on it alone makes the maximum.
@@ -47,6 +84,21 @@ impl Window {
         }
     }
 
+    /// Its maximum follows what arrives.
+    ///
+    /// "The window size used by the flow control can be dynamically set as the product of current
+    /// available bandwidth and RTT." (Section 7, of future work.)
+    pub(super) fn follow_arrivals(&mut self) {
+        self.available = Some(Available::default());
+    }
+
+    /// By now so many blocks have arrived in all.
+    pub(super) fn note_arrivals(&mut self, now: Time, received: u64) {
+        if let Some(available) = &mut self.available {
+            available.note(now, received);
+        }
+    }
+
     /// The flow sends at `rate`, which the path may well carry.
     pub(super) fn note_rate(&mut self, rate: Rate) {
         self.rate = self.rate.max(rate);
@@ -54,6 +106,10 @@ impl Window {
 
     /// "A good window size is the product of bandwidth and (SYN + RTT)." (Section 3.4.)
     fn most(&self, sync: Span, rtt: Span) -> u64 {
+        if let Some(arrives) = self.available.and_then(|available| available.rate) {
+            let most = (arrives * (sync + rtt).as_secs_f64()) as u64 + MORE;
+            return most.min(self.set.unwrap_or(u64::MAX));
+        }
         let good = self.rate.over(sync + rtt).get() / self.datagram.get().max(1);
         self.set.unwrap_or(good.max(self.least))
     }
