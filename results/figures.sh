@@ -146,19 +146,20 @@ stalls() {
     names=$({ "$LONGHAUL" cp --protocol '?' a b 2>&1 || true; } | sed -n 's/.*possible values: \(.*\)\]/\1/p' | tr -d ,)
     for _ in $(seq "$RUNS"); do for name in $names; do for way in even stalling; do
         rm -rf "$WORK/root"/*; touch_memory 300000000
-        under="strace -D -f -qq -o /dev/null -e trace=pwrite64"
+        under="strace -D -f -qq -o $WORK/strace -e trace=pwrite64"
         [ $way = even ] || under="$under -e inject=pwrite64:delay_exit=250000:when=16+16"
         UNDER=$under serve
         in_a "$LONGHAUL" cp --accept-new --json -q --protocol "$name" --rate 400M "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
         cmp "$WORK/here/object" "$WORK/root/object"
         field seconds < "$WORK/out" >> "$WORK/stalls-$name-$way"
+        grep -c DELAYED "$WORK/strace" >> "$WORK/stood-$name-$way" || true
     done; done; done
     stop_server
-    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | one that stands still a quarter of the time | ratio |"
-    echo "| --- | --- | --- | --- |"
+    echo "| protocol | seconds, a disk that keeps up (median of $RUNS) | one that stands still | for so many seconds of these | ratio |"
+    echo "| --- | --- | --- | --- | --- |"
     for name in $names; do
         awk -v n="$name" -v a="$(median < "$WORK/stalls-$name-even")" -v b="$(median < "$WORK/stalls-$name-stalling")" \
-            'BEGIN {printf "| %s | %.2f | %.2f | %.2f |\n", n, a, b, b / a}'
+            -v d="$(median < "$WORK/stood-$name-stalling")" 'BEGIN {printf "| %s | %.2f | %.2f | %.2f | %.2f |\n", n, a, b, d / 4, b / a}'
     done
 }
 
@@ -414,13 +415,14 @@ multi() {
     multi_row "three replicas, one killed half-way" "$WORK/out"
 }
 
-# As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with BYTES, into one receiver
-# of 1 Gbit/s; with the most threads that the copy had.
+# As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with its part of BYTES, into
+# one receiver at RATE; with the most threads that the copy had, and how many of them receive.
 senders() {
-    local count host bytes=${BYTES:-12000000} runs sources ready stop
-    echo "| senders | aggregate Mbit/s (ceiling 957 of payload, less 2 % for seals) | seconds | loss | Jain's index of all | threads of the copy | status |"
-    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    local count host rate=${RATE:-200M} bytes runs sources ready stop delays
+    echo "| senders | aggregate, Mbit/s of object at $rate of link | seconds | loss | Jain's index of all | threads of the copy | of these receive | status |"
+    echo "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for count in ${COUNTS:-8 64}; do
+        bytes=$((${BYTES:-512000000} / count))
         runs=() sources="" ready="true" stop="" delays=""
         rm -rf "$WORK"/ready* "$WORK"/pid* "$WORK/root"/* "$WORK/here"/*
         for host in $(seq "$count"); do
@@ -430,14 +432,14 @@ senders() {
             delays="$delays\"$(awk -v i="$host" -v n="$count" 'BEGIN {printf "%.2f", 1 + 31 * (i - 1) / (n - 1)}')ms\", "
         done
         host=$((count + 1))
-        printf 'about = "Many senders into one receiver"\n[topology]\nkind = "star"\nhosts = %s\naccess = { rate = "1G", queue = "2MB" }\naccess-delays = [%s"0ms"]\n' "$host" "$delays" > "$WORK/star.toml"
+        printf 'about = "Many senders into one receiver"\n[topology]\nkind = "star"\nhosts = %s\naccess = { rate = "%s", queue = "2MB" }\naccess-delays = [%s"0ms"]\n' "$host" "$rate" "$delays" > "$WORK/star.toml"
         "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" \
-            --run "h$host" "until $ready; do sleep 0.1; done; $LONGHAUL cp --accept-new --json -q $sources $WORK/here/ > $WORK/out & copy=\$!; echo 0 > $WORK/threads; while kill -0 \$copy 2>/dev/null; do ls /proc/\$copy/task 2>/dev/null | wc -l >> $WORK/threads; sleep 0.2; done; kill $stop 2>/dev/null; true" \
+            --run "h$host" "until $ready; do sleep 0.1; done; $LONGHAUL cp --accept-new --json -q $sources $WORK/here/ > $WORK/out & copy=\$!; echo 0 > $WORK/threads; while kill -0 \$copy 2>/dev/null; do cat /proc/\$copy/task/*/comm 2>/dev/null | awk '{n++} /^receive/ {r++} END {print n + 0, r + 0}' >> $WORK/threads; sleep 0.2; done; kill $stop 2>/dev/null; true" \
             > "$WORK/emulated" 2> "$WORK/emulator" || true
         grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
         for host in $(seq "$count"); do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
         awk -v w="$count" -v g="$(field goodput_bps < "$WORK/out")" -v s="$(field seconds < "$WORK/out")" -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" \
-            -v j="$(jain "$WORK/out" "$count")" -v t="$(sort -n "$WORK/threads" | tail -1)" -v e="$(field status < "$WORK/out")" \
+            -v j="$(jain "$WORK/out" "$count")" -v t="$(sort -n "$WORK/threads" | tail -1 | sed 's/ / | /')" -v e="$(field status < "$WORK/out")" \
             'BEGIN {printf "| %s | %.1f | %.1f | %.3f %% | %s | %s | %s |\n", w, g/1e6, s, 100*l/(n ? n : 1), (j == "" ? "" : sprintf("%.3f", j)), t, e}'
     done
 }
