@@ -105,6 +105,7 @@ const SHARED: [&str; 26] = [
     "first-loss",
     "queue-growth",
     "paused",
+    "doubtful",
     "like-card",
     "link-full",
     "others-least",

@@ -160,8 +160,8 @@ pub static COMPARE: Experiment = Experiment {
     differs: "Nothing was published. The model of TCP is the simulator's \
               ([tcp-model](tcp-model.md)). Of BBR it has none: its rows are emulated alone, by the \
               kernel's, and CUBIC's emulated values are what they are to be held against. On the \
-              same path [transfer](transfer.md) measures 830 Mbit/s of BBR without loss and 453 at \
-              5 % by one connection with 64 MiB of window, 833 and 731 by eight.",
+              same path [transfer](transfer.md) measures 832 Mbit/s of BBR without loss and 459 at \
+              5 % by one connection with 64 MiB of window, 838 and 732 by eight.",
     learned: "With the rate told, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
               other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: 95 % \
               of what the path leaves, of 97.8 that there are. They differ in what it costs: RBUDP \

@@ -161,3 +161,17 @@ fn sentences_end_at_a_point_outside_of_brackets() {
         ["It takes 2.5 s (e. g. here, 3.1)", "Not so", "And more"]
     );
 }
+
+/// What a simulated value may be off real sockets, in per cent.
+const MOST_OFF: f64 = 3.0;
+
+#[test]
+fn the_simulator_agrees_with_real_sockets_over_the_whole_grid() {
+    let page = fs::read_to_string(root().join("results/sim-vs-emulator.md")).expect("it is there");
+    let rows = page.lines().filter(|line| line.contains("goodput, Mbit/s"));
+    let off: Vec<Option<f64>> = rows
+        .map(|row| row.split('|').find_map(|cell| cell.trim().strip_suffix(" %")?.parse().ok()))
+        .collect();
+    assert_eq!(off.len(), 16, "rates, round trips and losses");
+    assert!(off.iter().all(|off| off.is_some_and(|off| off.abs() <= MOST_OFF)), "{off:?}");
+}

@@ -166,8 +166,8 @@ impl Capacity {
         let (current, asked) = (whole.current + whole.unmeasured, self.found * self.share);
         let was_doubted = core::mem::take(&mut self.doubted);
         if loss > most && current < asked {
-            self.doubted =
-                !self.searching && whole.total + whole.unmeasured < asked * self.tuning.paused;
+            let pauses = whole.total + whole.unmeasured < asked * self.tuning.paused;
+            self.doubted = !self.searching && pauses && loss <= self.tuning.doubtful;
             if was_doubted || !self.doubted {
                 let below = current * self.tuning.below_ceiling;
                 self.believe((below / self.share).max(rules.least_rate));
@@ -349,6 +349,15 @@ mod tests {
         capacity.on_interval(&rules(), &pause);
         capacity.on_interval(&rules(), &pause);
         assert!((capacity.rate(0.0) - 5.39e8).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_loss_that_no_pause_makes_counts_at_once() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(2e9, 31);
+        let overrun = Whole { total: 1.3e9, current: 9e8, loss: 0.31, ..Whole::default() };
+        capacity.on_interval(&rules(), &overrun);
+        assert!((capacity.rate(0.0) - 8.82e8).abs() < 1.0);
     }
 
     #[test]

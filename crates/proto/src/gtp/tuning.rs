@@ -155,6 +155,9 @@ tuning! {
     /// They pause, and lose what they make up for.
     PAUSED paused: f64 = share 80.0, (0.0, 100.0), "paused",
         "share of what was asked for below which loss must come twice to count, in percent";
+    /// No pause makes so much.
+    DOUBTFUL doubtful: f64 = share 20.0, (0.0, 100.0), "doubtful",
+        "loss above which it counts at once, however little was sent, in percent";
     /// A train is timed by when the host looked.
     LIKE_CARD like_card: f64 = share 75.0, (1.0, 100.0), "like-card",
         "rate of a first packet train that shows that the card is the bound, in percent of it";
