@@ -88,7 +88,7 @@ fn shown(number: f64) -> String {
 }
 
 /// Settings of what receives, which all sources share.
-const SHARED: [&str; 26] = [
+const SHARED: [&str; 27] = [
     "receive-rate",
     "receive-share",
     "others",

@@ -262,7 +262,8 @@ pub(super) static FILE: Experiment = Experiment {
               again for the study's 19,911 and is 7 % faster than its best run, three times its \
               worst: behind a card that holds its host back its search for the rate costs nothing. \
               Over real sockets FOBS and Tsunami are what is simulated; SABUL is 10.5 % below it, \
-              after five times as many losses as reported, and so 4 % below what the study has of \
-              it. The same is to be seen on [ornl-memory](ornl-memory.md); why is not known.",
+              after five times as many losses as reported, and so a little worse than the study's \
+              better runs. The same is to be seen on [ornl-memory](ornl-memory.md); why is not \
+              known.",
     set: Set::Full,
 };
