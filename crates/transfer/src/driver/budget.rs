@@ -45,6 +45,10 @@ struct Inner {
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
+    /// Transfers that will come, and those that have had a part: the first must not take what the
+    /// last one needs.
+    expected: u32,
+    entered: AtomicU32,
     patience: Duration,
 }
 
@@ -66,7 +70,15 @@ impl Budget {
     /// # Errors
     /// [`Class::Usage`] where that is less than what any transfer holds.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
-        Budget::patient(memory, PATIENCE)
+        Budget::expecting(memory, 0)
+    }
+
+    /// The same where so many transfers will come, each of which finds its part.
+    ///
+    /// # Errors
+    /// As [`Budget::new`].
+    pub(crate) fn expecting(memory: Bytes, transfers: u32) -> Result<Budget, Error> {
+        Budget::patient(memory, transfers, PATIENCE)
     }
 
     /// What so many transfers hold together at least: less, and some have to wait for others.
@@ -74,7 +86,7 @@ impl Budget {
         Bytes::new(transfers.saturating_mul(LEAST as u64 * CHUNK))
     }
 
-    fn patient(memory: Bytes, patience: Duration) -> Result<Budget, Error> {
+    fn patient(memory: Bytes, expected: u32, patience: Duration) -> Result<Budget, Error> {
         let least = Budget::least_of(1);
         if memory < least {
             let what = format!("--memory {memory} is too little");
@@ -83,7 +95,8 @@ impl Budget {
         }
         let total = u32::try_from(memory.get() / CHUNK).unwrap_or(u32::MAX).min(1 << 28);
         let free = Arc::new(Semaphore::new(total as usize));
-        Ok(Budget(Arc::new(Inner { total, free, count: AtomicU32::new(0), patience })))
+        let (count, entered) = (AtomicU32::new(0), AtomicU32::new(0));
+        Ok(Budget(Arc::new(Inner { total, free, count, expected, entered, patience })))
     }
 
     /// A part for one more transfer, as soon as there is memory for it.
@@ -100,6 +113,7 @@ impl Budget {
             return Err(Error::new(Class::Unfinished, what)
                 .advise("raise --memory there, or wait for one to end"));
         };
+        self.0.entered.fetch_add(1, Ordering::Relaxed);
         Ok(Part {
             place,
             held: Mutex::new(held),
@@ -116,7 +130,19 @@ impl Inner {
 
     /// Chunks that are left to who comes next.
     fn reserve(&self) -> u32 {
-        if self.total < 2 * LEAST { 0 } else { (self.total / 4).max(LEAST) }
+        let yet = self.expected.saturating_sub(self.entered.load(Ordering::Relaxed));
+        let usual = if self.total < 2 * LEAST { 0 } else { (self.total / 4).max(LEAST) };
+        usual.max(yet.saturating_mul(LEAST)).min(self.total)
+    }
+
+    /// Among how many the memory is divided.
+    fn sharers(&self) -> u32 {
+        self.count().max(self.expected.saturating_sub(self.gone())).max(1)
+    }
+
+    /// Transfers that have had a part and have given it back.
+    fn gone(&self) -> u32 {
+        self.entered.load(Ordering::Relaxed).saturating_sub(self.count())
     }
 }
 
@@ -150,7 +176,7 @@ impl Part {
         let shared = &self.place.0;
         let mut permit = self.held();
         let has = permit.num_permits();
-        let fair = (shared.total - shared.reserve()) / shared.count().max(1);
+        let fair = (shared.total - shared.reserve()) / shared.sharers();
         let wanted = chunks_of(held).max(fair.max(LEAST) as usize);
         if wanted < has {
             drop(permit.split(has - wanted));
@@ -218,6 +244,27 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_those_that_are_expected_finds_its_part_however_much_the_first_want() {
+        for memory in [512, 8 * 32, 300] {
+            let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
+            let parts: Vec<Part> = (0..8)
+                .map(|_| {
+                    let part = enter(&budget).expect("there is memory for eight");
+                    // All that it is granted it holds.
+                    part.room(part.room(Bytes::ZERO));
+                    part
+                })
+                .collect();
+            let rooms = parts.iter().map(|part| mebi(part.room(Bytes::ZERO)));
+            assert!(
+                rooms.clone().all(|room| room >= 30),
+                "{memory}: {:?}",
+                rooms.collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
     fn too_little_memory_is_refused_with_the_least() {
         let error = Budget::new(Bytes::mebi(31)).err().unwrap();
         assert_eq!(error.class, Class::Usage);
@@ -229,7 +276,7 @@ mod tests {
     fn who_finds_no_memory_waits_for_it_and_has_it_before_others_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let budget = Budget::patient(Bytes::mebi(70), Duration::from_secs(60)).unwrap();
+            let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
             let (first, second) = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let mut entering = pin!(budget.enter());
             let mut context = Context::from_waker(Waker::noop());
@@ -245,7 +292,7 @@ mod tests {
     fn who_waits_in_vain_is_told_to_come_again() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let budget = Budget::patient(Bytes::mebi(70), Duration::from_millis(10)).unwrap();
+            let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
             assert_eq!(refused.class, Class::Unfinished);

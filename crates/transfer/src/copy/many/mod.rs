@@ -98,7 +98,7 @@ impl<'a> Sources<'a> {
         let core = SharedCore::of_copy(&options.protocol);
         let shared = Shared {
             sources: routes.len() as u64,
-            memory: Budget::new(options.memory.max(least))?,
+            memory: Budget::expecting(options.memory.max(least), routes.len() as u32)?,
             ports: Some(DataPorts::default()),
             core: core.map(|core| core.limited(options.rate_limit)),
             writers: match options.replicas {
