@@ -416,7 +416,8 @@ multi() {
 }
 
 # As many senders as COUNTS says, one after the other, RTT 2 to 64 ms, each with its part of BYTES, into
-# one receiver at RATE; with the most threads that the copy had, and how many of them receive.
+# one receiver at RATE; with the most threads that the copy had, and how many of them receive. The copy
+# has precedence: all hosts of the star share the same cores here, and a receiver has its own.
 senders() {
     local count host rate=${RATE:-200M} bytes runs sources ready stop delays
     echo "| senders | aggregate, Mbit/s of object at $rate of link | seconds | loss | Jain's index of all | threads of the copy | of these receive | status |"
@@ -434,7 +435,7 @@ senders() {
         host=$((count + 1))
         printf 'about = "Many senders into one receiver"\n[topology]\nkind = "star"\nhosts = %s\naccess = { rate = "%s", queue = "2MB" }\naccess-delays = [%s"0ms"]\n' "$host" "$rate" "$delays" > "$WORK/star.toml"
         "$LONGHAUL" emulate "$WORK/star.toml" "${runs[@]}" \
-            --run "h$host" "until $ready; do sleep 0.1; done; $LONGHAUL cp --accept-new --json -q $sources $WORK/here/ > $WORK/out & copy=\$!; echo 0 > $WORK/threads; while kill -0 \$copy 2>/dev/null; do cat /proc/\$copy/task/*/comm 2>/dev/null | awk '{n++} /^receive/ {r++} END {print n + 0, r + 0}' >> $WORK/threads; sleep 0.2; done; kill $stop 2>/dev/null; true" \
+            --run "h$host" "until $ready; do sleep 0.1; done; nice -n -15 $LONGHAUL cp --accept-new --json -q $sources $WORK/here/ > $WORK/out & copy=\$!; echo 0 > $WORK/threads; while kill -0 \$copy 2>/dev/null; do cat /proc/\$copy/task/*/comm 2>/dev/null | awk '{n++} /^receive/ {r++} END {print n + 0, r + 0}' >> $WORK/threads; sleep 0.2; done; kill $stop 2>/dev/null; true" \
             > "$WORK/emulated" 2> "$WORK/emulator" || true
         grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
         for host in $(seq "$count"); do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done

@@ -170,7 +170,7 @@ impl Receiving {
             return None;
         }
         self.next = self.next.max(number + 1);
-        Some(Arrival { number: PacketNumber(number), block })
+        Some(Arrival { number: PacketNumber(number), block, at: self.now })
     }
 
     fn arrive(&mut self, arrivals: &[Arrival]) {

@@ -34,6 +34,8 @@ pub struct Arrival {
     pub number: PacketNumber,
     /// The block that it carried.
     pub block: Block,
+    /// When it came to the host: no later than it is told, and sooner where the program was busy.
+    pub at: Time,
 }
 
 /// A run of blocks of one segment.

@@ -37,7 +37,7 @@
 //! while !sender.is_finished() {
 //!     sender.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
 //!     let numbered = blocks.iter().zip(next..);
-//!     let arrival = |(&block, number)| Arrival { number: PacketNumber(number), block };
+//!     let arrival = |(&block, n)| Arrival { number: PacketNumber(n), block, at: now };
 //!     let arrivals: Vec<Arrival> = numbered.map(arrival).collect();
 //!     next += blocks.len() as u64;
 //!     blocks.clear();

@@ -71,14 +71,14 @@ impl Pulses {
     }
 
     /// A batch has come, of blocks that the object has.
-    pub fn on_arrivals<'a>(&mut self, now: Time, arrivals: impl IntoIterator<Item = &'a Arrival>) {
+    pub fn on_arrivals<'a>(&mut self, arrivals: impl IntoIterator<Item = &'a Arrival>) {
         for arrival in arrivals {
             self.news = true;
             if self.newest.is_none_or(|(newest, _)| arrival.number > newest) {
-                self.newest = Some((arrival.number, now));
+                self.newest = Some((arrival.number, arrival.at));
             }
             let first = self.meter.ended.is_none();
-            self.urgent |= self.meter.arrive(now, arrival.number) && first;
+            self.urgent |= self.meter.arrive(arrival.at, arrival.number) && first;
         }
     }
 
@@ -171,8 +171,8 @@ impl TrainMeter {
         TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
-    /// A datagram has come; tells whether that ended a train.
-    fn arrive(&mut self, now: Time, number: PacketNumber) -> bool {
+    /// A datagram came at `at`; tells whether that ended a train.
+    fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;
         let len = |start| if start == 0 { self.first_len } else { TRAIN_LEN };
@@ -182,9 +182,9 @@ impl TrainMeter {
         if place >= len {
             return ended;
         }
-        let train = self.current.get_or_insert(Passing::new(start, now));
+        let train = self.current.get_or_insert(Passing::new(start, at));
         if train.start == start {
-            train.note(now);
+            train.note(at);
             // The last of the train ends it: nothing may follow.
             ended |= place + 1 == len && self.end();
         }
@@ -264,9 +264,9 @@ mod tests {
         Time::ZERO + Span::from_micros(micros)
     }
 
-    fn arrivals(numbers: core::ops::Range<u64>) -> Vec<Arrival> {
+    fn arrivals(at: Time, numbers: core::ops::Range<u64>) -> Vec<Arrival> {
         let block = Block { segment: 0, index: 0 };
-        numbers.map(|number| Arrival { number: PacketNumber(number), block }).collect()
+        numbers.map(|number| Arrival { number: PacketNumber(number), block, at }).collect()
     }
 
     fn make(pulses: &mut Pulses, now: Time) -> Pulse {
@@ -277,13 +277,13 @@ mod tests {
     fn pulses_come_often_with_data_and_seldom_without() {
         let mut pulses = Pulses::new(at(0), &setup());
         assert_eq!(pulses.due(), at(250_000));
-        pulses.on_arrivals(at(1_000), &arrivals(100..101));
+        pulses.on_arrivals(&arrivals(at(1_000), 100..101));
         assert!(pulses.due() <= at(1_000));
         let pulse = make(&mut pulses, at(1_500));
         let age = Span::from_micros(500);
         assert_eq!(pulse.echo, Some(Echo { number: PacketNumber(100), age }));
         assert_eq!(pulses.due(), at(251_500));
-        pulses.on_arrivals(at(2_000), &arrivals(101..102));
+        pulses.on_arrivals(&arrivals(at(2_000), 101..102));
         assert_eq!(pulses.due(), at(21_500));
     }
 
@@ -305,7 +305,7 @@ mod tests {
     fn the_first_train_is_timed_and_told_at_once() {
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
-            pulses.on_arrivals(at(1_000 + number * 12), &arrivals(number..number + 1));
+            pulses.on_arrivals(&arrivals(at(1_000 + number * 12), number..number + 1));
             if number == 0 {
                 make(&mut pulses, at(1_000));
             }
@@ -316,8 +316,8 @@ mod tests {
         assert_eq!(train.bytes, Bytes::new(31 * 1472));
         assert_eq!((train.span, train.steps), (Span::from_micros(31 * 12), 31));
         // Later trains are timed as well, but can wait.
-        pulses.on_arrivals(at(2_000), &arrivals(TRAIN_EVERY..TRAIN_EVERY + 1));
-        pulses.on_arrivals(at(2_100), &arrivals(TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
+        pulses.on_arrivals(&arrivals(at(2_000), TRAIN_EVERY..TRAIN_EVERY + 1));
+        pulses.on_arrivals(&arrivals(at(2_100), TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
         assert_eq!(pulses.due(), at(21_400));
         let train = make(&mut pulses, at(21_400)).train.unwrap();
         assert_eq!((train.first, train.span), (PacketNumber(1024), Span::from_micros(100)));
@@ -326,9 +326,9 @@ mod tests {
     #[test]
     fn a_train_whose_end_is_lost_ends_with_what_follows() {
         let mut pulses = Pulses::new(at(0), &setup());
-        pulses.on_arrivals(at(0), &arrivals(0..10));
-        pulses.on_arrivals(at(100), &arrivals(10..20));
-        pulses.on_arrivals(at(900), &arrivals(40..41));
+        pulses.on_arrivals(&arrivals(at(0), 0..10));
+        pulses.on_arrivals(&arrivals(at(100), 10..20));
+        pulses.on_arrivals(&arrivals(at(900), 40..41));
         let train = make(&mut pulses, at(900)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(14_720), Span::from_micros(100)));
     }
@@ -339,7 +339,7 @@ mod tests {
         for number in 0..TRAIN_LEN {
             // One each 100 µs; after the first twelve the host sleeps for 20 ms.
             let came = if number < 12 { number * 100 } else { (number * 100).max(21_100) };
-            pulses.on_arrivals(at(came), &arrivals(number..number + 1));
+            pulses.on_arrivals(&arrivals(at(came), number..number + 1));
         }
         let train = make(&mut pulses, at(22_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
@@ -347,7 +347,7 @@ mod tests {
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
             let came = number * 100 + if number < 12 { 0 } else { 20_000 };
-            pulses.on_arrivals(at(came), &arrivals(number..number + 1));
+            pulses.on_arrivals(&arrivals(at(came), number..number + 1));
         }
         let train = make(&mut pulses, at(30_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(31 * 1472), Span::from_micros(23_100)));
@@ -359,11 +359,11 @@ mod tests {
         pulses.set_first_train(64);
         for number in 0..64 {
             assert_eq!(pulses.train(), None);
-            pulses.on_arrivals(at(1_000 + number * 12), &arrivals(number..number + 1));
+            pulses.on_arrivals(&arrivals(at(1_000 + number * 12), number..number + 1));
         }
         assert_eq!(pulses.train().unwrap().bytes, Bytes::new(63 * 1472));
-        pulses.on_arrivals(at(5_000), &arrivals(TRAIN_EVERY..TRAIN_EVERY + 1));
-        pulses.on_arrivals(at(5_100), &arrivals(TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
+        pulses.on_arrivals(&arrivals(at(5_000), TRAIN_EVERY..TRAIN_EVERY + 1));
+        pulses.on_arrivals(&arrivals(at(5_100), TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
         assert_eq!(pulses.train().unwrap().first, PacketNumber(TRAIN_EVERY));
     }
 
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_train_that_came_in_one_instant_is_not_told() {
         let mut pulses = Pulses::new(at(0), &setup());
-        pulses.on_arrivals(at(5), &arrivals(0..TRAIN_LEN));
+        pulses.on_arrivals(&arrivals(at(5), 0..TRAIN_LEN));
         assert_eq!(make(&mut pulses, at(5)).train, None);
     }
 }

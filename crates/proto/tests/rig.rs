@@ -486,7 +486,7 @@ impl Rig {
         }
         flow.there.insert(block);
         let id = flow.setup.flow;
-        self.receiver.on_datagrams(self.now, id, &[Arrival { number, block }]);
+        self.receiver.on_datagrams(self.now, id, &[Arrival { number, block, at: self.now }]);
     }
 
     fn grant(&mut self, index: usize) {

@@ -50,7 +50,7 @@ impl ReceivingEnd {
         let layout = self.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
         let known = arrivals.iter().filter(|arrival| of_object(arrival.block));
-        self.pulses.on_arrivals(now, known.clone());
+        self.pulses.on_arrivals(known.clone());
         let (mut received, mut highest) = (0, 0);
         for arrival in known {
             received += 1;

@@ -141,6 +141,7 @@ impl Tallies {
 mod tests {
     use super::*;
     use crate::endpoint::PacketNumber;
+    use crate::time::Time;
     use crate::units::Bytes;
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
@@ -168,7 +169,7 @@ mod tests {
                     prop_assert_eq!(tallies.skip(BlockRange { first, count }), is_last);
                 } else {
                     let arrival = |index| Arrival {
-                        number: PacketNumber(0), block: Block { segment, index },
+                        number: PacketNumber(0), block: Block { segment, index }, at: Time::ZERO,
                     };
                     let run: Vec<Arrival> = (index..index + count).map(arrival).collect();
                     let marked = Marked { new: news.len() as u64, is_last };

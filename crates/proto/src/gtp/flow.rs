@@ -69,6 +69,9 @@ pub(super) struct Flow {
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
+    /// What this host's socket has dropped; and whether that grew since the last interval.
+    socket_lost: u64,
+    overrun: bool,
     /// The sender had nothing to send since then, because it was not asked for enough; because
     /// this host has no room for more.
     starved: bool,
@@ -130,6 +133,8 @@ impl Flow {
             rtt_from: None,
             interval_from: None,
             settled_after: now,
+            socket_lost: 0,
+            overrun: false,
             starved: false,
             blocked: false,
             answered: 0,
@@ -183,16 +188,20 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// From one request to the next.
+    /// From one request to the next: half a round trip, and as long as it takes until it is worth
+    /// asking, as far as the sender has enough in hand.
     fn turn(&self) -> Span {
-        (self.standing.tick() / 2).max(self.spacing)
+        let Tuning { worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
+        let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
+        let worth = (self.datagram / rate * worth_asking).min(ahead / turns_ahead);
+        (self.standing.tick() / 2).max(self.spacing).max(worth)
     }
 
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {
         let layout = self.end.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
         self.watch_rate(now, arrivals);
-        for Arrival { number, block } in arrivals {
+        for Arrival { number, block, .. } in arrivals {
             let len = if of_object(*block) { layout.extent(*block).len } else { 0 };
             let payload = Bytes::new(u64::from(len)) + self.overhead;
             self.monitor.on_arrival(now, number.0, payload);
@@ -322,6 +331,14 @@ impl Flow {
         }
     }
 
+    /// What this host's own socket has dropped is no loss of the path's, however it goes on while
+    /// the rate falls.
+    pub(super) fn set_socket_lost(&mut self, lost: u64) {
+        self.overrun |= lost > self.socket_lost;
+        self.socket_lost = self.socket_lost.max(lost);
+        self.end.pulses.set_socket_lost(lost);
+    }
+
     /// Finds what is lost, and where measures begin.
     fn settle(&mut self, now: Time) {
         let grace = self.standing.grace();
@@ -393,8 +410,13 @@ impl Flow {
 
     /// What of a measure says that there was too much: loss, or a queue that counts as loss.
     fn sign_of(&self, measure: &Measure) -> f64 {
-        let loss = self.rules.excess(self.own.excess(measure.loss));
+        let loss = self.rules.excess(self.loss_of(measure));
         loss.max(self.standing.queued(&self.rules))
+    }
+
+    /// What of a measure's loss is not the path's own.
+    fn loss_of(&self, measure: &Measure) -> f64 {
+        if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
     /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
@@ -421,11 +443,11 @@ impl Flow {
         let starved = core::mem::take(&mut self.starved);
         self.blocked = false;
         let Measure { total, current, .. } = measure;
-        if self.rules.own_loss {
+        if self.rules.own_loss && !self.overrun {
             self.own.note(total, measure.loss);
         }
-        let loss = self.own.excess(measure.loss);
-        let sign = self.sign_of(&measure);
+        let (loss, sign) = (self.loss_of(&measure), self.sign_of(&measure));
+        self.overrun = false;
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {
             // A sender that had nothing to send shows nothing of what it could.

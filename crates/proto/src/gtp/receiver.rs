@@ -251,7 +251,7 @@ impl Receiver for GtpReceiver {
     }
 
     fn set_socket_lost(&mut self, _: Time, flow: FlowId, lost: u64) {
-        self.with(flow, |flow| flow.end.pulses.set_socket_lost(lost));
+        self.with(flow, |flow| flow.set_socket_lost(lost));
     }
 
     fn wants_others(&self) -> bool {

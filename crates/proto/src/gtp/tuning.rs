@@ -64,6 +64,9 @@ tuning! {
     /// A request that is late starves nobody.
     TURNS_AHEAD turns_ahead: u64 = count 2.0, (1.0, 64.0), "turns-ahead",
         "requests' worth of data that a sender has in hand at the least";
+    /// A request costs both ends as much as some datagrams do.
+    WORTH_ASKING worth_asking: u64 = count 32.0, (1.0, 1e4), "worth-asking",
+        "datagrams that a request is for at the least, as far as a sender has them in hand";
     /// What holds packets back lets them go at once; a sender sends what it has in hand.
     TOO_FAST too_fast: f64 = share 125.0, (100.0, 1e4), "too-fast",
         "rate above which a sender does not obey, in percent of what it is asked for";

@@ -285,6 +285,7 @@ impl In {
             .map(|(index, number)| Arrival {
                 number: PacketNumber(number),
                 block: Block { segment: 0, index },
+                at: now,
             })
             .collect();
         self.next += arrivals.len() as u64;

@@ -140,10 +140,11 @@ impl Model {
         {
             self.arrivals.pop_front();
             let block = Block { segment: 0, index: number as u32 };
-            self.receiver.on_arrivals(at, &[Arrival { number: PacketNumber(number), block }]);
+            let number = PacketNumber(number);
+            self.receiver.on_arrivals(&[Arrival { number, block, at }]);
             self.accounting.received += 1;
             self.accounting.distinct += 1;
-            self.accounting.highest = number + 1;
+            self.accounting.highest = number.0 + 1;
         }
         if self.receiver.due() <= self.now {
             let pulse = self.receiver.make(self.now, &self.accounting);

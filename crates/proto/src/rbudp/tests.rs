@@ -265,6 +265,7 @@ impl In {
         let arrival = |&(number, index): &(u64, u32)| Arrival {
             number: PacketNumber(number),
             block: Block { segment: 0, index },
+            at: now,
         };
         let arrivals: Vec<Arrival> = blocks.iter().map(arrival).collect();
         self.receiver.on_datagrams(now, FLOW, &arrivals);
@@ -399,7 +400,7 @@ fn a_segment_of_two_million_blocks_is_reported_in_slices_and_repaired() {
         sender.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
         let numbered = blocks.drain(..).zip(next..);
         let arrivals: Vec<Arrival> = numbered
-            .map(|(block, number)| Arrival { number: PacketNumber(number), block })
+            .map(|(block, number)| Arrival { number: PacketNumber(number), block, at: now })
             .collect();
         next += arrivals.len() as u64;
         let mut came = arrivals.clone();
@@ -465,7 +466,8 @@ fn a_block_that_the_object_does_not_have_is_counted_and_not_told() {
     let mut receiver = RbudpReceiver::default();
     receiver.add_flow(Time::ZERO, &setup(10, 0));
     let foreign = Block { segment: u32::MAX, index: 0 };
-    let arrival = |number, block| Arrival { number: PacketNumber(number), block };
+    let at = ms(1);
+    let arrival = |number, block| Arrival { number: PacketNumber(number), block, at };
     let known = arrival(3, Block { segment: 0, index: 3 });
     receiver.on_datagrams(ms(1), FLOW, &[known, arrival(9, foreign)]);
     assert_eq!(receiver.accounting(FLOW).map(|counts| counts.refused), Some(1));

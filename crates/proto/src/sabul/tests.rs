@@ -293,6 +293,7 @@ impl<R: Receiver + Default> In<R> {
         let arrival = |(index, number)| Arrival {
             number: PacketNumber(number),
             block: Block { segment: 0, index },
+            at: now,
         };
         let arrivals: Vec<Arrival> = blocks.into_iter().zip(self.next..).map(arrival).collect();
         self.next += arrivals.len() as u64;

@@ -262,7 +262,7 @@ impl In {
         for index in blocks {
             let (number, block) = (PacketNumber(self.next), Block { segment: 0, index });
             self.next += 1;
-            self.receiver.on_datagrams(now, FLOW, &[Arrival { number, block }]);
+            self.receiver.on_datagrams(now, FLOW, &[Arrival { number, block, at: now }]);
         }
     }
 

@@ -54,8 +54,8 @@ impl World<'_> {
             return Ok(());
         }
         let (host, receiver) = (copy.host, copy.receiver);
-        let arrival = Arrival { number, block };
         let (now, id) = (self.fabric.now, copy.setup.flow);
+        let arrival = Arrival { number, block, at: now };
         let program = &mut self.programs[host];
         if program.is_instant() {
             if copy.accept(now, &arrival) {

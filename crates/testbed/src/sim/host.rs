@@ -136,7 +136,7 @@ mod tests {
 
     fn datagram() -> Waiting {
         let block = Block { segment: 0, index: 0 };
-        let arrival = Arrival { number: PacketNumber(0), block };
+        let arrival = Arrival { number: PacketNumber(0), block, at: Time::ZERO };
         Waiting { agent: 0, arrival, payload: 1_000 }
     }
 

@@ -371,7 +371,7 @@ impl FlowSink for Sink {
                 // one: a datagram that is lost.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
-                self.arrivals.extend(placed.map(|block| Arrival { number, block }));
+                self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));
             }
             self.came += self.arrivals.len() as u64;
         }

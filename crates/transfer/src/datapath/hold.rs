@@ -51,6 +51,7 @@ pub(super) struct Held {
     pub(super) path: Path,
     pub(super) start: usize,
     pub(super) len: usize,
+    pub(super) at: Time,
 }
 
 /// All that was held for one flow.
@@ -161,7 +162,7 @@ impl Hold {
         let is_first = !flow.holds();
         let start = flow.bytes.len();
         flow.bytes.extend_from_slice(datagram);
-        flow.datagrams.push(Held { header, path, start, len: datagram.len() });
+        flow.datagrams.push(Held { header, path, start, len: datagram.len(), at: now });
         self.total += size;
         if !announced {
             self.unannounced += size;

@@ -142,7 +142,8 @@ mod tests {
     fn place(placer: &mut Placer, bytes: &[u8]) -> Result<Option<u32>, OpenError> {
         let remote = "127.0.0.1:1".parse::<std::net::SocketAddr>().unwrap();
         let header = Header::decode(bytes).unwrap();
-        let datagram = Datagram { header, path: Path::from(remote), bytes };
+        let (path, at) = (Path::from(remote), Time::ZERO);
+        let datagram = Datagram { header, path, bytes, at };
         placer.place(NOW, &datagram).map(|block| block.map(|block| block.index))
     }
 

@@ -32,6 +32,8 @@ pub struct Datagram<'a> {
     pub path: Path,
     /// All of it, the header included.
     pub bytes: &'a [u8],
+    /// When it came to this host.
+    pub at: Time,
 }
 
 /// A flow's own side of a port. Called on the receive thread only.
@@ -83,6 +85,8 @@ pub(super) struct Message<'a> {
     pub(super) bytes: &'a [u8],
     /// The distance of its datagrams.
     pub(super) stride: usize,
+    /// When the kernel took it in.
+    pub(super) at: Time,
 }
 
 /// Where a datagram lies among the messages.
@@ -106,7 +110,7 @@ impl<'a> Iterator for Datagrams<'a> {
         let slot = self.slots.next()?;
         let message = &self.messages[slot.message as usize];
         let bytes = &message.bytes[slot.start as usize..][..slot.len as usize];
-        Some(Datagram { header: slot.header, path: message.path, bytes })
+        Some(Datagram { header: slot.header, path: message.path, bytes, at: message.at })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -13,7 +13,7 @@ use super::clock;
 use super::keys::{FlowKeys, Suite};
 use super::open::Opener;
 use super::port::{Datagrams, FlowSink, Port};
-use super::socket::{Outcome, Path, Socket};
+use super::socket::{MESSAGES, Outcome, Path, Socket};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -333,4 +333,68 @@ fn a_sink_that_fails_is_told_and_the_others_live_on() {
     assert!(!port.is_closed());
     let (sink, _told) = teller();
     port.register(FlowId(1), sink).unwrap();
+}
+
+/// A sink that is busy with its first batch until it is told to go on.
+struct Busy {
+    tell: Sender<Heard>,
+    go_on: Option<Receiver<()>>,
+}
+
+#[derive(Debug)]
+enum Heard {
+    /// So many datagrams, the last of which came then, told as of then.
+    Data(usize, Time, Time),
+    /// There are letters, told as of then.
+    Letters(Time),
+}
+
+impl FlowSink for Busy {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        let came: Vec<Time> = datagrams.map(|datagram| datagram.at).collect();
+        let newest = came.iter().max().copied().unwrap();
+        let _ = self.tell.send(Heard::Data(came.len(), newest, now));
+        if let Some(go_on) = self.go_on.take() {
+            let _ = go_on.recv_timeout(PATIENCE);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        let _ = self.tell.send(Heard::Letters(now));
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[test]
+fn what_has_come_is_told_before_letters_and_as_of_when_it_came() {
+    let (port, sender) = (port(), loopback());
+    let ((tell, told), (go, go_on)) = (channel(), channel());
+    port.register(FlowId(1), Box::new(Busy { tell, go_on: Some(go_on) })).unwrap();
+    let next = || told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(next(), Heard::Letters(_)), "a flow is woken when it is registered");
+    sender.send(path(&port), &datagram(1, 0)).unwrap();
+    assert!(matches!(next(), Heard::Data(1, ..)));
+    // The port is busy while all of this comes, the letter first.
+    port.handle().wake(FlowId(1));
+    let count = 3 * MESSAGES + 1;
+    for number in 1..=count as u64 {
+        sender.send(path(&port), &datagram(1, number)).unwrap();
+    }
+    let sent = clock::now();
+    go.send(()).unwrap();
+    let (mut came, mut newest) = (0, Time::ZERO);
+    while came < count {
+        let Heard::Data(datagrams, last, as_of) = next() else { panic!("letters after {came}") };
+        came += datagrams;
+        // While more may wait it is not yet later than what has been read.
+        assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
+        newest = last;
+    }
+    let Heard::Letters(as_of) = next() else { panic!("more came than was sent") };
+    assert!(as_of >= newest);
 }

@@ -1,4 +1,9 @@
 //! The receive thread of a port.
+//!
+//! Flows live in the time up to which the socket has been read: what has come is told before
+//! letters are, and before a flow is told that time has passed. A thread that had to wait for its
+//! processor would else take for lost what waits in the socket, as soon as the control stream says
+//! that it was sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,11 +22,11 @@ use super::hold::{Hold, Offer};
 use super::mtu;
 use super::port::{Command, Counters, Datagrams, FlowSink, Message, Shared, Slot};
 use super::scatter::{ScatterCall, Spill};
-use super::socket::{Inbox, Path};
+use super::socket::Inbox;
 use super::wait;
 
-/// Receiving system calls before timers and commands have their turn.
-const CALLS_PER_TURN: usize = 8;
+/// How long is received at a stretch before timers and letters have their turn.
+const TURN: Span = Span::from_millis(5);
 /// Receive errors in a row after which the socket is beyond hope.
 const MAX_ERRORS: u32 = 100;
 /// Probes answered per second: enough for a hundred searches, too few to be worth a stranger's.
@@ -34,6 +39,10 @@ pub(super) struct ReceiveLoop {
     hold: Hold,
     slots: Vec<Slot>,
     due: Vec<FlowId>,
+    /// Flows that have letters.
+    woken: Vec<FlowId>,
+    /// All that came until then has been read.
+    heard: Time,
     probes_left: u32,
     probes_since: Time,
     errors: u32,
@@ -49,6 +58,8 @@ impl ReceiveLoop {
             hold: Hold::default(),
             slots: Vec::new(),
             due: Vec::new(),
+            woken: Vec::new(),
+            heard: clock::now(),
             probes_left: PROBES_PER_SECOND,
             probes_since: Time::ZERO,
             errors: 0,
@@ -60,14 +71,15 @@ impl ReceiveLoop {
         wait::take_slack_out();
         let (mut inbox, mut spill) = (Inbox::new(), Spill::default());
         while self.why.is_none() {
-            let readable = self.sleep();
+            self.sleep();
             self.obey();
-            for _ in 0..CALLS_PER_TURN {
-                if !readable || self.why.is_some() || !self.receive(&mut inbox, &mut spill) {
+            let until = clock::now() + TURN;
+            while self.why.is_none() && self.receive(&mut inbox, &mut spill) {
+                if clock::now() >= until {
                     break;
                 }
             }
-            self.wake_due(clock::now());
+            self.wake();
         }
         self.shared.close();
         for command in self.commands.try_iter() {
@@ -81,8 +93,8 @@ impl ReceiveLoop {
         }
     }
 
-    /// Waits for datagrams, commands or the next wake-up. Whether there are datagrams.
-    fn sleep(&mut self) -> bool {
+    /// Waits for datagrams, commands or the next wake-up.
+    fn sleep(&mut self) {
         let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
         let earliest = wakeups.chain(self.hold.next_expiry()).min();
         let now = clock::now();
@@ -98,20 +110,15 @@ impl ReceiveLoop {
         let idle = clock::now().since(now).as_nanos();
         self.shared.counters.idle_nanos.fetch_add(idle, Ordering::Relaxed);
         // An interrupted or failed poll is as a wake-up too early.
-        if polled.is_err() {
-            return false;
-        }
-        let [socket, bell] = fds.map(|fd| fd.revents());
-        if !bell.is_empty() {
+        if polled.is_ok() && !fds[1].revents().is_empty() {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         }
-        !socket.is_empty()
     }
 
     fn obey(&mut self) {
         loop {
             match self.commands.try_recv() {
-                Ok(command) => self.obey_one(clock::now(), command),
+                Ok(command) => self.obey_one(command),
                 Err(TryRecvError::Empty) => return,
                 // Every handle is gone, the port's own too.
                 Err(TryRecvError::Disconnected) => {
@@ -122,13 +129,12 @@ impl ReceiveLoop {
         }
     }
 
-    fn obey_one(&mut self, now: Time, command: Command) {
+    fn obey_one(&mut self, command: Command) {
+        let now = clock::now();
         match command {
-            Command::Register(flow, sink) => self.register(now, flow, sink),
+            Command::Register(flow, sink) => self.register(self.heard, flow, sink),
             Command::Unregister(flow) => self.remove(flow),
-            Command::Wake(flow) => {
-                self.call(flow, |sink| sink.on_wake(now));
-            }
+            Command::Wake(flow) => self.woken.push(flow),
             Command::Expect(address) => self.hold.expect(now, address),
             Command::Announce(flow, address) => self.hold.announce(now, flow, address),
             Command::Close => self.why = Some("the port was closed".into()),
@@ -146,7 +152,7 @@ impl ReceiveLoop {
                 .iter()
                 .map(|d| {
                     let bytes = &held.bytes[d.start..][..d.len];
-                    Message { path: d.path, bytes, stride: d.len }
+                    Message { path: d.path, bytes, stride: d.len, at: d.at }
                 })
                 .collect();
             let slots: Vec<Slot> = held
@@ -192,22 +198,28 @@ impl ReceiveLoop {
 
     /// Takes what one system call brings. Whether there may be more.
     fn receive(&mut self, inbox: &mut Inbox, spill: &mut Spill) -> bool {
+        let before = clock::now();
         let received = match self.receive_scattered(spill) {
             Ok(false) => self.shared.socket.receive(inbox),
             Ok(true) => {
                 self.errors = 0;
                 let message = [spill.message()];
+                self.hear(message[0].at);
                 // What is left of a train that has been counted.
-                self.sort_out(clock::now(), 0, &message);
-                self.deliver(clock::now(), &message);
+                self.sort_out(0, &message);
+                self.deliver(&message);
                 return true;
             }
             Err(error) => Err(error),
         };
         match received {
             Ok(()) => self.errors = 0,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.hear(before);
+                return false;
+            }
             Err(error) => {
+                self.hear(before);
                 self.errors += 1;
                 if self.errors > MAX_ERRORS {
                     self.why = Some(format!("receiving fails again and again: {error}"));
@@ -215,11 +227,18 @@ impl ReceiveLoop {
                 return false;
             }
         }
-        let now = clock::now();
-        let messages = inbox.messages();
-        self.sort_out(now, inbox.trains(), &messages);
-        self.deliver(now, &messages);
+        let messages = inbox.messages(self.heard);
+        let newest = messages[..inbox.trains() as usize].iter().map(|message| message.at).max();
+        let newest = newest.unwrap_or(before);
+        self.hear(if inbox.is_full() { newest } else { newest.max(before) });
+        self.sort_out(inbox.trains(), &messages);
+        self.deliver(&messages);
         inbox.is_full()
+    }
+
+    /// All that came until then has been read.
+    fn hear(&mut self, until: Time) {
+        self.heard = self.heard.max(until);
     }
 
     /// Lets the only flow receive for itself, if it can.
@@ -229,7 +248,7 @@ impl ReceiveLoop {
         }
         let Some(&flow) = self.flows.keys().next() else { return Ok(false) };
         let shared = self.shared.clone();
-        let mut call = ScatterCall::new(&shared.socket, spill);
+        let mut call = ScatterCall::new(&shared.socket, spill, self.heard);
         let received = self.call(flow, |sink| sink.receive(&mut call));
         if let Some(Ok(true)) = received {
             shared.counters.trains.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +259,7 @@ impl ReceiveLoop {
     }
 
     /// Keeps the places of datagrams whose flow is here, of so many trains; disposes of all others.
-    fn sort_out(&mut self, now: Time, trains: u64, messages: &[Message<'_>]) {
+    fn sort_out(&mut self, trains: u64, messages: &[Message<'_>]) {
         let mut tally = Tally { trains, ..Tally::default() };
         let mut last = None;
         self.slots.clear();
@@ -253,7 +272,7 @@ impl ReceiveLoop {
                     continue;
                 };
                 if last != Some(header.flow) && !self.flows.contains_key(&header.flow) {
-                    self.dispose(now, &mut tally, header, message.path, bytes);
+                    self.dispose(&mut tally, header, message, bytes);
                     continue;
                 }
                 last = Some(header.flow);
@@ -269,16 +288,16 @@ impl ReceiveLoop {
     }
 
     /// A datagram whose flow is not here.
-    fn dispose(&mut self, now: Time, tally: &mut Tally, header: Header, path: Path, bytes: &[u8]) {
+    fn dispose(&mut self, tally: &mut Tally, header: Header, message: &Message<'_>, bytes: &[u8]) {
         let is_probe = header.kind == Kind::Probe;
         let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };
-        if let Some(answer) = answer.filter(|_| self.may_answer_probe(now)) {
+        if let Some(answer) = answer.filter(|_| self.may_answer_probe(message.at)) {
             // A lost answer is as a lost probe: asked again.
-            let _ = self.shared.socket.send(path, &answer);
+            let _ = self.shared.socket.send(message.path, &answer);
             tally.probes += 1;
             return;
         }
-        match self.hold.offer(now, header, path, bytes) {
+        match self.hold.offer(message.at, header, message.path, bytes) {
             Offer::Held => tally.held += 1,
             Offer::Full => tally.dropped += 1,
             Offer::Foreign => tally.foreign += 1,
@@ -296,7 +315,8 @@ impl ReceiveLoop {
     }
 
     /// Hands each flow its datagrams, one call a flow.
-    fn deliver(&mut self, now: Time, messages: &[Message<'_>]) {
+    fn deliver(&mut self, messages: &[Message<'_>]) {
+        let now = self.heard;
         let mut slots = std::mem::take(&mut self.slots);
         if !slots.is_sorted_by_key(|slot| slot.header.flow) {
             // Within a flow the order of arrival stays.
@@ -309,7 +329,14 @@ impl ReceiveLoop {
         self.slots = slots;
     }
 
-    fn wake_due(&mut self, now: Time) {
+    /// Wakes the flows that have letters, and those whose time has come.
+    fn wake(&mut self) {
+        let now = self.heard;
+        let mut woken = std::mem::take(&mut self.woken);
+        for flow in woken.drain(..) {
+            self.call(flow, |sink| sink.on_wake(now));
+        }
+        self.woken = woken;
         self.shared.counters.dropped.fetch_add(self.hold.expire(now), Ordering::Relaxed);
         let mut due = std::mem::take(&mut self.due);
         let wakes = self.flows.iter().filter_map(|(flow, sink)| Some((*flow, sink.next_wakeup()?)));

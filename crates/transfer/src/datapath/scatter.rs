@@ -11,10 +11,11 @@
 use std::io::{self, IoSliceMut};
 
 use longhaul_proto::endpoint::{Arrival, FlowId};
+use longhaul_proto::time::Time;
 use longhaul_proto::wire::header::{Header, Kind};
 
 use super::assembly::Place;
-use super::clock;
+use super::clock::{self, Reading};
 use super::open::Opener;
 use super::place::Placer;
 use super::port::Message;
@@ -31,18 +32,19 @@ pub struct Spill {
     bytes: Vec<u8>,
     stride: usize,
     path: Path,
+    at: Time,
 }
 
 impl Default for Spill {
     fn default() -> Spill {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Spill { bytes: Vec::with_capacity(TRAIN), stride: 1, path: nowhere.into() }
+        Spill { bytes: Vec::with_capacity(TRAIN), stride: 1, path: nowhere.into(), at: Time::ZERO }
     }
 }
 
 impl Spill {
     pub(super) fn message(&self) -> Message<'_> {
-        Message { path: self.path, bytes: &self.bytes, stride: self.stride }
+        Message { path: self.path, bytes: &self.bytes, stride: self.stride, at: self.at }
     }
 }
 
@@ -51,17 +53,24 @@ pub struct ScatterCall<'a> {
     socket: &'a Socket,
     spill: &'a mut Spill,
     taken: u64,
+    /// Nothing of what it brings was there then.
+    since: Time,
 }
 
 impl<'a> ScatterCall<'a> {
-    pub(super) fn new(socket: &'a Socket, spill: &'a mut Spill) -> ScatterCall<'a> {
+    pub(super) fn new(socket: &'a Socket, spill: &'a mut Spill, since: Time) -> ScatterCall<'a> {
         spill.bytes.clear();
-        ScatterCall { socket, spill, taken: 0 }
+        ScatterCall { socket, spill, taken: 0, since }
     }
 
     /// Where the train came from.
     pub fn path(&self) -> Path {
         self.spill.path
+    }
+
+    /// When the kernel took the train in.
+    pub fn at(&self) -> Time {
+        self.spill.at
     }
 
     /// Datagrams that were received and are not in the spill.
@@ -125,7 +134,8 @@ impl Scatter {
         let came = call.socket.receive_scattered(&mut slices)?;
         drop(slices);
         call.spill.path = Path { remote: came.from, local: came.to };
-        call.spill.stride = came.stride;
+        (call.spill.stride, call.spill.at) =
+            (came.stride, Reading::now().at(came.stamp, call.since));
         let train = Train { len: came.len, stride: came.stride, tag };
         let right = self.sort(&train, &parts, &mut call.spill.bytes);
         let (last, moved) = self.look_over(right, &call.spill.bytes, train.stride);
@@ -136,7 +146,8 @@ impl Scatter {
         for (place, head) in chosen(genuine, &self.places).zip(chosen(genuine, &*self.heads)) {
             let header = Header::decode(head);
             if let (Some(header), Some(block)) = (header, placer.assembly.mark(place.number)) {
-                arrivals.push(Arrival { number: header.number, block });
+                let at = call.spill.at;
+                arrivals.push(Arrival { number: header.number, block, at });
                 placer.counts.predicted += 1;
             }
         }
@@ -240,7 +251,6 @@ mod tests {
     use crate::datapath::port::{Datagrams, FlowSink, Port};
     use crate::datapath::seal::{Sealer, data_overhead};
     use longhaul_proto::layout::Layout;
-    use longhaul_proto::time::Time;
     use longhaul_proto::units::Bytes;
     use std::collections::BTreeMap;
     use std::net::Ipv4Addr;
@@ -283,7 +293,8 @@ mod tests {
         fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
             for datagram in datagrams {
                 if let Ok(Some(block)) = self.placer.place(now, &datagram) {
-                    self.arrivals.push(Arrival { number: datagram.header.number, block });
+                    let number = datagram.header.number;
+                    self.arrivals.push(Arrival { number, block, at: datagram.at });
                 }
             }
             self.tell();

@@ -5,11 +5,13 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use longhaul_proto::time::Time;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
+use super::clock::Reading;
 use super::port::Message;
 use super::sys;
 use crate::zone;
@@ -228,6 +230,7 @@ impl Socket {
         inbox.filled = 0;
         let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
         inbox.filled = self.state.recv((&self.io).into(), &mut slices, &mut inbox.metas)?;
+        inbox.read = Reading::now();
         Ok(())
     }
 }
@@ -258,6 +261,8 @@ pub(super) struct Inbox {
     buffers: [Box<[u8]>; MESSAGES],
     metas: [RecvMeta; MESSAGES],
     filled: usize,
+    /// When the last call was over.
+    read: Reading,
 }
 
 impl Inbox {
@@ -266,17 +271,20 @@ impl Inbox {
             buffers: std::array::from_fn(|_| vec![0; MESSAGE_LEN].into_boxed_slice()),
             metas: [RecvMeta::default(); MESSAGES],
             filled: 0,
+            read: Reading::now(),
         }
     }
 
-    /// The messages of the last call, in the order of arrival; empty ones behind them.
-    pub(super) fn messages(&self) -> [Message<'_>; MESSAGES] {
+    /// The messages of the last call, none of which was there at `since`, in the order of arrival;
+    /// empty ones behind them.
+    pub(super) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];
             let remote = zone::canonical(meta.addr);
             let len = if n < self.filled { meta.len } else { 0 };
             let path = Path { remote, local: meta.dst_ip };
-            Message { path, bytes: &self.buffers[n][..len], stride: meta.stride.max(1) }
+            let at = self.read.at(meta.timestamp, since);
+            Message { path, bytes: &self.buffers[n][..len], stride: meta.stride.max(1), at }
         })
     }
 
@@ -294,6 +302,8 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datapath::clock;
+    use longhaul_proto::time::Span;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn receive_all(socket: &Socket, count: usize) -> Vec<(Path, Vec<u8>)> {
@@ -304,7 +314,7 @@ mod tests {
             let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
             assert_eq!(poll(&mut readable, Some(&patience)), Ok(1), "nothing came");
             if socket.receive(&mut inbox).is_ok() {
-                for message in inbox.messages() {
+                for message in inbox.messages(Time::ZERO) {
                     let datagrams = message.bytes.chunks(message.stride);
                     all.extend(datagrams.map(|bytes| (message.path, bytes.to_vec())));
                 }
@@ -362,5 +372,31 @@ mod tests {
             sender.send(receiver.local_addr().into(), &[0; 1000]).unwrap();
         }
         assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
+    }
+
+    #[test]
+    fn what_waits_to_be_read_is_dated_by_when_it_came() {
+        let (sender, receiver) = (loopback(), loopback());
+        let sent: Vec<[Time; 2]> = (0..3)
+            .map(|n| {
+                let before = clock::now();
+                sender.send(receiver.local_addr().into(), &[n; 100]).unwrap();
+                [before, clock::now()]
+            })
+            .collect();
+        let mut inbox = Inbox::new();
+        receiver.receive(&mut inbox).unwrap();
+        let messages = inbox.messages(Time::ZERO);
+        let came: Vec<Time> =
+            messages.iter().filter(|m| !m.bytes.is_empty()).map(|m| m.at).collect();
+        // Two clocks are read one after the other.
+        let slack = Span::from_millis(1);
+        assert_eq!(came.len(), 3);
+        for (came, [before, after]) in came.into_iter().zip(sent) {
+            assert!(
+                came + slack >= before && came <= after + slack,
+                "{came:?}: {before:?} {after:?}"
+            );
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use std::time::Duration;
 
 use crate::summary::Segments;
 use crate::zone;
@@ -69,6 +70,8 @@ pub(super) struct Scattered {
     pub(super) from: SocketAddr,
     /// The address of ours that it was sent to.
     pub(super) to: Option<IpAddr>,
+    /// When the kernel took it in, since 1970.
+    pub(super) stamp: Option<Duration>,
 }
 
 /// Bytes of a `sockaddr_in6`, the longer one.
@@ -102,7 +105,7 @@ pub(super) fn receive_scattered(
     let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
     let from = parse_name(&name.0)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a datagram without source"))?;
-    let mut scattered = Scattered { len, stride: len.max(1), from, to: None };
+    let mut scattered = Scattered { len, stride: len.max(1), from, to: None, stamp: None };
     let mut bytes = [0; CONTROL_WORDS * 8];
     for (to, word) in bytes.chunks_exact_mut(8).zip(control) {
         to.copy_from_slice(&word.to_ne_bytes());
@@ -122,6 +125,13 @@ impl Scattered {
                 if let Some(stride) = payload.first_chunk() {
                     self.stride = usize::try_from(i32::from_ne_bytes(*stride)).unwrap_or(1).max(1);
                 }
+            }
+            // A timespec.
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                let word = |at: usize| Some(i64::from_ne_bytes(*payload.get(at..)?.first_chunk()?));
+                let parts = word(0).zip(word(8));
+                let parts = parts.and_then(|(s, ns)| s.try_into().ok().zip(ns.try_into().ok()));
+                self.stamp = parts.map(|(seconds, nanos)| Duration::new(seconds, nanos));
             }
             // in_pktinfo: interface, our address, the header's destination.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {

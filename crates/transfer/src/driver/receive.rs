@@ -27,7 +27,6 @@ use crate::control::{Frame, Message, Relay, Status};
 use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
 use crate::datapath::assembly::Assembly;
 use crate::datapath::chunks::ChunkBuffer;
-use crate::datapath::clock;
 use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::place::Placer;
 use crate::datapath::port::{Datagram, Datagrams, FlowSink, PortHandle};
@@ -267,7 +266,8 @@ impl Receiving {
     fn on_block(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         match self.placer.place(now, datagram) {
             Ok(Some(block)) => {
-                self.arrivals.push(Arrival { number: datagram.header.number, block });
+                let number = datagram.header.number;
+                self.arrivals.push(Arrival { number, block, at: datagram.at });
                 true
             }
             Ok(None) => false,
@@ -485,7 +485,7 @@ impl FlowSink for Receiving {
         self.arrivals.clear();
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
         self.came += call.taken();
-        let now = clock::now();
+        let now = call.at();
         if !self.arrivals.is_empty() {
             self.note_path(now, call.path(), self.layout.block_size() as usize);
         } else if self.placer.opener().is_ended() {

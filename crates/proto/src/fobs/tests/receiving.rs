@@ -32,6 +32,7 @@ impl In {
             .map(|(index, number)| Arrival {
                 number: PacketNumber(number),
                 block: Block { segment: 0, index },
+                at: now,
             })
             .collect();
         self.receiver.on_datagrams(now, FLOW, &arrivals);
@@ -152,7 +153,7 @@ fn two_million_blocks_arrive_whatever_acknowledgements_are_lost() {
         sender.poll_transmit(now, PacketNumber(next), 44, &mut blocks);
         let numbered = blocks.drain(..).zip(next..);
         let mut came: Vec<Arrival> = numbered
-            .map(|(block, number)| Arrival { number: PacketNumber(number), block })
+            .map(|(block, number)| Arrival { number: PacketNumber(number), block, at: now })
             .collect();
         let sent = came.len();
         next += sent as u64;

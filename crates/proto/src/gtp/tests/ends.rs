@@ -254,7 +254,7 @@ impl In {
             .map(|block| {
                 self.number += 1;
                 let block = Block { segment: 0, index: block as u32 };
-                Arrival { number: PacketNumber(self.number - 1), block }
+                Arrival { number: PacketNumber(self.number - 1), block, at: ms(at) }
             })
             .collect();
         self.receiver.on_datagrams(ms(at), FLOW, &arrivals);

@@ -322,7 +322,7 @@ impl Star {
                 }
                 Item::AtReceiver(number, block) => {
                     path.note(now);
-                    self.receiver.on_datagrams(now, id, &[Arrival { number, block }]);
+                    self.receiver.on_datagrams(now, id, &[Arrival { number, block, at: now }]);
                 }
                 Item::ToReceiver(control) => self.receiver.on_control(now, id, &control),
                 Item::ToSender(control) => {
