@@ -223,6 +223,8 @@ impl Passing {
     }
 
     fn note(&mut self, now: Time) {
+        // The clock that dates arrivals may be set meanwhile.
+        let now = now.max(self.last);
         let pause = now.since(self.last);
         if pause > self.pause {
             (self.pause, self.woke, self.at_once) = (pause, now, 0);

@@ -22,6 +22,7 @@ use core::cmp::Ordering;
 use super::options::Rules;
 use super::tuning::Tuning;
 use crate::settings::Settings;
+use crate::time::Span;
 
 /// What all flows did together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +50,19 @@ impl Whole {
         });
         let loss = median.map_or(0.0, |flow| flow.2);
         Whole { total, current, loss, ..Whole::default() }
+    }
+
+    /// The same where the host's socket dropped so many bits beside those that came, in this time.
+    /// That needs no flow's measure: it is known of all, also of flows so slow, or of so new a
+    /// target, that they cannot be measured.
+    pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Whole {
+        let loss = dropped / (came + dropped).max(1.0);
+        if loss <= self.loss || took == Span::ZERO {
+            return self;
+        }
+        let rate = |bits: f64| bits / took.as_secs_f64();
+        let (total, current) = (rate(came + dropped), rate(came));
+        Whole { total, current, loss, unmeasured: 0.0, ..self }
     }
 }
 
@@ -358,6 +372,19 @@ mod tests {
         let overrun = Whole { total: 1.3e9, current: 9e8, loss: 0.31, ..Whole::default() };
         capacity.on_interval(&rules(), &overrun);
         assert!((capacity.rate(0.0) - 8.82e8).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_the_host_drops_counts_also_where_no_flow_can_be_measured() {
+        let mut capacity = Capacity::new();
+        capacity.on_train(1e9, 31);
+        let whole = Whole { unmeasured: 0.9e9, ..Whole::default() };
+        let (came, dropped, took) = (0.12e9, 0.15e9, Span::from_millis(300));
+        assert_eq!(whole.with_drops(came, 0.0, took), whole);
+        capacity.on_interval(&rules(), &whole);
+        assert_eq!(capacity.rate(0.0), 0.9e9);
+        capacity.on_interval(&rules(), &whole.with_drops(came, dropped, took));
+        assert!((capacity.rate(0.0) - 0.392e9).abs() < 1.0, "{}", capacity.rate(0.0));
     }
 
     #[test]

@@ -37,6 +37,13 @@ pub(super) struct News {
     pub(super) gone: f64,
 }
 
+/// What came of a flow, and what this host's socket dropped of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    pub(super) came: u64,
+    pub(super) dropped: u64,
+}
+
 /// One flow.
 pub(super) struct Flow {
     pub(super) end: ReceivingEnd,
@@ -69,9 +76,13 @@ pub(super) struct Flow {
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
-    /// What this host's socket has dropped; and whether that grew since the last interval.
+    /// What this host's socket has dropped, and whether that grew by what was told last, or since
+    /// the last interval: it is told now and then.
     socket_lost: u64,
+    growing: bool,
     overrun: bool,
+    /// What had come and what the socket had dropped, when that was last taken.
+    counted: Count,
     /// The sender had nothing to send since then, because it was not asked for enough; because
     /// this host has no room for more.
     starved: bool,
@@ -134,7 +145,9 @@ impl Flow {
             interval_from: None,
             settled_after: now,
             socket_lost: 0,
+            growing: false,
             overrun: false,
+            counted: Count::default(),
             starved: false,
             blocked: false,
             answered: 0,
@@ -334,9 +347,18 @@ impl Flow {
     /// What this host's own socket has dropped is no loss of the path's, however it goes on while
     /// the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
-        self.overrun |= lost > self.socket_lost;
+        self.growing = lost > self.socket_lost;
+        self.overrun |= self.growing;
         self.socket_lost = self.socket_lost.max(lost);
         self.end.pulses.set_socket_lost(lost);
+    }
+
+    /// What came and what the socket dropped since this was last taken.
+    pub(super) fn take_count(&mut self) -> Count {
+        let now = Count { came: self.end.accounting.received, dropped: self.socket_lost };
+        let before = core::mem::replace(&mut self.counted, now);
+        let bits = |count: u64| count * self.datagram.bits() as u64;
+        Count { came: bits(now.came - before.came), dropped: bits(now.dropped - before.dropped) }
     }
 
     /// Finds what is lost, and where measures begin.
@@ -447,7 +469,7 @@ impl Flow {
             self.own.note(total, measure.loss);
         }
         let (loss, sign) = (self.loss_of(&measure), self.sign_of(&measure));
-        self.overrun = false;
+        self.overrun = self.growing;
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {
             // A sender that had nothing to send shows nothing of what it could.

@@ -13,7 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::capacity::{Capacity, Whole};
-use super::flow::Flow;
+use super::flow::{Count, Flow};
 use super::link::{Link, estimates};
 use super::options::Rules;
 use super::scheduler::{Demand, floor, shares};
@@ -47,6 +47,8 @@ pub struct GtpReceiver {
     /// Before this time changes make no schedule: what comes close together counts together.
     next_change: Time,
     next_interval: Time,
+    /// When the last interval ended.
+    last_interval: Time,
     /// Looks at flows that schedules took.
     pub(super) work: u64,
 }
@@ -66,6 +68,7 @@ impl Default for GtpReceiver {
             gone: 0.0,
             next_change: Time::ZERO,
             next_interval: Time::NEVER,
+            last_interval: Time::ZERO,
             work: 0,
         }
     }
@@ -181,7 +184,10 @@ impl GtpReceiver {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
         let (mut shortest, mut longest) = (f64::INFINITY, 0.0f64);
+        let mut count = Count::default();
         for flow in self.flows.values_mut().filter(|flow| flow.is_active()) {
+            let Count { came, dropped } = flow.take_count();
+            (count.came, count.dropped) = (count.came + came, count.dropped + dropped);
             match flow.on_interval(now, searching) {
                 Some(measured) => {
                     did.push(measured);
@@ -195,6 +201,8 @@ impl GtpReceiver {
         // The nearest senders' pulses tell of a queue first; that of a single path is none.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, ..Whole::of(&mut did) };
+        let took = now.since(core::mem::replace(&mut self.last_interval, now));
+        let whole = whole.with_drops(count.came as f64, count.dropped as f64, took);
         self.capacity.on_interval(rules, &self.link.whole(&self.capacity, whole));
         let active: Vec<&Flow> = self.flows.values().filter(|flow| flow.is_active()).collect();
         // What presses our estimates down must not make us count for less and less beside it.

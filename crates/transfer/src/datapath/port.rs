@@ -42,6 +42,10 @@ pub trait FlowSink: Send {
     /// left in the iterator is dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
+    /// All flows have got what one system call brought: time may pass for those that share what
+    /// they do with it. Called after each [`FlowSink::on_batch`].
+    fn on_told(&mut self, _now: Time) {}
+
     /// So many datagrams with data came before the flow was registered and did not fit what is held
     /// for such flows. Called once, before what was held comes.
     fn on_fallen(&mut self, _count: u64) {}
@@ -51,7 +55,7 @@ pub trait FlowSink: Send {
     fn on_wake(&mut self, now: Time);
 
     /// Receives by itself straight to where payloads belong, if it can
-    /// ([`Scatter`](super::scatter::Scatter)): asked when the socket is readable while this is
+    /// ([`Scatter`](super::scatter::Scatter)): asked when something is there while this is
     /// the port's only flow. `false` leaves the receiving to the port; what a flow received but
     /// could not use goes into the call's spill, and comes by [`FlowSink::on_batch`].
     ///

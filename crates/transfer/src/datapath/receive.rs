@@ -1,9 +1,9 @@
 //! The receive thread of a port.
 //!
-//! Flows live in the time up to which the socket has been read: what has come is told before
-//! letters are, and before a flow is told that time has passed. A thread that had to wait for its
-//! processor would else take for lost what waits in the socket, as soon as the control stream says
-//! that it was sent.
+//! Flows live in the time up to which the socket has been read: what has come, as far as a turn
+//! goes, is told before letters are, and before any flow hears that time has passed. A thread that
+//! had to wait for its processor would else take for lost what waits in the socket, as soon as the
+//! control stream says that it was sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,8 +25,8 @@ use super::scatter::{ScatterCall, Spill};
 use super::socket::Inbox;
 use super::wait;
 
-/// How long is received at a stretch before timers and letters have their turn.
-const TURN: Span = Span::from_millis(5);
+/// Receiving system calls before timers and letters have their turn.
+const CALLS_PER_TURN: usize = 64;
 /// Receive errors in a row after which the socket is beyond hope.
 const MAX_ERRORS: u32 = 100;
 /// Probes answered per second: enough for a hundred searches, too few to be worth a stranger's.
@@ -71,13 +71,13 @@ impl ReceiveLoop {
         wait::take_slack_out();
         let (mut inbox, mut spill) = (Inbox::new(), Spill::default());
         while self.why.is_none() {
-            self.sleep();
+            let mut readable = self.sleep();
             self.obey();
-            let until = clock::now() + TURN;
-            while self.why.is_none() && self.receive(&mut inbox, &mut spill) {
-                if clock::now() >= until {
+            for _ in 0..CALLS_PER_TURN {
+                if self.why.is_some() || !self.receive(readable, &mut inbox, &mut spill) {
                     break;
                 }
+                readable = true;
             }
             self.wake();
         }
@@ -93,8 +93,8 @@ impl ReceiveLoop {
         }
     }
 
-    /// Waits for datagrams, commands or the next wake-up.
-    fn sleep(&mut self) {
+    /// Waits for datagrams, commands or the next wake-up. Whether there are datagrams.
+    fn sleep(&mut self) -> bool {
         let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
         let earliest = wakeups.chain(self.hold.next_expiry()).min();
         let now = clock::now();
@@ -110,9 +110,17 @@ impl ReceiveLoop {
         let idle = clock::now().since(now).as_nanos();
         self.shared.counters.idle_nanos.fetch_add(idle, Ordering::Relaxed);
         // An interrupted or failed poll is as a wake-up too early.
-        if polled.is_ok() && !fds[1].revents().is_empty() {
+        if polled.is_err() {
+            return false;
+        }
+        let [socket, bell] = fds.map(|fd| fd.revents());
+        if !bell.is_empty() {
             let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         }
+        if socket.is_empty() {
+            self.hear(clock::now());
+        }
+        !socket.is_empty()
     }
 
     fn obey(&mut self) {
@@ -167,6 +175,7 @@ impl ReceiveLoop {
                 })
                 .collect();
             self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(&messages, &slots)));
+            self.call(flow, |sink| sink.on_told(now));
         }
     }
 
@@ -196,10 +205,12 @@ impl ReceiveLoop {
         }
     }
 
-    /// Takes what one system call brings. Whether there may be more.
-    fn receive(&mut self, inbox: &mut Inbox, spill: &mut Spill) -> bool {
+    /// Takes what one system call brings; looks again also where nothing was there a moment ago.
+    /// Whether there may be more.
+    fn receive(&mut self, readable: bool, inbox: &mut Inbox, spill: &mut Spill) -> bool {
         let before = clock::now();
-        let received = match self.receive_scattered(spill) {
+        let scattered = if readable { self.receive_scattered(spill) } else { Ok(false) };
+        let received = match scattered {
             Ok(false) => self.shared.socket.receive(inbox),
             Ok(true) => {
                 self.errors = 0;
@@ -314,7 +325,7 @@ impl ReceiveLoop {
         may
     }
 
-    /// Hands each flow its datagrams, one call a flow.
+    /// Hands each flow its datagrams, one call a flow; then tells them that all have theirs.
     fn deliver(&mut self, messages: &[Message<'_>]) {
         let now = self.heard;
         let mut slots = std::mem::take(&mut self.slots);
@@ -325,6 +336,9 @@ impl ReceiveLoop {
         for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
             let flow = slots[0].header.flow;
             self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(messages, slots)));
+        }
+        for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
+            self.call(slots[0].header.flow, |sink| sink.on_told(now));
         }
         self.slots = slots;
     }

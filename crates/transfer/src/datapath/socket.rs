@@ -305,6 +305,7 @@ mod tests {
     use crate::datapath::clock;
     use longhaul_proto::time::Span;
     use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::time::SystemTime;
 
     fn receive_all(socket: &Socket, count: usize) -> Vec<(Path, Vec<u8>)> {
         let mut inbox = Inbox::new();
@@ -374,29 +375,62 @@ mod tests {
         assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
     }
 
+    /// Two sockets; the kernel dates what comes to the second.
+    fn dated() -> (Socket, Socket) {
+        let (sender, receiver) = (loopback(), loopback());
+        // It begins a moment after it was asked to.
+        let mut inbox = Inbox::new();
+        loop {
+            let before = SystemTime::now();
+            sender.send(receiver.local_addr().into(), &[0; 100]).unwrap();
+            let sent = SystemTime::now();
+            wait_until(clock::now() + Span::from_millis(3));
+            receiver.receive(&mut inbox).unwrap();
+            let stamp = SystemTime::UNIX_EPOCH + inbox.metas[0].timestamp.unwrap();
+            if (before..=sent).contains(&stamp) {
+                return (sender, receiver);
+            }
+        }
+    }
+
+    fn wait_until(time: Time) {
+        while clock::now() < time {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn what_waits_to_be_read_is_dated_by_when_it_came() {
-        let (sender, receiver) = (loopback(), loopback());
+        let (sender, receiver) = dated();
         let sent: Vec<[Time; 2]> = (0..3)
             .map(|n| {
                 let before = clock::now();
                 sender.send(receiver.local_addr().into(), &[n; 100]).unwrap();
-                [before, clock::now()]
+                let after = clock::now();
+                wait_until(after + Span::from_millis(5));
+                [before, after]
             })
             .collect();
         let mut inbox = Inbox::new();
         receiver.receive(&mut inbox).unwrap();
         let messages = inbox.messages(Time::ZERO);
-        let came: Vec<Time> =
-            messages.iter().filter(|m| !m.bytes.is_empty()).map(|m| m.at).collect();
+        let came: Vec<Time> = messages[..3].iter().map(|message| message.at).collect();
         // Two clocks are read one after the other.
         let slack = Span::from_millis(1);
-        assert_eq!(came.len(), 3);
         for (came, [before, after]) in came.into_iter().zip(sent) {
-            assert!(
-                came + slack >= before && came <= after + slack,
-                "{came:?}: {before:?} {after:?}"
-            );
+            assert!(came + slack >= before && came <= after + slack, "{came:?}: {before:?}");
         }
+    }
+
+    #[test]
+    fn what_is_scattered_is_dated_too() {
+        let (sender, receiver) = dated();
+        sender.send(receiver.local_addr().into(), &[1; 100]).unwrap();
+        let after = SystemTime::now();
+        wait_until(clock::now() + Span::from_millis(5));
+        let mut buffer = [0; 200];
+        let came = receiver.receive_scattered(&mut [IoSliceMut::new(&mut buffer)]).unwrap();
+        assert_eq!(came.len, 100);
+        assert!(SystemTime::UNIX_EPOCH + came.stamp.unwrap() <= after);
     }
 }

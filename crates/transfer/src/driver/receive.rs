@@ -27,6 +27,7 @@ use crate::control::{Frame, Message, Relay, Status};
 use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
 use crate::datapath::assembly::Assembly;
 use crate::datapath::chunks::ChunkBuffer;
+use crate::datapath::clock;
 use crate::datapath::open::{OpenError, Opener};
 use crate::datapath::place::Placer;
 use crate::datapath::port::{Datagram, Datagrams, FlowSink, PortHandle};
@@ -337,7 +338,7 @@ impl Receiving {
         }
     }
 
-    /// Tells the core what one system call brought.
+    /// Tells the core what one system call brought; [`Receiving::settle`] follows.
     fn take_arrivals(&mut self, now: Time) {
         if !self.arrivals.is_empty() {
             self.next_greeting = None;
@@ -345,7 +346,6 @@ impl Receiving {
             self.board.note_heard(now);
             self.core.on_datagrams(now, self.flow, &self.arrivals);
         }
-        self.settle(now);
     }
 
     /// After input: hands on what is whole, grants, lets the core speak.
@@ -415,11 +415,12 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        let cpu = super::thread_time();
-        let began = *self.began.get_or_insert(Began { at: now, cpu, idle: port.idle });
+        // Idle is what the clock says, and not how far the socket has been read.
+        let (clock, cpu) = (clock::now(), super::thread_time());
+        let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = cpu.saturating_sub(began.cpu).as_nanos() as u64;
         let awake =
-            now.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle)).as_nanos();
+            clock.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle)).as_nanos();
         self.core.set_socket_lost(now, self.flow, drops + self.fallen);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let sum = &self.earlier;
@@ -476,6 +477,10 @@ impl FlowSink for Receiving {
         self.take_arrivals(now);
     }
 
+    fn on_told(&mut self, now: Time) {
+        self.settle(now);
+    }
+
     fn on_fallen(&mut self, count: u64) {
         self.fallen = count;
     }
@@ -492,6 +497,7 @@ impl FlowSink for Receiving {
             self.refuse(OpenError::Ended);
         }
         self.take_arrivals(now);
+        self.settle(now);
         Ok(true)
     }
 
