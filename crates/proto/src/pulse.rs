@@ -105,6 +105,11 @@ impl Pulses {
         self.socket_lost = self.socket_lost.max(lost);
     }
 
+    /// What the host's socket has dropped so far.
+    pub fn socket_lost(&self) -> u64 {
+        self.socket_lost
+    }
+
     /// The newest packet train that has been timed.
     pub fn train(&self) -> Option<Train> {
         self.meter.ended

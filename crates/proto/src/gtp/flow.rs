@@ -76,9 +76,8 @@ pub(super) struct Flow {
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
-    /// What this host's socket has dropped, and whether that grew by what was told last, or since
-    /// the last interval: it is told now and then.
-    socket_lost: u64,
+    /// Whether what this host's socket drops grew by what was told last, or since the last
+    /// interval: it is told now and then.
     growing: bool,
     overrun: bool,
     /// What had come and what the socket had dropped, when that was last taken.
@@ -144,7 +143,6 @@ impl Flow {
             rtt_from: None,
             interval_from: None,
             settled_after: now,
-            socket_lost: 0,
             growing: false,
             overrun: false,
             counted: Count::default(),
@@ -347,15 +345,15 @@ impl Flow {
     /// What this host's own socket has dropped is no loss of the path's, however it goes on while
     /// the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
-        self.growing = lost > self.socket_lost;
+        self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;
-        self.socket_lost = self.socket_lost.max(lost);
         self.end.pulses.set_socket_lost(lost);
     }
 
     /// What came and what the socket dropped since this was last taken.
     pub(super) fn take_count(&mut self) -> Count {
-        let now = Count { came: self.end.accounting.received, dropped: self.socket_lost };
+        let end = &self.end;
+        let now = Count { came: end.accounting.received, dropped: end.pulses.socket_lost() };
         let before = core::mem::replace(&mut self.counted, now);
         let bits = |count: u64| count * self.datagram.bits() as u64;
         Count { came: bits(now.came - before.came), dropped: bits(now.dropped - before.dropped) }
