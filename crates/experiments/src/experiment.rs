@@ -74,7 +74,7 @@ pub enum Ways {
 }
 
 /// A case that takes longer in virtual time is not run in real time.
-pub const LONGEST: Span = Span::from_secs(120);
+pub const LONGEST: Span = Span::from_secs(360);
 
 /// A figure of a page.
 #[derive(Clone, Debug, PartialEq)]

@@ -360,6 +360,30 @@ fn super_packets_leave_a_host_whole() {
 }
 
 #[test]
+fn tcp_leaves_a_host_in_super_packets_too() {
+    // Half a millisecond of this rate is 62 kB: so much the kernel puts together when it paces.
+    let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
+    let Some(emulation) = start(link.clone(), link) else { return };
+    let tcp = KernelTcp {
+        from: "a".into(),
+        to: "b".into(),
+        port: PORT,
+        streams: 1,
+        amount: Amount::Size(Bytes::new(20_000_000)),
+        window: None,
+        congestion: None,
+    };
+    emulation.start_tcp(&tcp).unwrap().wait().unwrap();
+    let statistics = emulation.statistics().unwrap();
+    let sent = statistics.link("a", "b").unwrap().offered;
+    assert!(sent > 20_000_000 / 1_460, "{sent}");
+    // Acknowledgements come a packet a frame, for two segments or more each.
+    let acknowledged = statistics.link("b", "a").unwrap().offered;
+    let frames = statistics.frames - acknowledged.min(statistics.frames);
+    assert!(frames * 4 < sent, "{sent} packets in {frames} frames");
+}
+
+#[test]
 fn every_packet_is_accounted_for() {
     let mut link = LinkSpec {
         queue: Bytes::new(60_000),

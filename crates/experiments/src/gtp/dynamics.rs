@@ -235,10 +235,10 @@ pub(super) static FIG10: Experiment = Experiment {
               once. TCP keeps the switch's queue full: of datagrams that come one by one it takes \
               nearly all, of a clump only the first. GTP takes that loss for a rate that is too \
               high, and TCP fills what it gives up. The last case has this alone, in the \
-              simulator: packets up to 2 ms late take GTP from 926 to 671 Mbit/s, further than it \
+              simulator: packets up to 2 ms late take GTP from 923 to 669 Mbit/s, further than it \
               falls over real sockets.",
     learned: "A protocol that counts its own flows only must be told what to leave for others. \
-              In the simulator, with all of the link, it leaves three TCP flows 10 Mbit/s; told \
+              In the simulator, with all of the link, it leaves three TCP flows 13 Mbit/s; told \
               to take 85 %, it does just that, and TCP fills the rest, as in the paper. Over real \
               sockets GTP on a busy host does worse than the paper's, and TCP better: who sends in \
               clumps into a queue that TCP keeps full is who loses.",

@@ -61,9 +61,9 @@ pub(super) static TABLE2: Experiment = Experiment {
     learned: "On a clean circuit of one's own a rate that is told or known is all that counts: \
               RBUDP and GTP deliver 927 to 930 of the 936 Mbit/s that the line carries, 3 to 6 % \
               better than what the paper's hosts got out. SABUL, which has to find it by losing, \
-              is 16 to 17 % behind them and 14 % behind the paper's (which was UDT). All three \
-              are 87 to 105 times TCP without a tuned window. What tells them apart is company, \
-              in the next tables.",
+              is 12 to 13 % behind them and 10 % behind the paper's (which was UDT). All three are \
+              91 to 105 times TCP without a tuned window. What tells them apart is company, in the \
+              next tables.",
     set: Set::Full,
 };
 
@@ -188,7 +188,7 @@ pub(super) static TABLE4: Experiment = Experiment {
               they send, at the receiver's own door, where no network can help: RBUDP loses 64 % \
               (53 in the paper), though it fills the link where the paper's hosts, overrun, did \
               not. SABUL finds its way by losing 0.2 % (the paper's lost 8.7, without having more \
-              of the link) and leaves 13 % of it unused. GTP's receiver says who sends how much: \
+              of the link) and leaves 14 % of it unused. GTP's receiver says who sends how much: \
               nothing is lost, the shares are equal whatever the distance, and the link is full \
               to 99 %, 7.5 % better than the paper's, whose hosts took 900 of 1000 Mbit/s. Over \
               real sockets on one machine the order is the same, and GTP ahead of RBUDP in \
@@ -293,17 +293,15 @@ pub(super) static TABLE5: Experiment = Experiment {
               which flow is ahead. RBUDP's flows bring less than in the simulator because all \
               hosts share two cores. What GTP brings behind the router that loses in clumps is \
               chance, here as over real sockets: how soon it takes the loss for the path's own \
-              hangs on the clumps that it meets first, and most other seeds of the simulator \
-              bring a third more.",
+              hangs on the clumps that it meets first, and so do the shares of its two flows.",
     learned: "Telling each of two flows half of the link's rate is all that RBUDP needs here (934 \
               Mbit/s and no loss, for 930 with half of it lost), and just what nobody can tell in \
               advance: GTP's receiver works it out and comes within 0.1 % of it, 2 % above the \
               paper's. SABUL works it out by loss: half as much again as the paper's and a \
               hundredth of its loss, but a fifth of the link stays empty. Behind a router that \
               loses 2.8 % in clumps RBUDP keeps its rate and loses less than the paper's; GTP \
-              takes a loss that stays as it is for the path's own, but late: it keeps 548 Mbit/s, \
-              40 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
-              for 493, \
-              because no rate is low enough to be rid of that loss.",
+              takes a loss that stays as it is for the path's own, but late: it keeps 620 Mbit/s, \
+              32 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
+              for 493, because no rate is low enough to be rid of that loss.",
     set: Set::Full,
 };

@@ -208,7 +208,7 @@ pub(super) static CERN: Experiment = Experiment {
             worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
-        runs(&TO_CERN, DAYS, file, |_, name, variant| Case::both(name, variant))
+        runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
     tables: |outcomes| tables(&TO_CERN, DAYS, outcomes),
     courses: Experiment::NO_COURSES,

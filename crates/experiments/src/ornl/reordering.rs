@@ -102,7 +102,7 @@ pub(super) static REORDERING: Experiment = Experiment {
     learned: "Yes for SABUL: it reports a gap as soon as it sees one, and takes every overtaken \
               packet for a lost one. The release that the study ran reports 159 losses of 139,000 \
               packets when one in a thousand is held back for a millisecond, which costs it \
-              nothing, and 1,242 when one in a hundred is, which takes two thirds of its rate; \
+              nothing, and 1,251 when one in a hundred is, which takes two thirds of its rate; \
               SABUL as its authors describe it falls from 91 to 25 Mbit/s when it is one in a \
               thousand. So reordering can explain reports without drops, but not the study's tens \
               of thousands at 87 Mbit/s. Our Tsunami asks only for what a quarter of a round trip \

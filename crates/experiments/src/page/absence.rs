@@ -13,7 +13,7 @@ const TRIED: &str = "Tried in vain: ";
 /// So many cases are named one by one.
 const NAMED: usize = 4;
 /// Why what takes too long is not emulated.
-const TOO_LONG: &str = "it takes as long as in virtual time, and what takes over two minutes there \
+const TOO_LONG: &str = "it takes as long as in virtual time, and what takes over six minutes there \
                         is not run in real time";
 
 /// The cases that were tried in vain, and what came of it, with the run that tried.

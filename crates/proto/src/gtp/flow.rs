@@ -212,10 +212,10 @@ impl Flow {
         let layout = self.end.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
         self.watch_rate(now, arrivals);
-        for Arrival { number, block, .. } in arrivals {
+        for Arrival { number, block, at, .. } in arrivals {
             let len = if of_object(*block) { layout.extent(*block).len } else { 0 };
             let payload = Bytes::new(u64::from(len)) + self.overhead;
-            self.monitor.on_arrival(now, number.0, payload);
+            self.monitor.on_arrival(*at, number.0, payload);
         }
         let asked_to = self.frontier.peek().unwrap_or(u64::MAX);
         let there = self.frontier.there();

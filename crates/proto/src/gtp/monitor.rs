@@ -41,8 +41,9 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// A datagram has come under `number`.
-    pub(super) fn on_arrival(&mut self, now: Time, number: u64, payload: Bytes) {
+    /// A datagram has come under `number`, at the host `at` that time: a thread that reads it late
+    /// would else see slow stretches, and then ones that are faster than any link.
+    pub(super) fn on_arrival(&mut self, at: Time, number: u64, payload: Bytes) {
         let below = self.edge.is_some_and(|(_, edge)| number < edge)
             || (self.edge.is_none() && number < self.highest);
         let count = if below { &mut self.below } else { &mut self.above };
@@ -50,7 +51,7 @@ impl Monitor {
         count.bytes += payload;
         if number >= self.highest {
             self.highest = number + 1;
-            self.risen = now;
+            self.risen = self.risen.max(at);
         }
     }
 
@@ -112,6 +113,7 @@ impl Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const GRACE: Span = Span::from_millis(10);
     const FULL: Bytes = Bytes::new(1000);
@@ -146,6 +148,26 @@ mod tests {
         assert!((measure.total - 48_000.0 / 0.011).abs() < 1.0);
         assert!((measure.loss - 1.0 / 6.0).abs() < 1e-9);
         assert_eq!((measure.datagrams, measure.span), (6, Span::from_millis(11)));
+    }
+
+    #[test]
+    fn a_rate_is_of_when_datagrams_came_and_not_of_when_they_were_read() {
+        let mut monitor = Monitor::default();
+        arrive(&mut monitor, 0, 0);
+        // One each millisecond; a thread that was away reads the first twenty late, then the rest.
+        for (numbers, read) in [(1..21, 30), (21..31, 30)] {
+            numbers.for_each(|number| monitor.on_arrival(ms(number), number, FULL));
+            monitor.settle(ms(read), GRACE);
+        }
+        let mut before = Seen { at: ms(0), sent: 1, received: 1, bytes: FULL };
+        let mut rates = Vec::new();
+        for number in 31..90 {
+            arrive(&mut monitor, number, number);
+            let seen = monitor.seen().unwrap();
+            rates.extend(Measure::between(before, seen, FULL).map(|measure| measure.current));
+            before = seen;
+        }
+        assert!(rates.len() >= 2 && rates.iter().all(|rate| (rate - 8e6).abs() < 1.0), "{rates:?}");
     }
 
     #[test]

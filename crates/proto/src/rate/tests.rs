@@ -219,9 +219,10 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
 fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
     let queue = capacity.over(rtt).get() as f64 * bdps;
-    // A port that holds less than ten packets, or less than half of what a sender's kernel emits
-    // at once, is broken.
-    let least = Bytes::new(10 * 1472).max(capacity.over(Span::from_micros(100)));
+    // A port that holds less than ten packets, or less than what a sender's kernel emits at once
+    // (a millisecond or one segmented send, whichever is less), is broken.
+    let at_once = capacity.over(Span::from_millis(1)).min(Bytes::new(65_536));
+    let least = Bytes::new(10 * 1472).max(at_once).max(capacity.over(Span::from_micros(100)));
     let queue = Bytes::new(queue as u64).max(least);
     Path {
         capacity,
