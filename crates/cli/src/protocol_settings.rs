@@ -88,7 +88,7 @@ fn shown(number: f64) -> String {
 }
 
 /// Settings of what receives, which all sources share.
-const SHARED: [&str; 27] = [
+const SHARED: [&str; 29] = [
     "receive-rate",
     "receive-share",
     "others",
@@ -100,6 +100,7 @@ const SHARED: [&str; 27] = [
     "train-steps",
     "belief",
     "longest-belief",
+    "belief-again",
     "same-ceiling",
     "below-ceiling",
     "first-loss",
@@ -108,6 +109,7 @@ const SHARED: [&str; 27] = [
     "doubtful",
     "like-card",
     "link-full",
+    "even-least",
     "others-least",
     "others-used",
     "others-unused",

@@ -48,10 +48,13 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
             assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
         }
     }
-    let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, Some(CAPACITY));
-    // Fourteen doublings of a second each, and no time-out that takes the path for dead.
-    assert!(took < Span::from_secs(20), "{took}");
-    assert_eq!(rig.flows[0].sender.accounting().retransmitted, 0);
+    // The window doubles in a round trip of a second, fourteen times from a block, nine from a
+    // train of 32; and no time-out takes the path for dead.
+    for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
+        let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
+        assert!(took < Span::from_secs(most), "{rate:?}: {took}");
+        assert_eq!(rig.flows[0].sender.accounting().retransmitted, 0, "{rate:?}");
+    }
 }
 
 #[test]
@@ -131,6 +134,7 @@ fn flows_over_unlike_ways_that_begin_at_unlike_rates_end_at_equal_shares() {
     let total = shares.iter().sum::<f64>();
     // The paper's three flows had 280 Mbit/s each of 1 Gbit/s: 84 %.
     assert!(total > 0.8 * CAPACITY.as_bps() as f64, "{shares:?}");
-    // TCP's would be as ten to two and a half to one.
-    assert!(shares.iter().all(|share| (share * 3.0 / total - 1.0).abs() < 0.15), "{shares:?}");
+    // TCP's would be as ten to two and a half to one. The farthest has 5.2 % less than a third; if a
+    // loss froze it no longer than it does the nearest, 4.8 %.
+    assert!(shares.iter().all(|share| (share * 3.0 / total - 1.0).abs() < 0.055), "{shares:?}");
 }

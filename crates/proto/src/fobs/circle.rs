@@ -19,7 +19,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
 /// The most blocks of a stretch: of what is in flight so many are judged together.
-const STRETCH: u32 = 256;
+pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

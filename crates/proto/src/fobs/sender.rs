@@ -12,6 +12,8 @@ use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
 use crate::pulse::until_train;
 use crate::rate::{RateController, controller};
+#[cfg(test)]
+use crate::time::Span;
 use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
@@ -239,6 +241,7 @@ impl FobsSender {
             repeats_first: known_first || frontier.is_out_of_grant(),
             known_only: known_first || self.is_thrifty(),
             first_left: frontier.peek().is_some(),
+            patience: self.known().patience,
         }
     }
 }
@@ -254,6 +257,8 @@ pub(super) struct Standing {
     pub(super) known_only: bool,
     /// A first block is left.
     pub(super) first_left: bool,
+    /// What is not acknowledged for so long is lost.
+    pub(super) patience: Span,
 }
 
 impl SendingFlow for FobsSender {

@@ -234,9 +234,10 @@ impl Capacity {
 
     /// A ceiling has shown itself, and C_r goes to `rate`.
     fn believe(&mut self, rate: f64) {
-        let Tuning { same_ceiling, belief, longest_belief, .. } = self.tuning;
+        let Tuning { same_ceiling, belief, belief_again, longest_belief, .. } = self.tuning;
         let is_same = (rate - self.ceiling).abs() <= self.ceiling * same_ceiling;
-        self.lasts = if is_same { (self.lasts * 2).min(longest_belief) } else { belief };
+        let again = (self.lasts * belief_again).min(longest_belief);
+        self.lasts = if is_same { again } else { belief };
         (self.ceiling, self.belief) = (rate, self.lasts);
         (self.found, self.base) = (rate, rate);
         // Next time the train counts no more.
@@ -248,6 +249,7 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gtp::ROW;
 
     fn rules() -> Rules {
         Rules::new(&Settings::default())
@@ -309,6 +311,22 @@ mod tests {
         close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
         // The same ceiling again is believed for twice as long.
         close(&rates(17), &[[980.0; 16].as_slice(), &[999.6]].concat());
+    }
+
+    #[test]
+    fn how_much_longer_a_ceiling_is_believed_that_is_met_again_is_set() {
+        let believed = |times| {
+            let settings = Settings::default().with(&ROW, "belief-again", times).unwrap();
+            let mut capacity = Capacity::new();
+            capacity.set_rules(&Rules::new(&settings));
+            [1e9, 1.01e9, 0.99e9, 1e9, 2e9].map(|ceiling| {
+                capacity.believe(ceiling);
+                capacity.belief
+            })
+        };
+        assert_eq!(believed(2.0), [8, 16, 32, 32, 8]);
+        assert_eq!(believed(3.0), [8, 24, 32, 32, 8]);
+        assert_eq!(believed(1.0), [8; 5]);
     }
 
     /// All of C_r is used and comes, with this queue on all paths, in milliseconds.

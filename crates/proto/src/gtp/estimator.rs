@@ -68,7 +68,7 @@ impl Estimator {
         } else if loss == 0.0 && is_close && self.step > 0.0 {
             // "we increase the allowable increment of estimation exponentially"; a step beyond the
             // bound says no more than one that leads there.
-            (2.0 * self.step).min(bound)
+            (rules.estimate_growth * self.step).min(bound)
         } else {
             first
         };
@@ -79,6 +79,7 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gtp::ROW;
     use crate::settings::Settings;
 
     /// Runs the steps: total, target, loss; and the estimate after each, all in Mbit/s.
@@ -115,6 +116,17 @@ mod tests {
                 (81.6, 81.6, 0.0, 84.8),
             ],
         );
+    }
+
+    #[test]
+    fn the_growth_of_its_step_is_set() {
+        let settings = Settings::default().with(&ROW, "estimate-growth", 300.0).unwrap();
+        let (rules, mut ce) = (Rules::new(&settings), Estimator::new(1000.0));
+        let after = [100.0, 102.0, 108.0].map(|total| {
+            ce.on_interval(&rules, (total, 0.0), total, 1000.0);
+            libm::round(ce.estimate())
+        });
+        assert_eq!(after, [102.0, 108.0, 126.0]);
     }
 
     #[test]

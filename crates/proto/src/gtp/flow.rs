@@ -246,10 +246,10 @@ impl Flow {
 
     /// Until now it was to send at the rate that it was told last.
     fn allow(&mut self, now: Time) {
+        let Tuning { too_fast, at_once, .. } = self.rules.tuning;
         let told = self.told.as_bps() as f64;
-        // What it has in hand, and as much again that the path held back.
-        let in_hand = 2.0 * self.window_at(self.rate().max(told)) as f64 * self.datagram.bits();
-        self.obedience.allow(now, told * self.rules.tuning.too_fast, in_hand);
+        let in_hand = self.window_at(self.rate().max(told)) as f64 * self.datagram.bits();
+        self.obedience.allow(now, told * too_fast, in_hand * at_once);
     }
 
     /// Takes in what was asked for.

@@ -100,11 +100,12 @@ impl Link {
         Whole { total, current, loss: if is_full { 0.0 } else { whole.loss }, ..whole }
     }
 
-    /// Half of an even share among others and ours, whose weights add up to `weights`, for each
-    /// unit of weight.
-    pub(super) fn half(&self, capacity: &Capacity, weights: f64) -> f64 {
+    /// What of an even share among others and ours, whose weights add up to `weights`, one of ours
+    /// counts for at the least, for each unit of weight.
+    pub(super) fn even_least(&self, capacity: &Capacity, weights: f64) -> f64 {
         let flows = self.others.map_or(0, |others| others.flows());
-        Link::carries(capacity) / (weights + f64::from(flows)).max(1.0) / 2.0
+        let even = Link::carries(capacity) / (weights + f64::from(flows)).max(1.0);
+        even * capacity.tuning().even_least
     }
 
     /// An interval is over, in which `current` of ours came; ours could do `estimates`, each with
@@ -155,6 +156,7 @@ pub(super) fn estimates(flows: impl Iterator<Item = (f64, f64)>) -> Vec<(Rate, f
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gtp::ROW;
     use crate::gtp::options::Rules;
     use crate::settings::Settings;
     use crate::time::Span;
@@ -254,7 +256,11 @@ mod tests {
         assert_eq!(link.rate(&capacity, 700e6), 700e6);
         assert_eq!(link.told(&capacity).others, Some(Rate::from_mbps(500)));
         // Beside one flow, half of an even share of one of ours is a quarter, of three an eighth.
-        assert_eq!((link.half(&capacity, 1.0), link.half(&capacity, 3.0)), (250e6, 125e6));
+        let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
+        assert_eq!(least, [250e6, 125e6]);
+        let all = Settings::default().with(&ROW, "even-least", 100.0).unwrap();
+        capacity.set_rules(&Rules::new(&all));
+        assert_eq!(link.even_least(&capacity, 1.0), 500e6);
         // A share of the link that is less holds.
         capacity.set_rules(&Rules { receive_share: 0.3, ..rules() });
         assert_eq!(link.rate(&capacity, 0.0), 300e6);

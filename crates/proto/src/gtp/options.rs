@@ -73,6 +73,16 @@ pub const QUEUE: ProtocolOption = option(
 pub const INCREASE: ProtocolOption =
     option("increase", "step by which rates and estimates rise, in percent", (0.1, 100.0), 2.0);
 
+/// Section 4.2: "we increase the allowable increment of estimation exponentially", each twice the
+/// one before.
+pub const ESTIMATE_GROWTH: ProtocolOption = option(
+    "estimate-growth",
+    "what the step of an estimate becomes while nothing is lost and the target is achieved, in \
+     percent of the step before",
+    (100.0, 1000.0),
+    200.0,
+);
+
 /// The factor 0.5 of sections 4.1 and 4.2.
 pub const LOSS_WEIGHT: ProtocolOption =
     option("loss-weight", "decrease for each unit of loss ratio", (0.0, 2.0), 0.5);
@@ -166,6 +176,7 @@ const PAPERS: &[ProtocolOption] = &[
     DELAY_CONTROL,
     QUEUE,
     INCREASE,
+    ESTIMATE_GROWTH,
     LOSS_WEIGHT,
     MOST_DECREASE,
     MOST_CUT,
@@ -203,6 +214,7 @@ pub(super) struct Rules {
     pub(super) delay_control: bool,
     pub(super) queue: f64,
     pub(super) increase: f64,
+    pub(super) estimate_growth: f64,
     pub(super) loss_weight: f64,
     pub(super) most_decrease: f64,
     pub(super) most_cut: f64,
@@ -231,6 +243,7 @@ impl Rules {
             delay_control: settings.value(&DELAY_CONTROL) >= 0.5,
             queue: share(&QUEUE),
             increase: share(&INCREASE),
+            estimate_growth: share(&ESTIMATE_GROWTH),
             loss_weight: settings.value(&LOSS_WEIGHT),
             most_decrease: share(&MOST_DECREASE),
             most_cut: share(&MOST_CUT),

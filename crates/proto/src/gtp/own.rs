@@ -3,8 +3,9 @@
 //!
 //! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
 //! a rate is known. So once a flow's rate has fallen to `own-fallen` of what it was when losses
-//! began, its loss is compared with what it should be by then. If it is nearer to what it was, and
-//! again when the rate has fallen half as far once more, it is the path's own, and nothing reacts
+//! began, its loss is compared with what it should be by then. If it is nearer to what it was
+//! (`own-stays`), and
+//! again when the rate has fallen once more, `own-again` as far, it is the path's own, and nothing reacts
 //! to it any more: once would be chance, for a full queue takes now more of one flow and now of
 //! another. A stretch with less loss takes that back.
 
@@ -14,9 +15,12 @@ use super::tuning::Tuning;
 /// What is known of a path's own loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnLoss {
-    /// The share to which a rate falls before its loss is judged, the loss up to which there is
-    /// none to learn from, and what more than the own loss still is it.
+    /// The share to which a rate falls before its loss is judged, what of that fall the second one
+    /// is, how near to what it was loss has stayed, the loss up to which there is none to learn
+    /// from, and what more than the own loss still is it.
     fallen: f64,
+    again: f64,
+    stays: f64,
     least: f64,
     margin: f64,
     own: f64,
@@ -29,9 +33,17 @@ pub(super) struct OwnLoss {
 impl OwnLoss {
     /// Nothing is known.
     pub(super) fn new(rules: &Rules) -> OwnLoss {
-        let Tuning { own_fallen, own_least, own_margin, .. } = rules.tuning;
-        let (fallen, least, margin) = (own_fallen, own_least, own_margin);
-        OwnLoss { fallen, least, margin, own: 0.0, began: None, has_stayed: false }
+        let Tuning { own_fallen, own_again, own_stays, own_least, own_margin, .. } = rules.tuning;
+        OwnLoss {
+            fallen: own_fallen,
+            again: own_again,
+            stays: own_stays,
+            least: own_least,
+            margin: own_margin,
+            own: 0.0,
+            began: None,
+            has_stayed: false,
+        }
     }
 
     /// A stretch is over, in which the flow did `rate` with this loss ratio.
@@ -47,7 +59,7 @@ impl OwnLoss {
         } else if rate <= before * self.share_to_judge() {
             // What a link loses that carries no more than it did.
             let ours = (1.0 - (1.0 - was) * before / rate).max(0.0);
-            let stays = loss > (was + ours) / 2.0;
+            let stays = loss > was * self.stays + ours * (1.0 - self.stays);
             if stays && self.has_stayed {
                 self.own = loss.min(was);
             }
@@ -56,9 +68,10 @@ impl OwnLoss {
         }
     }
 
-    /// What the rate must fall to before its loss is judged: half as far the second time.
+    /// What the rate must fall to before its loss is judged: not as far the second time.
     fn share_to_judge(&self) -> f64 {
-        if self.has_stayed { (1.0 + self.fallen) / 2.0 } else { self.fallen }
+        let again = (1.0 - self.again) + self.fallen * self.again;
+        if self.has_stayed { again } else { self.fallen }
     }
 
     /// What of a loss ratio is more than the path's own.
@@ -70,6 +83,7 @@ impl OwnLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gtp::ROW;
     use crate::settings::Settings;
     use alloc::vec::Vec;
 
@@ -111,6 +125,30 @@ mod tests {
             excesses(&mut own, link, 0.0, 0..40);
             assert_eq!(own.own, 0.0, "a link of {link}");
         }
+    }
+
+    #[test]
+    fn when_loss_is_judged_and_has_stayed_is_set() {
+        let set = |name, percent| {
+            let settings = Settings::default().with(&ROW, name, percent).unwrap();
+            OwnLoss::new(&Rules::new(&settings))
+        };
+        let begun = |mut own: OwnLoss| {
+            excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)
+        };
+        // Falls of 5 % and 2.5 % in steps of 2 %, and of 5 % and 5 %.
+        assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
+        assert_eq!(begun(set("own-again", 100.0)), Some(6));
+        // Of 10 % at 100 a link that is too narrow would make 4.3 % at 94: is 6 % that or still
+        // the 10 %? And at 91 of those 6 % 2.9 %.
+        let after = |mut own: OwnLoss| {
+            for (rate, loss) in [(100.0, 0.1), (94.0, 0.06), (91.0, 0.06)] {
+                own.note(rate, loss);
+            }
+            own.own
+        };
+        assert_eq!(after(OwnLoss::new(&rules())), 0.0);
+        assert_eq!(after(set("own-stays", 25.0)), 0.06);
     }
 
     #[test]

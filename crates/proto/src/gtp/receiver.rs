@@ -205,11 +205,10 @@ impl GtpReceiver {
         let whole = whole.with_drops(count.came as f64, count.dropped as f64, took);
         self.capacity.on_interval(rules, &self.link.whole(&self.capacity, whole));
         let active: Vec<&Flow> = self.flows.values().filter(|flow| flow.is_active()).collect();
-        // What presses our estimates down must not make us count for less and less beside it.
-        let half =
-            self.link.half(&self.capacity, active.iter().map(|flow| flow.rules.weight).sum());
+        let weights = active.iter().map(|flow| flow.rules.weight).sum();
+        let even_least = self.link.even_least(&self.capacity, weights);
         let could = |flow: &Flow| {
-            let least = flow.standing.bound().min(half * flow.rules.weight);
+            let least = flow.standing.bound().min(even_least * flow.rules.weight);
             (flow.estimate().max(least), flow.rules.weight)
         };
         let estimates = estimates(active.into_iter().map(could));

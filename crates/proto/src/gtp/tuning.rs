@@ -70,6 +70,9 @@ tuning! {
     /// What holds packets back lets them go at once; a sender sends what it has in hand.
     TOO_FAST too_fast: f64 = share 125.0, (100.0, 1e4), "too-fast",
         "rate above which a sender does not obey, in percent of what it is asked for";
+    /// The path may have held back as much as a sender has in hand.
+    AT_ONCE at_once: f64 = share 200.0, (100.0, 1e4), "at-once",
+        "what a sender that obeys may bring at once, in percent of what it may have in hand";
     /// However many they are, what asks for data must not take the link of what answers.
     REQUESTS requests: u64 = count 10_000.0, (100.0, 1e6), "requests",
         "requests a second to all senders together, where nothing is lost";
@@ -137,9 +140,12 @@ tuning! {
     /// A ceiling is believed for so many intervals the first time.
     BELIEF belief: u64 = count 8.0, (0.0, 1e4), "belief",
         "intervals for which a ceiling of the receive rate is believed the first time";
-    /// And for twice as many each time that it is met again.
+    /// And for more each time that it is met again.
     LONGEST_BELIEF longest_belief: u64 = count 32.0, (0.0, 1e4), "longest-belief",
         "intervals for which a ceiling that is met again is believed at the most";
+    /// It was right once more.
+    BELIEF_AGAIN belief_again: u64 = count 2.0, (1.0, 100.0), "belief-again",
+        "times as many intervals for which a ceiling is believed that is met again";
     /// Ceilings no further apart are the same.
     SAME_CEILING same_ceiling: f64 = share 5.0, (0.0, 100.0), "same-ceiling",
         "difference of two ceilings that are the same, in percent";
@@ -171,6 +177,13 @@ tuning! {
     /// Loss of a path itself shows when the rate has fallen so far.
     OWN_FALLEN own_fallen: f64 = share 95.0, (1.0, 99.9), "own-fallen",
         "rate at which loss is judged to be the path's own or not, in percent of the rate before";
+    /// Once is chance: it is judged again before it has cost as much.
+    OWN_AGAIN own_again: f64 = share 50.0, (1.0, 100.0), "own-again",
+        "how far the rate falls before loss is judged again, in percent of the fall before it";
+    /// Halfway from what a link that is too narrow would lose to what was lost before.
+    OWN_STAYS own_stays: f64 = share 50.0, (0.0, 100.0), "own-stays",
+        "where loss must be to have stayed, in percent of the way from what a link that is too \
+         narrow would lose to what was lost before";
     /// Less is none to learn from.
     OWN_LEAST own_least: f64 = share 0.1, (0.0, 50.0), "own-least",
         "loss of a path itself that is none, in percent";
@@ -178,6 +191,9 @@ tuning! {
     OWN_MARGIN own_margin: f64 = share 125.0, (100.0, 1000.0), "own-margin",
         "loss that still is the path's own, in percent of what it was found to be";
 
+    /// What presses a flow of ours down must not make it count for less and less beside others.
+    EVEN_LEAST even_least: f64 = share 50.0, (0.0, 100.0), "even-least",
+        "what of an even share a flow counts for beside others at the least, in percent";
     /// Without it nothing would show what they could do.
     OTHERS_LEAST others_least: f64 = share 1.0, (0.01, 50.0), "others-least",
         "what of the link is left to others at the least, in percent";

@@ -2,16 +2,19 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use proptest::prelude::*;
 
-use super::{FLOW, RTT, ms, settings, setup, told};
-use crate::endpoint::{BlockRange, Event, PacketNumber, Sender, Setup, Wake};
+use super::{FLOW, RTT, listed, ms, settings, setup, told};
+use crate::endpoint::{BlockRange, Event, PacketNumber, Sender, Setup, Wake, Why};
 use crate::fobs::FobsSender;
+use crate::fobs::circle::STRETCH;
 use crate::fobs::sender::Standing;
-use crate::layout::Block;
+use crate::layout::{Block, Layout};
+use crate::settings::Settings;
 use crate::time::{Span, Time};
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Pulse, Selective};
 
 /// A sender, and what it has sent under which number.
@@ -36,7 +39,7 @@ impl Out {
                 return Some(*block);
             }
             let Wake::At(at, why) = self.sender.next_wakeup() else { return None };
-            if why != crate::endpoint::Why::Pacing {
+            if why != Why::Pacing {
                 return None;
             }
             self.now = self.now.max(at);
@@ -154,7 +157,7 @@ fn a_batch_is_what_was_set_or_what_the_last_acknowledgement_brought() {
     };
     // The pacer alone would let go more than that.
     let fast = |batch| {
-        let rate = Some(crate::units::Rate::from_mbps(1_000));
+        let rate = Some(Rate::from_mbps(1_000));
         Out::new(&Setup { rate, settings: settings(1, batch), ..setup(2_000, 0) })
     };
     assert_eq!(batch(&mut fast(3)), 3);
@@ -229,129 +232,301 @@ enum Step {
         index: u32,
         count: u32,
     },
-    Grant(u64),
+    /// The receiver grants so many blocks more, and half of what has been sent since was lost or
+    /// nothing.
+    Grant {
+        more: u64,
+        loses: bool,
+    },
     Later(u64),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// Steps over segments of 30 times `wide` blocks.
+fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
+    let (at, many) = (0..40 * wide, u64::from(wide));
     let step = prop_oneof![
-        6 => (1usize..80).prop_map(Step::Send),
-        4 => (0u32..4, 0u32..40, 1u32..40, any::<u64>(), any::<bool>()).prop_map(
+        6 => (1..80 * wide as usize).prop_map(Step::Send),
+        4 => (0u32..4, at.clone(), 1..40 * wide, any::<u64>(), any::<bool>()).prop_map(
             |(segment, start, len, draw, closes)| Step::Tell { segment, start, len, draw, closes },
         ),
-        1 => (0u32..4, 0u32..40, 1u32..10)
+        1 => (0u32..4, at, 1..10 * wide)
             .prop_map(|(segment, index, count)| Step::Skip { segment, index, count }),
-        2 => (1u64..30).prop_map(Step::Grant),
+        2 => (1..30 * many, any::<bool>()).prop_map(|(more, loses)| Step::Grant { more, loses }),
         1 => (1u64..400).prop_map(Step::Later),
     ];
     prop::collection::vec(step, 1..60)
 }
 
-/// The simple model: of each block, how often it went, and when it last did.
+/// Blocks that lie side by side and first went one after the other: what is known of them is known
+/// of all together.
+#[derive(Default)]
+struct Stretch {
+    len: u32,
+    /// Of those that are left: how often they have gone, and how many have gone as often.
+    left: BTreeMap<u32, u32>,
+    /// The last number under which one went for the first time, for the second and so on; and when.
+    gone: Vec<(u64, Time)>,
+}
+
+impl Stretch {
+    /// A block goes that has gone `before` times.
+    fn go(&mut self, before: u32, number: u64, now: Time) {
+        if before == 0 {
+            self.len += 1;
+        } else {
+            self.take(before);
+        }
+        *self.left.entry(before + 1).or_default() += 1;
+        self.gone.resize(self.gone.len().max(before as usize + 1), (0, now));
+        self.gone[before as usize] = (number, now);
+    }
+
+    /// One that has gone so often is there no more.
+    fn take(&mut self, goes: u32) {
+        let count = self.left.get_mut(&goes).expect("it is left");
+        *count -= 1;
+        if *count == 0 {
+            self.left.remove(&goes);
+        }
+    }
+
+    /// How often those have gone that are the next of it; nothing if none is left.
+    fn least(&self) -> Option<u32> {
+        self.left.keys().next().copied()
+    }
+
+    /// Whether those are known to be lost: the receiver has told of all that went as often, or has
+    /// had the time to.
+    fn is_known(&self, highest: u64, patience: Span, now: Time) -> bool {
+        self.least().is_some_and(|least| {
+            let (last, at) = self.gone[least as usize - 1];
+            last < highest || at + patience <= now
+        })
+    }
+}
+
+/// The simple model: of each block, how often it went, and with which others it is judged.
 #[derive(Default)]
 struct Model {
-    goes: BTreeMap<Block, (u32, u64)>,
+    goes: BTreeMap<Block, (u32, usize)>,
     there: BTreeSet<Block>,
+    stretches: Vec<Stretch>,
+    /// What the newest stretch would take in.
+    next: Option<Block>,
     /// What the receiver had heard of when it last spoke to the end.
     highest: u64,
 }
 
 impl Model {
-    /// A block goes under a number: may it?
-    fn check(&mut self, block: Block, number: u64, standing: Standing) {
-        assert!(!self.there.contains(&block), "{block:?} is known to be there");
-        let goes = self.goes.get(&block).map_or(0, |(goes, _)| *goes);
-        if goes > 0 {
-            let Standing { repeats_first, known_only, first_left } = standing;
-            assert!(!first_left || repeats_first, "{block:?} before one that never went");
-            // Where only what is known to be lost goes again, that is what it is compared with: all
-            // of a segment is known once the receiver has told of a higher number.
-            let is_open = |(other, (_, last)): (&Block, &(u32, u64))| {
-                (*last >= self.highest).then_some(other.segment)
-            };
-            let open: BTreeSet<u32> = self.goes.iter().filter_map(is_open).collect();
-            let others = self.goes.iter().filter(|(other, _)| !self.there.contains(other));
-            let others = others.filter(|(other, _)| !known_only || !open.contains(&other.segment));
-            let least = others.map(|(_, (goes, _))| *goes).min();
-            let in_turn = least.is_none_or(|least| goes <= least);
-            assert!(in_turn, "{block:?} for time {} before others of their turn", goes + 1);
+    fn arrive(&mut self, block: Block) {
+        if let (true, Some((goes, of))) = (self.there.insert(block), self.goes.get(&block)) {
+            self.stretches[*of].take(*goes);
         }
-        self.goes.insert(block, (goes + 1, number));
+    }
+
+    /// The sender is asked for a block. Where it looks for what may go again no stretch grows.
+    fn ask(&mut self, standing: Standing) {
+        if standing.repeats_first || !standing.first_left {
+            self.next = None;
+        }
+    }
+
+    /// A block goes under a number: may it?
+    ///
+    /// Where anything may go again the paper's rule holds for every block. Where only what is known
+    /// to be lost does (between chunks, without a grant, after an acknowledgement that brought
+    /// nothing, while there is congestion) it holds among the stretches that are known, of at most
+    /// [`STRETCH`] blocks each, and nothing else goes.
+    fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
+        assert!(!self.there.contains(&block), "{block:?} is known to be there");
+        let (before, of) = match self.goes.get(&block) {
+            Some((goes, of)) => {
+                let Standing { repeats_first, known_only, first_left, patience } = standing;
+                assert!(!first_left || repeats_first, "{block:?} before one that never went");
+                let is_known = |stretch: &&Stretch| {
+                    !known_only || stretch.is_known(self.highest, patience, now)
+                };
+                assert!(is_known(&&self.stretches[*of]), "{block:?} may be on its way");
+                let known = self.stretches.iter().filter(is_known);
+                let least = known.filter_map(Stretch::least).min();
+                let time = goes + 1;
+                assert_eq!(least, Some(*goes), "{block:?} for time {time} before others' turn");
+                (*goes, *of)
+            }
+            None => (0, self.stretch(block)),
+        };
+        self.goes.insert(block, (before + 1, of));
+        self.stretches[of].go(before, number, now);
+    }
+
+    /// The stretch of a block that goes for the first time.
+    fn stretch(&mut self, block: Block) -> usize {
+        let is_open = self.stretches.last().is_some_and(|newest| newest.len < STRETCH);
+        if !is_open || self.next != Some(block) {
+            self.stretches.push(Stretch::default());
+        }
+        self.next = Some(Block { index: block.index + 1, ..block });
+        self.stretches.len() - 1
+    }
+}
+
+/// What a sender is told in a run of steps.
+struct Told {
+    out: Out,
+    model: Model,
+    layout: Layout,
+    sequence: u64,
+    /// What pulses have told.
+    pulse: Pulse,
+}
+
+impl Told {
+    fn new(setup: &Setup, is_table: bool) -> Told {
+        let mut out = Out::new(setup);
+        if is_table {
+            out.sender = FobsSender::by_table(setup);
+        }
+        let pulse = Pulse { grant: setup.grant, ..Pulse::default() };
+        Told { out, model: Model::default(), layout: setup.layout, sequence: 0, pulse }
+    }
+
+    fn step(&mut self, step: Step) {
+        let layout = self.layout;
+        match step {
+            Step::Send(count) => {
+                for _ in 0..count {
+                    // What may go is what was so before the choice.
+                    let standing = self.out.sender.standing();
+                    self.model.ask(standing);
+                    let Some(block) = self.out.next() else { break };
+                    let number = self.out.numbered() - 1;
+                    self.model.check(self.out.now, block, number, standing);
+                }
+            }
+            Step::Tell { segment, start, len, draw, closes } => {
+                let slice = start..(start + len).min(layout.blocks_in(segment));
+                if !slice.is_empty() {
+                    self.tell(segment, slice, draw, closes);
+                }
+            }
+            Step::Skip { segment, index, count } => {
+                let end = (index + count).min(layout.blocks_in(segment));
+                let first = Block { segment, index };
+                (index..end).for_each(|index| self.model.arrive(Block { segment, index }));
+                self.out.sender.skip(self.out.now, FLOW, BlockRange { first, count });
+            }
+            Step::Grant { more, loses } => {
+                let highest = self.out.numbered();
+                self.pulse.sequence += 1;
+                self.pulse.received += (highest - self.pulse.highest) / if loses { 2 } else { 1 };
+                self.pulse.highest = highest;
+                self.pulse.grant += Bytes::new(more * 1000);
+                self.out.hear(Control::Pulse(self.pulse));
+            }
+            Step::Later(millis) => {
+                self.out.now += Span::from_millis(millis);
+                self.out.sender.on_timeout(self.out.now);
+            }
+        }
+    }
+
+    /// The receiver tells of a slice, and has what was sent of it and the number draws.
+    fn tell(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
+        let came = |index: &u32| {
+            self.model.goes.contains_key(&Block { segment, index: *index })
+                && draw >> (index % 64) & 1 == 1
+        };
+        // Runs that touch are one.
+        let mut missing: Vec<Range<u32>> = Vec::new();
+        for index in slice.clone().filter(|index| !came(index)) {
+            match missing.last_mut() {
+                Some(last) if last.end == index => last.end += 1,
+                _ => missing.push(index..index + 1),
+            }
+        }
+        self.sequence += 1;
+        let highest = self.out.numbered();
+        let closing = closes.then_some((highest, draw % 3));
+        let told = told(self.sequence, segment, slice, &missing, closing);
+        // A message may have no room for all that is missing.
+        let lacks = listed(told.report.missing());
+        let come = told.report.slice().filter(|index| lacks.binary_search(index).is_err());
+        come.for_each(|index| self.model.arrive(Block { segment, index }));
+        self.model.highest = if closes { highest } else { self.model.highest };
+        self.out.hear_told(told);
     }
 }
 
 proptest! {
     #[test]
     fn no_block_goes_again_before_all_others_have_gone_as_often(
-        steps in steps(), batch in prop::sample::select(&[0, 1, 2, 7][..]), table in any::<bool>(),
+        // A segment of 360 blocks is of two stretches at the least.
+        (wide, steps) in prop_oneof![3 => Just(1), 1 => Just(12)]
+            .prop_flat_map(|wide| (Just(wide), steps(wide))),
+        batch in prop::sample::select(&[0, 1, 2, 7][..]), is_table in any::<bool>(),
     ) {
-        let settings = settings(1, batch);
-        let setup = Setup { grant: Bytes::new(25_000), settings, ..setup(100, 30) };
-        let layout = setup.layout;
-        let (mut out, mut model) = (Out::new(&setup), Model::default());
-        if table {
-            out.sender = FobsSender::by_table(&setup);
-        }
-        let (mut granted, mut sequence) = (25, 0);
-        for step in steps {
-            match step {
-                Step::Send(count) => for _ in 0..count {
-                    // What may go is what was so before the choice.
-                    let standing = out.sender.standing();
-                    let Some(block) = out.next() else { break };
-                    model.check(block, out.numbered() - 1, standing);
-                },
-                Step::Tell { segment, start, len, draw, closes } => {
-                    let blocks = layout.blocks_in(segment);
-                    let slice = start..(start + len).min(blocks);
-                    if slice.is_empty() { continue }
-                    let came = |index: &u32| {
-                        model.goes.contains_key(&Block { segment, index: *index })
-                            && draw >> (index % 64) & 1 == 1
-                    };
-                    let missing: Vec<_> =
-                        slice.clone().filter(|i| !came(i)).map(|i| i..i + 1).collect();
-                    let come = slice.clone().filter(came).collect::<Vec<_>>();
-                    model.there.extend(come.into_iter().map(|index| Block { segment, index }));
-                    sequence += 1;
-                    let highest = out.numbered();
-                    if closes { model.highest = highest }
-                    let closing = closes.then_some((highest, draw % 3));
-                    // Runs that touch are one.
-                    let mut runs: Vec<core::ops::Range<u32>> = Vec::new();
-                    for run in missing {
-                        match runs.last_mut() {
-                            Some(last) if last.end == run.start => last.end = run.end,
-                            _ => runs.push(run),
-                        }
-                    }
-                    out.hear_told(told(sequence, segment, slice, &runs, closing));
-                }
-                Step::Skip { segment, index, count } => {
-                    let end = (index + count).min(layout.blocks_in(segment));
-                    model.there.extend((index..end).map(|index| Block { segment, index }));
-                    let first = Block { segment, index };
-                    out.sender.skip(out.now, FLOW, BlockRange { first, count });
-                }
-                Step::Grant(more) => {
-                    granted += more;
-                    out.grant(granted, granted * 1000);
-                }
-                Step::Later(millis) => {
-                    out.now += Span::from_millis(millis);
-                    out.sender.on_timeout(out.now);
-                }
-            }
-        }
+        let row = crate::registry::find("fobs-table").unwrap();
+        // Congestion comes and goes.
+        let settings = settings(1, batch).with(row, "state-segment", 20.0).unwrap();
+        let (scale, grant) = (u64::from(wide), Bytes::new(25_000 * u64::from(wide)));
+        let setup = Setup { grant, settings, ..setup(100 * scale, 30 * scale) };
+        let mut told = Told::new(&setup, is_table);
+        steps.into_iter().for_each(|step| told.step(step));
         // Whatever has happened, all that is left still goes.
-        if !out.sender.is_finished() {
-            out.grant(u64::MAX, u64::MAX);
-            out.take(400);
-            let known = |block| model.there.contains(block) || out.sent.contains(block);
+        if !told.out.sender.is_finished() {
+            told.out.grant(u64::MAX, u64::MAX);
+            told.out.take(400 * wide as usize);
+            let known = |block| told.model.there.contains(block) || told.out.sent.contains(block);
+            let layout = setup.layout;
             let all: Vec<Block> = (0..layout.blocks()).filter_map(|n| layout.block(n)).collect();
             prop_assert!(all.iter().all(known));
         }
     }
+}
+
+#[test]
+fn of_a_segment_in_flight_what_is_known_to_be_lost_goes_by_stretches() {
+    // One segment, and a grant for two stretches and a half.
+    let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
+    let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
+    assert_eq!(out.take(10_000).len() as u64, grant);
+    // Two of the first stretch are lost, and all of the second, whose last one may be on its way.
+    let second = len..2 * len;
+    out.hear_told(told(1, 0, 0..2 * len, &[3..5, second], Some((2 * u64::from(len) - 1, 9))));
+    assert_eq!(out.take(10_000), [3, 4]);
+    out.hear_told(told(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
+    assert_eq!(out.take(10_000), (len..2 * len).collect::<Vec<_>>());
+    // The rest has gone less often than what has gone again.
+    out.hear_told(told(3, 0, 0..1, &[], Some((grant + 2, 9))));
+    let rest = 2 * len..grant as u32;
+    assert_eq!(out.take(10_000), rest.chain(3..5).collect::<Vec<_>>());
+}
+
+#[test]
+fn by_the_table_25_datagrams_leave_at_once() {
+    let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
+    // All that leaves at an instant.
+    let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {
+        let from = sent.len();
+        loop {
+            let before = sent.len();
+            sender.poll_transmit(now, PacketNumber(before as u64), 44, sent);
+            if sent.len() == before {
+                return before - from;
+            }
+        }
+    };
+    let (mut sender, mut now, mut sent) = (FobsSender::by_table(&setup), Time::ZERO, Vec::new());
+    for _ in 0..10 {
+        assert_eq!(burst(&mut sender, now, &mut sent), 25);
+        let Wake::At(at, Why::Pacing) = sender.next_wakeup() else { panic!("it does not pace") };
+        // 80 Mbit/s all the same.
+        assert_eq!(at.since(now), Bytes::new(25 * 1032) / Rate::from_mbps(80));
+        now = at;
+    }
+    // The paper's FOBS sends fewer at that rate.
+    let mut greedy = FobsSender::greedy(&setup);
+    assert!(burst(&mut greedy, Time::ZERO, &mut Vec::new()) < 25);
 }
 
 #[test]

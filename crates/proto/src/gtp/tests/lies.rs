@@ -65,6 +65,19 @@ fn a_sender_faster_than_it_is_asked_to_be_is_counted_and_once_it_is_left_out_the
 }
 
 #[test]
+fn how_much_a_sender_may_bring_at_once_is_set() {
+    let too_fast = |at_once| {
+        let mut star = Star::new(100, settings(&[("receive-rate", 10.0), ("at-once", at_once)]));
+        star.join(1, 10, 100);
+        star.paths.get_mut(&1).unwrap().lie = Some(Lie::Fast(10));
+        star.run(ms(1000));
+        star.accounting(1).too_fast
+    };
+    let [less, default, more] = [100.0, 200.0, 10_000.0].map(too_fast);
+    assert!(less > default && default > 0 && more == 0, "{less}, {default}, {more}");
+}
+
+#[test]
 fn a_round_trip_time_that_answers_belie_slows_nobody_down() {
     let mut star = three();
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Rtt(Span::from_secs(3600)));

@@ -143,6 +143,44 @@ fn the_papers_constants_can_be_set() {
 }
 
 #[test]
+fn the_sync_interval_can_be_set() {
+    let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
+    // A datagram more goes in each interval, and one at the least, whatever its length.
+    let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
+    control.on_interval(100, 0);
+    assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());
+    for turn in 0..1_000 {
+        control.on_report(turn, turn);
+    }
+    assert!(control.rate().as_bps().abs_diff(240_000) <= 1, "{}", control.rate());
+    // How often a sender's rate rises in a second, and when a receiver has acknowledged.
+    let rises = |interval: f64| {
+        let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8.0)]);
+        let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
+        out.sender.window.on_loss();
+        let mut rates = Vec::new();
+        while out.now < ms(1_000) {
+            out.run_for(5);
+            out.ack(out.sent.len() as u64);
+            rates.push(out.sender.rate());
+        }
+        rates.windows(2).filter(|pair| pair[1] > pair[0]).count()
+    };
+    let acknowledged = |interval: f64| {
+        let setup = Setup { settings: seconds(interval), ..setup(1_000) };
+        let mut inn = In::<SabulReceiver>::new(&setup);
+        let mut acknowledges = |turn: &u64| {
+            inn.arrive(ms(*turn), [*turn as u32]);
+            !inn.said(ms(*turn)).is_empty()
+        };
+        (0..=200).filter(|turn| acknowledges(turn)).collect::<Vec<u64>>()
+    };
+    assert_eq!((rises(0.05), rises(0.01)), (20, 100));
+    assert_eq!(acknowledged(0.05), [0, 50, 100, 150, 200]);
+    assert_eq!(acknowledged(0.01).len(), 21);
+}
+
+#[test]
 fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
     let settings = set(&ORNL_ROW, &[("loss-smoothing", 1.0), ("shortest-delay", 9.0)]);
     let mut control = ReleaseRate::new(&mtu_1500(settings), None);
