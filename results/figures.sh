@@ -375,18 +375,38 @@ on_star() {
         > "$WORK/emulated" 2> "$WORK/emulator" || true # a server that is killed counts as failed
     grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
 }
-# Jain's index of the sources' rates ($2 of them, else three), the median of the seconds in which all of
-# them received.
+# Jain's index of the sources' rates: what each brought, as the summary has it, over the time that it was at
+# work. That is from the last line of progress before it had a session to the first that shows all of it, or
+# to the end where none does. What has passed by a line is told by its bytes and their average rate.
 jain() {
-    grep '"event":"progress"' "$1" | awk -v need="${2:-3}" '{
-        n = gsub(/"state":"receiving"/, "&"); if (n < need) next
-        s = q = 0; least = 1; rest = $0
-        while (match(rest, /"rate_bps":[0-9]+/)) {
-            r = substr(rest, RSTART + 11, RLENGTH - 11); s += r; q += r * r; if (r == 0) least = 0
-            rest = substr(rest, RSTART + RLENGTH)
+    awk '
+        function number(text, name) {
+            if (!match(text, "\"" name "\":[0-9.e+-]+")) return 0
+            return substr(text, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
         }
-        if (least && q > 0) print s * s / (need * q)
-    }' | median
+        # Into got[] and state[]; how many there are.
+        function sources(line,    rows, n, i) {
+            sub(/.*"sources":\[/, "", line); sub(/[}]\].*/, "", line); n = split(line, rows, /[}],/)
+            for (i = 1; i <= n; i++) {
+                got[i] = number(rows[i], "received_bytes"); state[i] = rows[i]
+                sub(/.*"state":"/, "", state[i]); sub(/".*/, "", state[i])
+            }
+            return n
+        }
+        /"event":"progress"/ {
+            if (number($0, "rate_average_bps") > 0) at = number($0, "bytes") * 8 / number($0, "rate_average_bps")
+            for (i = sources($0); i > 0; i--) {
+                if (state[i] == "connecting" || state[i] == "surveying") began[i] = at
+                if (got[i] != had[i]) { had[i] = got[i]; since[i] = at }
+            }
+        }
+        /"event":"summary"/ {
+            for (i = n = sources($0); i > 0; i--) {
+                time = (got[i] == had[i] ? since[i] : number($0, "seconds")) - began[i]
+                rate = (time > 0 ? got[i] / time : 0); s += rate; q += rate * rate
+            }
+            if (q > 0) print s * s / (n * q)
+        }' "$1"
 }
 multi_row() {
     awk -v w="$1" -v g="$(field goodput_bps < "$2")" -v s="$(field seconds < "$2")" -v l="$(field path_lost < "$2")" -v n="$(field sent < "$2")" -v j="$(jain "$2")" -v e="$(field status < "$2")" \
@@ -440,7 +460,7 @@ senders() {
         grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
         for host in $(seq "$count"); do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
         awk -v w="$count" -v g="$(field goodput_bps < "$WORK/out")" -v s="$(field seconds < "$WORK/out")" -v l="$(field path_lost < "$WORK/out")" -v n="$(field sent < "$WORK/out")" \
-            -v j="$(jain "$WORK/out" "$count")" -v t="$(sort -n "$WORK/threads" | tail -1 | sed 's/ / | /')" -v e="$(field status < "$WORK/out")" \
+            -v j="$(jain "$WORK/out")" -v t="$(sort -n "$WORK/threads" | tail -1 | sed 's/ / | /')" -v e="$(field status < "$WORK/out")" \
             'BEGIN {printf "| %s | %.1f | %.1f | %.3f %% | %s | %s | %s |\n", w, g/1e6, s, 100*l/(n ? n : 1), (j == "" ? "" : sprintf("%.3f", j)), t, e}'
     done
 }

@@ -1,6 +1,7 @@
 //! Strangers on the ports.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -61,6 +62,14 @@ pub(super) enum At {
     Sender,
 }
 
+/// What has become of a flood so far.
+#[derive(Default)]
+struct Tally {
+    sent: AtomicU64,
+    /// Times that the kernel said of what had been sent that nobody has the port open to strangers.
+    unheard: AtomicU64,
+}
+
 /// What a stranger does while a copy runs.
 #[derive(Clone, Copy)]
 pub(super) struct Flood {
@@ -81,12 +90,15 @@ impl Flood {
         to: impl FnOnce() -> SocketAddr,
         captured: &Receiver<Vec<u8>>,
         over: &AtomicBool,
-        sent: &AtomicU64,
+        tally: &Tally,
         enough: &Sender<()>,
     ) {
         let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let mut store: Vec<Vec<u8>> = vec![captured.recv().expect("the copy sends data")];
-        let (to, begun) = (to(), Instant::now());
+        let to = to();
+        // Without it the kernel would not say where nobody listens.
+        stranger.connect(to).expect("a port of this host");
+        let begun = Instant::now();
         let mut n = 0;
         while !over.load(Ordering::Relaxed) {
             let due = begun.elapsed().as_millis() as u64 * u64::from(self.per_millisecond);
@@ -97,9 +109,12 @@ impl Flood {
             store.extend(captured.try_iter().take(8));
             let trick = self.tricks[n as usize % self.tricks.len()];
             let model = &store[store.len() - 1 - n as usize % store.len().min(200)];
-            let _ = stranger.send_to(&trick.play(n, model), to);
+            let told = stranger.send(&trick.play(n, model));
+            if told.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+                tally.unheard.fetch_add(1, Ordering::Relaxed);
+            }
             n += 1;
-            sent.store(n, Ordering::Relaxed);
+            tally.sent.store(n, Ordering::Relaxed);
             if n == 2 * self.least() {
                 let _ = enough.send(());
             }
@@ -126,7 +141,8 @@ impl Drop for AtTheEnd<'_> {
 }
 
 /// Copies `len` bytes with `flags` while a stranger floods the data port of an end; that changes
-/// nothing, and is counted where it receives.
+/// nothing. Where it receives data the end counts it; where it sends them nobody does, but its port
+/// is one that takes what strangers send.
 pub(super) fn copy_through(
     way: Way,
     at: At,
@@ -141,11 +157,11 @@ pub(super) fn copy_through(
     let client = move || rules.client.lock().expect("no holder panics").expect("it has spoken");
     let is_server = (way == Way::Push) == (at == At::Receiver);
     let port = move || if is_server { server } else { client() };
-    let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, tally) = (AtomicBool::new(false), Tally::default());
     let (tell_enough, enough) = mpsc::channel();
     let (from, to, _) = rig.way(way);
-    let (stop, count) = (&over, &sent);
-    let (ended, between) = thread::scope(|scope| {
+    let (stop, count) = (&over, &tally);
+    let (ended, between, unheard) = thread::scope(|scope| {
         // Also where something fails: nothing else would end it.
         let _over = AtTheEnd(stop);
         scope.spawn(move || flood.play(port, &captured, stop, count, &tell_enough));
@@ -154,7 +170,7 @@ pub(super) fn copy_through(
         // has been sent.
         let mut gone = |blocks: u64| copy.event(|event| event["sent"].as_u64() >= Some(blocks));
         gone(1);
-        let before = sent.load(Ordering::Relaxed);
+        let before = tally.sent.load(Ordering::Relaxed);
         gone(len as u64 / 2 / 1400);
         // What floods may have less of a busy machine than what is flooded: that waits for it.
         let sender = if way == Way::Push { &copy } else { &*rig.pair.server.child() };
@@ -164,19 +180,22 @@ pub(super) fn copy_through(
             sender.signal(Signal::CONT);
             told.expect("it is sent in time");
         }
-        let between = sent.load(Ordering::Relaxed) - before;
-        (copy.end(), between)
+        let between = tally.sent.load(Ordering::Relaxed) - before;
+        // Later the port may be closed: a copy that ends does that.
+        let unheard = tally.unheard.load(Ordering::Relaxed);
+        (copy.end(), between, unheard)
     });
     let summary = ended.summary();
     assert_eq!(summary["verified"], true, "{ended}");
     assert!(ended.events("fallback").is_empty(), "{ended}");
     assert!(ended.events("reconnecting").is_empty(), "{ended}");
     rig.assert_copied(way);
+    assert_eq!(unheard, 0, "of {between} to the {at:?}, {way:?}: {ended}");
     if at == At::Sender {
         return;
     }
     let refused = summary["refused_datagrams"].as_u64().expect("it is a count");
-    let sent = sent.load(Ordering::Relaxed);
+    let sent = tally.sent.load(Ordering::Relaxed);
     assert!((flood.least()..=sent).contains(&refused), "{way:?}: {refused} of {sent}: {ended}");
     if way == Way::Push {
         // What came between two signs of a copy half done was before what the copy still had to

@@ -154,9 +154,26 @@ impl Observer for Listener {
     }
 }
 
+/// Bytes of the object that three have. A third of it shows what a source is worth, also where much
+/// of the flood is lost.
+const LEN: u64 = 90_000_000;
+/// Bytes of the object that an honest one has, where each has another.
+const LEN_OF_PART: u64 = 36_000_000;
+/// A liar's is so many times longer: it is still at it when that is seen.
+const LONGER: usize = 4;
+/// What a liar has brought at the most when it is left out: half of its own object, or half of what
+/// an honest one of three brings.
+const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
+const OF_A_THIRD: u64 = LEN / 6;
+
 /// Copies from three servers, the first of which lies: one object, or one from each. It is left
-/// out, because of what is said.
-fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool, of: &str) -> Summary {
+/// out, because of what is said, before it has brought more than `most` bytes.
+fn copy_beside(
+    lies: fn(&str) -> Option<&'static Row>,
+    replicas: bool,
+    of: &str,
+    most: u64,
+) -> Summary {
     let scratch = tempfile::tempdir().unwrap();
     let folder = |name: &str| {
         let path = scratch.path().join(name);
@@ -165,16 +182,14 @@ fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool, of: &str)
     };
     let (here, client) = (folder("here"), folder("client"));
     let id = Identity::load_or_create(&client).unwrap().id().to_string();
-    // A third of it shows what a source is worth, also where much of the flood is lost.
-    let len = if replicas { 90_000_000u64 } else { 36_000_000 };
+    let len = if replicas { LEN } else { LEN_OF_PART };
     let content: Vec<u8> = (0..len).map(|at| ((at * at) >> 9) as u8).collect();
     let cancel = Cancel::default();
     let start = |number: usize| {
         let root = folder(&format!("root{number}"));
         let name = if replicas { "x".to_owned() } else { format!("x{number}") };
-        // A liar that is fast is still at it when that is seen.
         let is_longer = number == 0 && !replicas;
-        let longer = if is_longer { content.repeat(4) } else { Vec::new() };
+        let longer = if is_longer { content.repeat(LONGER) } else { Vec::new() };
         fs::write(root.join(&name), if is_longer { &longer } else { &content }).unwrap();
         let config = folder(&format!("server{number}"));
         let protocols = if number == 0 { lies } else { registry::find };
@@ -201,6 +216,11 @@ fn copy_beside(lies: fn(&str) -> Option<&'static Row>, replicas: bool, of: &str)
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
+    // It was not heard to its end, and the rest came from the others.
+    let brought: Vec<u64> = summary.sources.iter().map(|row| row.received_bytes).collect();
+    assert!(brought[0] <= most, "{brought:?}");
+    let due = if replicas { LEN - brought[0] } else { 2 * LEN_OF_PART };
+    assert!(brought[1..].iter().sum::<u64>() >= due, "{brought:?}");
     summary
 }
 
@@ -210,24 +230,26 @@ fn unasked(name: &str) -> Option<&'static Row> {
 
 #[test]
 fn a_sender_of_what_nobody_asked_for_is_left_out_by_name_and_its_row_has_the_number() {
-    let summary = copy_beside(unasked, false, "of no use");
+    let summary = copy_beside(unasked, false, "of no use", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
 fn a_replica_that_sends_what_others_were_asked_for_is_left_out_and_they_bring_it_all() {
-    copy_beside(unasked, true, "of no use");
+    copy_beside(unasked, true, "of no use", OF_A_THIRD);
 }
 
 #[test]
 fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it_all() {
-    copy_beside(|name| (name == AGAIN.name).then_some(&*AGAIN), true, "of no use");
+    let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
+    copy_beside(again, true, "of no use", OF_A_THIRD);
 }
 
 #[test]
 fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
-    for replicas in [false, true] {
+    // Of replicas one that is left alone brings most of the object.
+    for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN / 2)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
-        copy_beside(fast, replicas, "faster than this host asks");
+        copy_beside(fast, replicas, "faster than this host asks", most);
     }
 }
