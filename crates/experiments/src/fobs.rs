@@ -212,9 +212,9 @@ pub static FIG2: Experiment = Experiment {
               there is. Ours wastes 0.8 and 1.9 % where the paper's wasted 3 %: that price and \
               nothing else. What a receiver misses while it acknowledges is the other price: at a \
               millisecond each, 5 to 7 times the object is sent for nothing with one \
-              acknowledgement for 2 packets, 39 to 55 % of it with one for 16, and 9 to 18 % at \
-              best. Ours is better by 1.1 to 2.2 points where an acknowledgement costs nothing, \
-              and worse by 5.8 to 14.6 where it costs that millisecond: so the paper's 3 % say \
+              acknowledgement for 2 packets, 39 to 56 % of it with one for 16, and 9 to 18 % at \
+              best. Ours is better by 1.1 to 2.3 points where an acknowledgement costs nothing, \
+              and worse by 5.6 to 14.5 where it costs that millisecond: so the paper's 3 % say \
               that its acknowledgements, at the frequency that was best, cost it far less than \
               that.",
     set: Set::Full,
@@ -393,7 +393,7 @@ pub static TABLE2: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes neither the path's round trip nor the contention, and the \
               table's waste and number of sockets are lost from the text.",
-    learned: "FOBS takes what it can get from others and pays for it in waste, 17.1 % of the \
+    learned: "FOBS takes what it can get from others and pays for it in waste, 16.9 % of the \
               object; connections in parallel back off one by one, so more of them get more, until \
               beyond 16 they take from each other: 32 have 67 %. Both do better than the paper's, \
               by 2 and 16 points, and in the same order: its path had more contention than the \

@@ -157,15 +157,15 @@ pub static MANY: Experiment = Experiment {
               object once for each, and told its share of that link each of the protocols that \
               keep to a rate does nearly so, whatever the distance: 4 receivers have it by RBUDP \
               and FOBS after 3.59 s for the 3.42 that the link alone would take, by NETBLT after \
-              3.63, 16 after 14.05 to 14.09 for 13.67. Nothing is sent for nothing but FOBS's last \
+              3.64, 16 after 14.05 to 14.10 for 13.67. Nothing is sent for nothing but FOBS's last \
               round trip, and all have it at nearly the same time. Tsunami comes a second later, \
-              for it begins slowly. Told the whole link each, four copies of RBUDP gain nothing \
-              (3.61 s) and send 236 % of the object for nothing, into a link that is then nobody \
-              else's.\n\n\
+              for it begins slowly. Told the whole link each, four copies of RBUDP gain next to \
+              nothing (3.54 s) and send 225 % of the object for nothing, into a link that is then \
+              nobody else's.\n\n\
               GTP's receivers share out their own links, and it is not these that are short: 16 of \
-              them ask for more than the sender's link carries, and 59 % of the object is sent for \
-              nothing, by four 42 %. SABUL finds its part, with 5 % of waste among four and 19 % \
-              among 16, of which the last has the object 2.4 s after RBUDP's and the first in half \
+              them ask for more than the sender's link carries, and 58 % of the object is sent for \
+              nothing, by four 41 %. SABUL finds its part, with 5 % of waste among four and 18 % \
+              among 16, of which the last has the object 2.3 s after RBUDP's and the first in half \
               of their time. TCP gives the near ones all they want first: of four receivers one \
               has the object after 1.0 s and the last after 9.12 s, when the link has long been \
               idle. Eight connections for each help where there are 16 (15.6 s for 29.4), not \

@@ -169,12 +169,10 @@ pub static COMPARE: Experiment = Experiment {
               which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its table \
               stays 10 points behind at 5 %, for it slows down for it. Tsunami needs seconds to \
               come to its rate: 54 to 68 % of a small object, 89 to 92 of a large one. GTP is the \
-              best of all on 3 GB without loss, and finds out what the path loses by itself: at \
-              5 % it has 78 % of a small object and 95 of a large one. \
-              SABUL and TCP, which take any loss for congestion, are left with 5 % or less at one \
-              lost packet in a thousand.\n\n\
+              best of all on 3 GB without loss, and finds out what the path loses by itself: at 5 \
+              % it has 78 % of a small object and 95 of a large one. SABUL and TCP, which take any \
+              loss for congestion, are left with 5 % or less at one lost packet in a thousand.\n\n\
               All aims for 3 GB are met. SABUL is told no more than a ceiling; without one nothing \
-              but loss ends its increase, and it has 84 % of C \
-              ([sabul](../docs/protocols/sabul.md)).",
+              but loss ends its increase ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

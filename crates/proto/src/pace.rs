@@ -2,21 +2,23 @@
 //!
 //! Two schedules run side by side. The *long* one keeps the mean rate exactly, and remembers for
 //! a short while what a driver that woke late could not send. The *short* one bounds what leaves
-//! at once, and so how fast such a delay is made up for; it remembers one burst, so that a driver
-//! that is always a little late makes up for delays all the same. A flow that has nothing to send
-//! calls [`Pacer::idle`]: then nothing is remembered but one burst.
+//! at once, and so how fast such a delay is made up for; it remembers what 250 µs bring, so that a
+//! driver that is always a little late makes up for delays all the same. A driver that comes on
+//! time sends half a burst, one that is late up to all of it and what is remembered. A flow that
+//! has nothing to send calls [`Pacer::idle`]: then nothing is remembered but half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// What a burst lasts at a high rate: short for a queue on the path, long for a system call.
+/// What a burst lasts where that is more than [`MOST`]: short for a queue on the path, long for a
+/// system call.
 const BURST: Span = Span::from_micros(250);
-/// A burst at a lower rate lasts up to this, as long as it is of no more than [`FEW`] bytes: a
-/// wake-up for each 250 µs would cost a slow flow as much as a fast one.
+/// A burst lasts up to this, as long as it is of no more than [`MOST`]: a wake-up for each 250 µs
+/// would cost a slow flow as much as a fast one.
 const SLOW_BURST: Span = Span::from_millis(1);
-/// What Linux's TCP sends at once at most when it paces, a millisecond of its rate and one
-/// segmented send, and as much again for a driver that is late: half of a burst leaves on time.
-const FEW: Bytes = Bytes::new(2 * 65_536);
+/// Twice what Linux's TCP sends at once when it paces, the lesser of a millisecond of its rate and
+/// one segmented send of 64 kB: on time half of a burst leaves.
+const MOST: Bytes = Bytes::new(2 * 65_536);
 /// The most datagrams that leave at once: twice what the kernel takes in one segmented send, so
 /// that half a burst still fills one.
 const MAX_BURST: u64 = 88;
@@ -45,6 +47,8 @@ pub struct Pacer {
     /// What a driver that wakes late may send at once of what it owes, beside its burst: so much
     /// time's.
     owed: Span,
+    /// Nothing has been sent yet: it begins as after a time without anything to send.
+    is_new: bool,
     /// When the bucket of the mean rate is full again, in picoseconds.
     long: u128,
     /// The same for the bucket of the catch-up rate.
@@ -63,6 +67,7 @@ impl Pacer {
             begun: 0,
             most: u64::MAX,
             owed: Span::ZERO,
+            is_new: true,
             long: 0,
             short: 0,
         }
@@ -73,7 +78,7 @@ impl Pacer {
         self.rate
     }
 
-    /// The most datagrams that leave at once.
+    /// The datagrams of a burst: half of them leave on time, all of them late.
     pub fn burst(&self) -> u64 {
         self.burst
     }
@@ -124,6 +129,9 @@ impl Pacer {
         if self.begun > 0 {
             return self.begun;
         }
+        if self.is_new {
+            return self.half();
+        }
         let now = picos(now);
         let long = self.long.max(now.saturating_sub(picos_of(CREDIT)));
         let room = |full: u128, burst: u128, cost: u128| {
@@ -139,6 +147,9 @@ impl Pacer {
 
     /// Accounts for `sent` bytes of UDP payload that leave now.
     pub fn spend(&mut self, now: Time, sent: Bytes) {
+        if core::mem::take(&mut self.is_new) {
+            self.idle(now);
+        }
         let now = picos(now);
         let cost = self.cost_of(sent);
         self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
@@ -150,9 +161,11 @@ impl Pacer {
         }
     }
 
-    /// There was nothing to send: time that passes is lost.
+    /// There was nothing to send: time that passes is lost, and what comes next begins with half a
+    /// burst, as on time.
     pub fn idle(&mut self, now: Time) {
-        self.long = self.long.max(picos(now));
+        let half = self.cost(self.burst - self.half());
+        self.long = self.long.max(picos(now) + half);
         self.begun = 0;
     }
 
@@ -184,7 +197,8 @@ impl Pacer {
 
     /// How much of a lateness the short schedule remembers.
     fn remembered(&self) -> u128 {
-        quick(self.cost(self.burst.max(self.late())))
+        let short = self.rate.over(BURST).get() / self.datagram.get().max(1);
+        quick(self.cost(self.fixed.unwrap_or(short.clamp(1, self.burst)).max(self.late())))
     }
 
     fn half(&self) -> u64 {
@@ -209,8 +223,8 @@ fn quick(picos: u128) -> u128 {
 
 fn burst_of(rate: Rate, datagram: Bytes) -> u64 {
     let within = |span| rate.over(span).get() / datagram.get().max(1);
-    let few = FEW.get() / datagram.get().max(1);
-    within(BURST).max(within(SLOW_BURST).min(few)).clamp(1, MAX_BURST)
+    let most = MOST.get() / datagram.get().max(1);
+    within(BURST).max(within(SLOW_BURST).min(most)).clamp(1, MAX_BURST)
 }
 
 fn picos(time: Time) -> u128 {
@@ -365,7 +379,7 @@ mod tests {
     fn a_limit_makes_bursts_shorter_and_no_longer() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
         pacer.limit_burst(7);
-        assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (7, 7));
+        assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (7, 3));
         pacer.set_rate(Time::ZERO, Rate::from_mbps(10));
         assert_eq!(pacer.burst(), 1);
         pacer.fix_burst(25);
@@ -392,16 +406,40 @@ mod tests {
     }
 
     #[test]
-    fn a_long_idle_time_gives_no_more_than_one_burst() {
+    fn a_start_and_a_long_idle_time_give_no_more_than_half_a_burst() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
-        let late = Time::ZERO + Span::from_secs(9);
-        pacer.idle(late);
-        let burst = pacer.allowance(late);
-        assert_eq!(burst, pacer.burst());
-        pacer.spend(late, Bytes::new(burst * DATAGRAM.get()));
-        assert_eq!(pacer.allowance(late), 0);
-        let within = late + BURST;
-        assert!(pacer.allowance(within) <= burst);
+        for begin in [Time::ZERO + Span::from_secs(1), Time::ZERO + Span::from_secs(9)] {
+            let half = pacer.burst() / 2;
+            assert_eq!(pacer.allowance(begin), half);
+            pacer.spend(begin, Bytes::new(half * DATAGRAM.get()));
+            let next = pacer.next();
+            let before = Time::from_nanos(next.as_nanos() - 1);
+            assert_eq!((pacer.allowance(begin), pacer.allowance(before)), (0, 0));
+            assert_eq!(pacer.allowance(next), half);
+            pacer.spend(next, Bytes::new(half * DATAGRAM.get()));
+            pacer.idle(Time::ZERO + Span::from_secs(9));
+        }
+    }
+
+    #[test]
+    fn what_leaves_at_once_is_half_a_burst_on_time_and_all_of_it_late() {
+        // What is remembered makes another burst only where bursts are shorter than 500 µs.
+        for (mbps, on_time, most) in [(120, 5, 10), (1_000, 42, 84), (10_000, 44, 176)] {
+            let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
+            let mut at_once = |now: Time| {
+                let mut sent = 0;
+                while let count @ 1.. = pacer.allowance(now) {
+                    pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
+                    sent += count;
+                }
+                (sent, pacer.next())
+            };
+            let (start, next) = at_once(Time::ZERO);
+            let (again, _) = at_once(next);
+            assert_eq!((start, again), (on_time, on_time), "{mbps}");
+            let (late, _) = at_once(next + Span::from_millis(9));
+            assert_eq!(late, most, "{mbps}");
+        }
     }
 
     #[test]

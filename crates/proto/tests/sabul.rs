@@ -134,7 +134,7 @@ fn flows_over_unlike_ways_that_begin_at_unlike_rates_end_at_equal_shares() {
     let total = shares.iter().sum::<f64>();
     // The paper's three flows had 280 Mbit/s each of 1 Gbit/s: 84 %.
     assert!(total > 0.8 * CAPACITY.as_bps() as f64, "{shares:?}");
-    // TCP's would be as ten to two and a half to one. The farthest has 5.2 % less than a third; if a
-    // loss froze it no longer than it does the nearest, 4.8 %.
+    // TCP's would be as ten to two and a half to one. The farthest has 5.2 % less than a third; if
+    // a loss froze it no longer than it does the nearest, 4.8 %.
     assert!(shares.iter().all(|share| (share * 3.0 / total - 1.0).abs() < 0.055), "{shares:?}");
 }

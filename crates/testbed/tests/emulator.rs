@@ -361,7 +361,7 @@ fn super_packets_leave_a_host_whole() {
 
 #[test]
 fn tcp_leaves_a_host_in_super_packets_too() {
-    // Half a millisecond of this rate is 62 kB: so much the kernel puts together when it paces.
+    // The kernel puts a millisecond together where it paces, 64 kB at most: half of one here.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let Some(emulation) = start(link.clone(), link) else { return };
     let tcp = KernelTcp {

@@ -174,15 +174,13 @@ pub(super) fn copy_through(
         gone(len as u64 / 2 / 1400);
         // What floods may have less of a busy machine than what is flooded: that waits for it.
         let sender = if way == Way::Push { &copy } else { &*rig.pair.server.child() };
-        if enough.try_recv().is_err() {
-            sender.signal(Signal::STOP);
-            let told = enough.recv_timeout(DEADLINE);
-            sender.signal(Signal::CONT);
-            told.expect("it is sent in time");
-        }
+        sender.signal(Signal::STOP);
+        let told = enough.recv_timeout(DEADLINE);
         let between = tally.sent.load(Ordering::Relaxed) - before;
         // Later the port may be closed: a copy that ends does that.
         let unheard = tally.unheard.load(Ordering::Relaxed);
+        sender.signal(Signal::CONT);
+        told.expect("it is sent in time");
         (copy.end(), between, unheard)
     });
     let summary = ended.summary();

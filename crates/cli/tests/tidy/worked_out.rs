@@ -172,7 +172,7 @@ fn mice(cells: &Cells) -> Vec<Value> {
     let kept =
         |flows: u32| cells.value(&case(flows), "aggregate goodput, Mbit/s", SIMULATED) / 10.0;
     vec![
-        ("%", lost(2, SIMULATED)),
+        ("%", lost(1, SIMULATED)),
         ("%", lost(5, SIMULATED)),
         ("%", lost(9, SIMULATED)),
         ("%", lost(9, PUBLISHED)),

@@ -134,7 +134,7 @@ pub(super) static SCALE: Experiment = Experiment {
     learned: "The scheduler's work grows as N log N: 11 looks at each of a thousand flows for a \
             decision. A receiver that is told its senders' rates fills what there is in all \
             twelve cases, the senders' links where they are the limit and its own where that is, \
-            and asks nobody for more: 0.03 % is lost at most, shares are equal (index 1.000) from \
+            and asks nobody for more: nothing is lost, shares are equal (index 1.000) from \
             1 to 300 ms away, and a join takes 0.35 s at most. A thousand senders on 1 Gbit/s, \
             with less than a megabit each, are asked for several blocks at a time, and a thousand \
             joins at once are one schedule (`requests`): asked block by block and join by join, \

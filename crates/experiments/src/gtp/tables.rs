@@ -61,9 +61,9 @@ pub(super) static TABLE2: Experiment = Experiment {
     learned: "On a clean circuit of one's own a rate that is told or known is all that counts: \
               RBUDP and GTP deliver 927 to 930 of the 936 Mbit/s that the line carries, 3 to 6 % \
               better than what the paper's hosts got out. SABUL, which has to find it by losing, \
-              is 12 to 13 % behind them and 10 % behind the paper's (which was UDT). All three are \
-              91 to 105 times TCP without a tuned window. What tells them apart is company, in the \
-              next tables.",
+              is 12 % behind them and 9 % behind the paper's (which was UDT). All three are 92 to \
+              105 times TCP without a tuned window. What tells them apart is company, in the next \
+              tables.",
     set: Set::Full,
 };
 
@@ -188,7 +188,7 @@ pub(super) static TABLE4: Experiment = Experiment {
               they send, at the receiver's own door, where no network can help: RBUDP loses 64 % \
               (53 in the paper), though it fills the link where the paper's hosts, overrun, did \
               not. SABUL finds its way by losing 0.2 % (the paper's lost 8.7, without having more \
-              of the link) and leaves 14 % of it unused. GTP's receiver says who sends how much: \
+              of the link) and leaves 12 % of it unused. GTP's receiver says who sends how much: \
               nothing is lost, the shares are equal whatever the distance, and the link is full \
               to 99 %, 7.5 % better than the paper's, whose hosts took 900 of 1000 Mbit/s. Over \
               real sockets on one machine the order is the same, and GTP ahead of RBUDP in \

@@ -66,10 +66,10 @@ pub(super) static FIG3: Experiment = Experiment {
               ours.",
     learned: "Flows of one receiver that begin at 100, 300 and 500 Mbit/s and whose round trips \
               differ by ten come together: SABUL adds the same whatever the distance and takes \
-              away in proportion, so after 40 s none is more than 1.8 % from an equal share. \
-              Together they hold 799 of the 936 Mbit/s that the link carries of object, 5 % worse \
+              away in proportion, so after 40 s none is more than 2.6 % from an equal share. \
+              Together they hold 798 of the 936 Mbit/s that the link carries of object, 5 % worse \
               than three times the paper's 280: that is the price of probing by loss, three times \
-              over. Each is 3 to 6 % below the paper's.",
+              over. Each is 3 to 7 % below the paper's.",
     set: Set::Quick,
 };
 
@@ -147,7 +147,7 @@ pub(super) static FIG4: Experiment = Experiment {
     differs: "The text has the figure's sense only: \"in low BDP environments, TCP obtains more \
               of the available bandwidth. In high BDP environments … SABUL is able to \
               effectively use\" it.",
-    learned: "TCP has 50 to 56 % where the bandwidth-delay product is small, and 37 to 44 where it \
+    learned: "TCP has 50 to 56 % where the bandwidth-delay product is small, and 35 to 44 where it \
               is 1 MB or more: the paper's direction, but nearer to equal shares at both ends than \
               its words. There is no number to be better or worse than. SABUL's clock is 10 ms \
               whatever the path; TCP's is the round trip, which the queue of one BDP doubles.",
@@ -184,10 +184,10 @@ pub(super) static FIG6: Experiment = Experiment {
               make of queue (4 ms).",
     learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to TCP, \
               and much more than the paper's did, where TCP was slightly ahead: two TCP flows of \
-              414 and 400 Mbit/s beside SABUL's 64 and 62. That is worse than the paper for SABUL \
-              and better for TCP; its switch, and so how soon SABUL lost, is not known. Over \
-              real sockets the two SABUL flows are not even with each other after 20 s either: \
-              at each loss both freeze, and who loses first in an interval gives way first. On a \
+              342 and 340 Mbit/s beside SABUL's 202 and 57. That is worse than the paper for SABUL \
+              and better for TCP; its switch, and so how soon SABUL lost, is not known. The two \
+              SABUL flows are not even with each other after 20 s, here as over real sockets: at \
+              each loss both freeze, and who loses first in an interval gives way first. On a \
               local network take TCP, or a protocol that is told its rate.",
     set: Set::Full,
 };
@@ -266,9 +266,9 @@ pub(super) static FIG7: Experiment = Experiment {
               they may be many at once where the paper's, if they waited for each other, would \
               have come later and delivered less.",
     learned: "Short connections live in slow start, where a queue that others keep full costs them \
-              losses and time: 5 to 12 % of their goodput, and hardly more with nine SABUL flows \
-              than with three. So SABUL leaves mice through better than the paper reports of it, \
-              where nine took 45 % from them (ours 10 %), and keeps 71 to 75 % of the link beside \
+              losses and time: 7 to 12 % of their goodput, and hardly more with nine SABUL flows \
+              than with one. So SABUL leaves mice through better than the paper reports of it, \
+              where nine took 45 % from them (ours 8 %), and keeps 71 to 75 % of the link beside \
               them. Why the paper's did worse is not known: its mice may have waited for each \
               other.",
     set: Set::Full,

@@ -4,10 +4,9 @@
 //! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
 //! a rate is known. So once a flow's rate has fallen to `own-fallen` of what it was when losses
 //! began, its loss is compared with what it should be by then. If it is nearer to what it was
-//! (`own-stays`), and
-//! again when the rate has fallen once more, `own-again` as far, it is the path's own, and nothing reacts
-//! to it any more: once would be chance, for a full queue takes now more of one flow and now of
-//! another. A stretch with less loss takes that back.
+//! (`own-stays`), and again when the rate has fallen once more, `own-again` as far, it is the
+//! path's own, and nothing reacts to it any more: once would be chance, for a full queue takes now
+//! more of one flow and now of another. A stretch with less loss takes that back.
 
 use super::options::Rules;
 use super::tuning::Tuning;

@@ -64,8 +64,8 @@ pub const BUFFERS: ProtocolOption = ProtocolOption {
 /// "Burst size" in RFC 998's OPEN.
 pub const BURST: ProtocolOption = ProtocolOption {
     name: "burst",
-    help: "datagrams of a burst (0: what the rate sends in a millisecond, at most 88); \
-           the receiver offers it as the most that it takes at once",
+    help: "datagrams of a burst (0: what the rate sends in a millisecond, at most 88 \
+           and 128 KiB); the receiver offers it as the most that it takes at once",
     least: 0.0,
     most: 4096.0,
     default: 0.0,

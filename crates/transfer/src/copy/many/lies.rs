@@ -248,7 +248,7 @@ fn a_replica_that_sends_each_block_ten_times_is_left_out_and_the_others_bring_it
 #[test]
 fn a_sender_at_ten_times_the_rate_that_it_is_asked_for_is_left_out_by_name() {
     // Of replicas one that is left alone brings most of the object.
-    for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN / 2)] {
+    for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
         copy_beside(fast, replicas, "faster than this host asks", most);
     }
