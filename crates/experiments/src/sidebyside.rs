@@ -172,7 +172,12 @@ pub static COMPARE: Experiment = Experiment {
               best of all on 3 GB without loss, and finds out what the path loses by itself: at 5 \
               % it has 78 % of a small object and 95 of a large one. SABUL and TCP, which take any \
               loss for congestion, are left with 5 % or less at one lost packet in a thousand.\n\n\
-              All aims for 3 GB are met. SABUL is told no more than a ceiling; without one nothing \
-              but loss ends its increase ([sabul](../docs/protocols/sabul.md)).",
+              All aims for 3 GB are met, and met over real sockets in every run in which the \
+              emulator kept time. There, with the rate told, 3 GB go within 1 % of what is \
+              simulated by RBUDP, greedy FOBS and NETBLT, at any loss; FOBS with its table and \
+              Tsunami, which slow down for loss, are 4 to 5 % below it at 5 %. The kernel's BBR \
+              has 854 Mbit/s of 3 GB at 0.1 % and 434 at 5 %. SABUL is told no more than a \
+              ceiling; without one nothing but loss ends its increase \
+              ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

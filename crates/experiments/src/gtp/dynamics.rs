@@ -163,12 +163,11 @@ pub(super) static FIG9: Experiment = Experiment {
               the 700 that the other flow reaches fit the caption), so both are here. Its rates \
               are of packets on a link of 1000; of ours framing, headers and tags leave 936 for \
               the object, and the two flows use all of them.",
-    learned: "The share that one sender cannot use goes to the other: max-min \
-              fairness is not equal shares. A sender tells the receiver what its \
-              card puts out when it joins, so from then on flow 1 has all that is \
-              left (740.5 Mbit/s, or 642.7), neither better nor worse than in the \
-              paper; nothing has to be tried out. Over real sockets, where no card tells its rate, \
-              it comes to the same at 200 Mbit/s.",
+    learned: "The share that one sender cannot use goes to the other: max-min fairness is not \
+              equal shares. A sender tells the receiver what its card puts out when it joins, so \
+              from then on flow 1 has all that is left (740.5 Mbit/s, or 642.7), neither better \
+              nor worse than in the paper; nothing has to be tried out. Over real sockets, where \
+              no card tells its rate, it comes to the same within 2 %.",
     set: Set::Full,
 };
 
@@ -229,19 +228,20 @@ pub(super) static FIG10: Experiment = Experiment {
     differs: "The paper's curves are not in its text, only their sense: with all of the link GTP \
               \"does not let most of the TCP traffic through\", with 85 % of it TCP has the rest. \
               Its 850 are of packets; 85 % of what the link carries of object are 796, of which \
-              GTP has 789.\n\nOver real sockets it is GTP that gives way. The simulator's sender \
-              sends each datagram at its time; the real one shares two cores with the other \
+              GTP has 789.\n\n\
+              Over real sockets, with all of the link, it is GTP that gives way. The simulator's \
+              sender sends each datagram at its time; the real one shares two cores with the other \
               flows, the receiver and the emulator, wakes late, and sends what has become due at \
               once. TCP keeps the switch's queue full: of datagrams that come one by one it takes \
               nearly all, of a clump only the first. GTP takes that loss for a rate that is too \
               high, and TCP fills what it gives up. The last case has this alone, in the \
-              simulator: packets up to 2 ms late take GTP from 923 to 669 Mbit/s, further than it \
-              falls over real sockets.",
-    learned: "A protocol that counts its own flows only must be told what to leave for others. \
-              In the simulator, with all of the link, it leaves three TCP flows 13 Mbit/s; told \
-              to take 85 %, it does just that, and TCP fills the rest, as in the paper. Over real \
-              sockets GTP on a busy host does worse than the paper's, and TCP better: who sends in \
-              clumps into a queue that TCP keeps full is who loses.",
+              simulator: packets up to 2 ms late take GTP from 923 to 669 Mbit/s, as far as it \
+              falls over real sockets. At 85 % it is within 3 % of the simulator there, too.",
+    learned: "A protocol that counts its own flows only must be told what to leave for others. In \
+              the simulator, with all of the link, it leaves three TCP flows 13 Mbit/s; told to \
+              take 85 %, it does just that, and TCP fills the rest, as in the paper and, within 3 \
+              %, over real sockets. Told nothing, GTP on a busy host does worse than the paper's, \
+              and TCP better: who sends in clumps into a queue that TCP keeps full is who loses.",
     set: Set::Full,
 };
 
@@ -277,10 +277,10 @@ pub(super) static FIG11: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that lost 0.3 % of a full link's packets by \
               itself; ours loses what its queue has no room for.",
-    learned: "What joins late is not left behind by GTP (index 1.000, a little better than the \
-              paper's 0.99); TCP's late flow climbs by a segment a round trip and has 88 Mbit/s of \
-              the 812 on average from its join on (index 0.62, worse than the paper's 0.77, whose \
-              router lost packets by itself).",
+    learned: "What joins late is not left behind by GTP (index 1.000, over real sockets too, a \
+              little better than the paper's 0.99); TCP's late flow climbs by a segment a round \
+              trip and has 88 Mbit/s of the 812 on average from its join on (index 0.62, worse \
+              than the paper's 0.77, whose router lost packets by itself).",
     set: Set::Full,
 };
 
@@ -328,12 +328,13 @@ pub(super) static FIG12: Experiment = Experiment {
               own, and all senders, the receiver and the emulator share two cores; the simulator's \
               hosts have cores of their own. What a copy that is cut off has delivered is \
               what it told last, a tenth of a second late: of five seconds that is some per cent.",
-    learned: "More flows are not more loss: in the simulator the receiver's sum stays within a \
-              per mille from one flow to eight, and nothing is lost, better than the paper's bound \
-              of 3 %; over real sockets it stays within three per cent, with 0.3 % lost at the \
-              most. A request for a rate is kept by the sender's clock, so the queue before the \
-              receiver never fills. As long as a sender took a turn of its clock for each \
-              datagram, which eight of them cannot have on two cores, seven lost every sixth.",
+    learned: "More flows are not more loss: in the simulator the receiver's sum stays within a per \
+              mille from one flow to eight, and nothing is lost, better than the paper's bound of \
+              3 %; over real sockets it is 4 to 20 % below that, for eight senders, the receiver \
+              and the emulator have two cores, with 0.3 % lost at the most. A request for a rate \
+              is kept by the sender's clock, so the queue before the receiver never fills. As long \
+              as a sender took a turn of its clock for each datagram, which eight of them cannot \
+              have on two cores, seven lost every sixth.",
     set: Set::Full,
 };
 

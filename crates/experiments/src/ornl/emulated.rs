@@ -85,10 +85,10 @@ pub(super) static MEMORY: Experiment = Experiment {
               of 110 to 118 µs, which is 102 to 109 Mbit/s of its packets, and reported losses \
               that nothing on its path explains. The emulator's card holds its host back, too.\n\n\
               With loss, TCP and SABUL come out elsewhere over real sockets than simulated. TCP's \
-              goodput hangs on where its few losses fall: of twenty seeds, six bring the simulated \
-              one above the emulated. SABUL's does not: by the same seeds it hardly moves; over \
-              real sockets it is 14 % lower, after five times as many losses as reported. Why is \
-              not known.\n\n\
+              goodput hangs on where its few losses fall: of twenty seeds, eight bring the \
+              simulated one above the emulated. SABUL's does not: by the same seeds it hardly \
+              moves; over real sockets it is 14 % lower, after five times as many losses as \
+              reported. Why is not known.\n\n\
               Over real sockets some counts are not to be had: the kernel's TCP says how many \
               segments it sent and sent again, not which losses were reported to it nor what came \
               twice; and iperf's UDP counts what did not come, but nobody sees a datagram that \
