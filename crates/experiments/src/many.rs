@@ -159,9 +159,8 @@ pub static MANY: Experiment = Experiment {
               and FOBS after 3.59 s for the 3.42 that the link alone would take, by NETBLT after \
               3.64, 16 after 14.05 to 14.10 for 13.67. Nothing is sent for nothing but FOBS's last \
               round trip, and all have it at nearly the same time. Tsunami comes a second later, \
-              for it begins slowly. Told the whole link each, four copies of RBUDP gain next to \
-              nothing (3.54 s) and send 225 % of the object for nothing, into a link that is then \
-              nobody else's.\n\n\
+              for it begins slowly. Told the whole link each, four copies of RBUDP gain 0.05 s and \
+              send 225 % of the object for nothing, into a link that is then nobody else's.\n\n\
               GTP's receivers share out their own links, and it is not these that are short: 16 of \
               them ask for more than the sender's link carries, and 58 % of the object is sent for \
               nothing, by four 41 %. SABUL finds its part, with 5 % of waste among four and 18 % \

@@ -19,8 +19,8 @@ const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice what Linux's TCP sends at once when it paces, the lesser of a millisecond of its rate and
 /// one segmented send of 64 kB: on time half of a burst leaves.
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// The most datagrams that leave at once: twice what the kernel takes in one segmented send, so
-/// that half a burst still fills one.
+/// The most datagrams of a burst: twice what the kernel takes in one segmented send, so that half
+/// a burst still fills one.
 const MAX_BURST: u64 = 88;
 /// How much lateness of the driver is made up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);

@@ -359,20 +359,18 @@ fn super_packets_leave_a_host_whole() {
     }
 }
 
+/// One connection of the kernel's from a to b, as the system has it.
+fn tcp(port: u16, amount: Amount) -> KernelTcp {
+    let [from, to] = ["a", "b"].map(str::to_owned);
+    KernelTcp { from, to, port, streams: 1, amount, window: None, congestion: None }
+}
+
 #[test]
 fn tcp_leaves_a_host_in_super_packets_too() {
     // The kernel puts a millisecond together where it paces, 64 kB at most: half of one here.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let Some(emulation) = start(link.clone(), link) else { return };
-    let tcp = KernelTcp {
-        from: "a".into(),
-        to: "b".into(),
-        port: PORT,
-        streams: 1,
-        amount: Amount::Size(Bytes::new(20_000_000)),
-        window: None,
-        congestion: None,
-    };
+    let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));
     emulation.start_tcp(&tcp).unwrap().wait().unwrap();
     let statistics = emulation.statistics().unwrap();
     let sent = statistics.link("a", "b").unwrap().offered;
@@ -446,16 +444,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
     let link = || LinkSpec::path(Rate::from_mbps(50), Span::from_millis(4));
     let Some(emulation) = start(link(), link()) else { return };
     let bytes = Bytes::new(1_000_003);
-    let host = |name: &str| name.to_owned();
-    let tcp = KernelTcp {
-        from: host("a"),
-        to: host("b"),
-        port: PORT,
-        streams: 3,
-        amount: Amount::Size(bytes),
-        window: None,
-        congestion: None,
-    };
+    let tcp = KernelTcp { streams: 3, ..tcp(PORT, Amount::Size(bytes)) };
     let mut running = emulation.start_tcp(&tcp).unwrap();
     while !running.is_finished() {
         thread::sleep(Duration::from_millis(10));
@@ -479,15 +468,7 @@ fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
     let Some(emulation) = start(link(), link()) else { return };
     for (port, window) in [(PORT, 64 << 10), (PORT + 1, 256 << 10)] {
         let window = Bytes::new(window);
-        let tcp = KernelTcp {
-            from: "a".into(),
-            to: "b".into(),
-            port,
-            streams: 1,
-            amount: Amount::Endless,
-            window: Some(window),
-            congestion: None,
-        };
+        let tcp = KernelTcp { window: Some(window), ..tcp(port, Amount::Endless) };
         let running = emulation.start_tcp(&tcp).unwrap();
         let so_far = || (running.received(), running.elapsed());
         while running.received().get() < window.get() * 4 && running.elapsed() < Span::from_secs(20)
@@ -502,15 +483,8 @@ fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
         // The kernel may send a whole super-packet late; a busy machine makes round trips longer.
         assert!((0.8..1.1).contains(&ratio), "{goodput} with a window of {window}: {ratio}");
     }
-    let unbounded = KernelTcp {
-        from: "a".into(),
-        to: "b".into(),
-        port: PORT + 2,
-        streams: 1,
-        amount: Amount::Endless,
-        window: Some(Bytes::new(8 << 30)),
-        congestion: None,
-    };
+    let window = Some(Bytes::new(8 << 30));
+    let unbounded = KernelTcp { window, ..tcp(PORT + 2, Amount::Endless) };
     let refused = emulation.start_tcp(&unbounded).err().expect("no buffer is that large");
     let refused = refused.to_string();
     assert!(refused.contains("net.core.rmem_max"), "{refused}");

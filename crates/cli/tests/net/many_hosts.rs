@@ -150,7 +150,7 @@ fn more_memory_than_was_allowed_is_told() {
 fn a_copy_from_several_hosts_killed_at_any_moment_goes_on_with_another_of_them() {
     // What each had brought by then, and what is found of both at the least: what was written is
     // made to last once a second.
-    for (each, least) in [(0, 0), (1, 0), (7_200_000, 8_000_000)] {
+    for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }
 }
@@ -171,18 +171,11 @@ fn kill_and_go_on(each: u64, least: u64) {
         event["event"] == "progress" && brought(0) >= Some(each) && brought(1) >= Some(each)
     });
     copy.kill();
-    // On a machine that had no time for this test either may have ended before.
-    let mut is_whole = false;
-    for (name, content) in ["a", "b"].iter().zip(&contents) {
-        if star.here.join(name).exists() {
-            star.assert_copied(name, content);
-            is_whole = true;
-        }
-    }
+    assert!(!star.here.join("a").exists() && !star.here.join("b").exists());
     let ended = star.start(&[], &[(0, "a"), (2, "b")], ".").end();
     // What each had brought counts, whoever goes on with it.
     let resumed = ended.summary()["resumed_bytes"].as_u64();
-    assert!(is_whole || resumed >= Some(least), "{each}: {ended}");
+    assert!(resumed >= Some(least), "{each}: {ended}");
     star.assert_copied("a", &contents[0]);
     star.assert_copied("b", &contents[1]);
     assert!(remains(&star.here).is_empty());
