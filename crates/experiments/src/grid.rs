@@ -94,8 +94,8 @@ pub static GRID: Experiment = Experiment {
               the emulator share two cores, start and end of a copy cost some hundredths of a \
               second more than the model's, which is why the object at 1 Gbit/s is 1 GB.",
     learned: "The column `from simulated` is what a simulated value of these pages is worth on \
-              real sockets: within 1 %, over the whole grid. Emulated copies are slower by 0.9 % \
-              at most, for what a copy does beside sending, and faster by 0.9 % at most, where \
+              real sockets: within 1 %, over the whole grid. Emulated copies are slower by 0.2 % \
+              at most, for what a copy does beside sending, and faster by 0.1 % at most, where \
               other packets were lost.",
     set: Set::Quick,
 };
