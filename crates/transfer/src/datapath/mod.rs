@@ -24,7 +24,7 @@ pub mod socket;
 mod sys;
 pub mod wait;
 
-pub(crate) use sys::tcp_segments;
+pub(crate) use sys::{tcp_round_trip, tcp_segments};
 
 #[cfg(test)]
 mod port_tests;

@@ -3,7 +3,7 @@
 //!
 //! - `SO_MEMINFO`: what the kernel dropped for want of receive buffer; the other ways to learn it
 //!   are a control message with every datagram, or reading all of `/proc/net/udp`.
-//! - `TCP_INFO`: how many segments a connection has sent, and sent again.
+//! - `TCP_INFO`: how many segments a connection has sent, and sent again, and its round-trip time.
 //! - `recvmsg` into many slices that also tells the distance of joined datagrams: rustix and
 //!   socket2 hide that control message, quinn-udp takes one slice a message.
 
@@ -29,15 +29,27 @@ pub(super) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
 
 /// What a TCP connection has sent: segments with data, and how many of them again.
 pub(crate) fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
-    // Which 32-bit words of `struct tcp_info` (linux/tcp.h) have the two; it only grows at its end.
     const TOTAL_RETRANS: usize = 25;
     const DATA_SEGS_OUT: usize = 39;
+    let [sent, retransmitted] = tcp_info(socket, [DATA_SEGS_OUT, TOTAL_RETRANS])?.map(u64::from);
+    Ok(Segments { sent, retransmitted })
+}
+
+/// The smoothed round-trip time of a TCP connection, as soon as there is one.
+pub(crate) fn tcp_round_trip(socket: impl AsFd) -> io::Result<Option<Duration>> {
+    const RTT: usize = 17;
+    let [micros] = tcp_info(socket, [RTT])?;
+    Ok((micros > 0).then(|| Duration::from_micros(micros.into())))
+}
+
+/// These 32-bit words of `struct tcp_info` (linux/tcp.h); it only grows at its end.
+fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<[u32; N]> {
     let mut words = [0u32; 64];
     let told = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
-    let (Some(sent), Some(again)) = (told.get(DATA_SEGS_OUT), told.get(TOTAL_RETRANS)) else {
+    if which.iter().any(|word| *word >= told.len()) {
         return Err(io::ErrorKind::Unsupported.into());
-    };
-    Ok(Segments { sent: (*sent).into(), retransmitted: (*again).into() })
+    }
+    Ok(which.map(|word| told[word]))
 }
 
 /// Asks for an option of a socket, of which `words` has room for the beginning; what was told.

@@ -19,6 +19,7 @@ use super::race::Failure;
 use super::segments::Counted;
 use super::tls::{self, Expect};
 use super::{Parts, RttWatch, Session, Settings};
+use crate::datapath::tcp_round_trip;
 use crate::error::{Class, Error};
 
 /// A silent TCP connection is probed this often.
@@ -64,6 +65,7 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
+    // Where the kernel does not tell: with what a packet sent again has cost, too.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
@@ -84,6 +86,11 @@ pub(super) async fn client(
     let (config, seen) = tls::client(identity, expect, settings.fast_aes);
     let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    let measured = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
+    let under = match measured {
+        Some(_) => Under { rtt: RttWatch::once(measured), ..under },
+        None => under,
+    };
     let stream = connected.map_err(|error| match seen.id() {
         Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
         _ => Failure::other(format!("TLS: {error}")),

@@ -1,5 +1,7 @@
 //! Both carriers give the same things.
 
+use std::time::Instant;
+
 use super::*;
 
 const EACH: [(Carriers, &str); 2] = [(Carriers::Quic, "quic"), (Carriers::Tcp, "tls")];
@@ -27,6 +29,38 @@ fn either_carrier_gives_ids_keys_and_messages_both_ways() {
                 closing.await.expect("no panic").expect("delivered");
             }
         }
+    });
+}
+
+#[test]
+fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
+    run(async {
+        let server = Identity::ephemeral();
+        let settings = settings(Carriers::Tcp);
+        // One connection fills the queue: the kernel drops the next one's first packet.
+        let listener = tokio::net::TcpSocket::new_v4().expect("a socket");
+        listener.bind(SocketAddr::new(LOOPBACKS[0], 0)).expect("loopback");
+        let listener = listener.listen(0).expect("it listens");
+        let to = listener.local_addr().expect("it is bound");
+        let _first = tokio::net::TcpStream::connect(to).await.expect("there is room for one");
+        let begun = Instant::now();
+        let client = Identity::ephemeral();
+        let near = stream::connect(to, &client, tls::Expect::Only(server.id()), &settings);
+        let far = async {
+            let _first = listener.accept().await.expect("the one that fills the queue");
+            let (stream, remote) = listener.accept().await.expect("the second");
+            let waited = begun.elapsed();
+            let config = Arc::new(tls::server(&server, settings.fast_aes));
+            let rtt = RttWatch::once(None);
+            let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
+            (stream::server(stream, under, &config, &settings).await, waited)
+        };
+        // The first of the two is begun first.
+        let (near, (far, waited)) = tokio::join!(near, far);
+        assert!(waited >= Duration::from_millis(900), "{waited:?}");
+        let rtt = near.expect("a session").rtt.expect("it is measured");
+        assert!(rtt < waited / 2, "{rtt:?} of {waited:?}");
+        drop(far.expect("a session"));
     });
 }
 
