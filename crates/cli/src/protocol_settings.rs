@@ -65,7 +65,7 @@ impl Flag {
     /// What its number may be.
     fn form(&self) -> Form {
         let is_rate = self.meanings.iter().all(|(option, _)| option.help.contains("Mbit/s"));
-        Form { is_rate, is_shared: SHARED.contains(&self.name) }
+        Form { is_rate, is_shared: self.meanings.iter().any(|(option, _)| option.is_shared) }
     }
 
     fn help(&self) -> String {
@@ -86,39 +86,6 @@ fn shown(number: f64) -> String {
     let (plain, power) = (number.to_string(), format!("{number:e}"));
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
-
-/// Settings of what receives, which all sources share.
-const SHARED: [&str; 29] = [
-    "receive-rate",
-    "receive-share",
-    "others",
-    "interval",
-    "shortest-interval",
-    "longest-interval",
-    "requests",
-    "train",
-    "train-steps",
-    "belief",
-    "longest-belief",
-    "belief-again",
-    "same-ceiling",
-    "below-ceiling",
-    "first-loss",
-    "queue-growth",
-    "paused",
-    "doubtful",
-    "like-card",
-    "link-full",
-    "even-least",
-    "others-least",
-    "others-used",
-    "others-unused",
-    "others-gone",
-    "others-more",
-    "others-less",
-    "others-much-less",
-    "others-look",
-];
 
 /// What a setting's number may be, beside a bare one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,11 +249,14 @@ mod tests {
             assert_eq!(settings.iter().collect::<Vec<_>>(), [("receive-rate", 940.0)], "{rate}");
         }
         let flag = |name| flags().into_iter().find(|flag| flag.name == name).unwrap();
-        for name in SHARED {
-            assert!(row.options.iter().any(|option| option.name == name), "{name}");
-            let error = flag(name).form().parse("h1=5").unwrap_err();
-            assert!(error.contains("one for all sources"), "{error}");
+        for option in row.options {
+            let refused = flag(option.name).form().parse("h1=5").err();
+            assert_eq!(refused.is_some(), option.is_shared, "{}", option.name);
+            assert!(refused.is_none_or(|error| error.contains("one for all sources")));
         }
+        assert!(
+            ["receive-rate", "others", "search"].iter().all(|name| flag(name).form().is_shared)
+        );
         assert!(flag("receive-rate").form().parse("fast").unwrap_err().contains("940M"));
         assert!(!flag("weight").form().is_rate && flag("weight").form().parse("2M").is_err());
         assert_eq!(flag("least-rate").form(), Form { is_rate: true, is_shared: false });

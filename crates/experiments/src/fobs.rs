@@ -180,7 +180,8 @@ pub static FIG1: Experiment = Experiment {
               from one for 128 on. So the paper's main parameter is about its hosts, not its path. \
               Ours is better where it was chosen badly, for it makes one from a bitmap without \
               holding up what comes in; at the best frequency it has the paper's 90 % within a \
-              point on either path.",
+              point on either path. Over real sockets it has 0.27 to 0.45 points less than \
+              simulated without loss, and 0.66 to 1.51 less at 0.1 %, at any frequency alike.",
     set: Set::Full,
 };
 
@@ -282,7 +283,7 @@ pub static FIG3: Experiment = Experiment {
               in a straight line, from 4.6 to 51 % of the link. That is what batching (GSO, GRO) \
               is for. Ours is 1.5 points worse at the peak, for the last round trip; that it is no \
               further from it says nothing about us, because the host's cost was taken from it. \
-              The line is what we add.",
+              The line is what we add; over real sockets it is the same, within 0.11 points.",
     set: Set::Quick,
 };
 

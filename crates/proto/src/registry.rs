@@ -44,6 +44,8 @@ pub struct ProtocolOption {
     pub most: f64,
     /// What it is where it is not set.
     pub default: f64,
+    /// It is of the receiving host, and so one for all flows that it receives.
+    pub is_shared: bool,
 }
 
 const ROWS: &[Row] = &[

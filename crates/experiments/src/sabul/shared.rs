@@ -269,7 +269,7 @@ pub(super) static FIG7: Experiment = Experiment {
               losses and time: 7 to 12 % of their goodput, and hardly more with nine SABUL flows \
               than with one. So SABUL leaves mice through better than the paper reports of it, \
               where nine took 45 % from them (ours 8 %), and keeps 71 to 75 % of the link beside \
-              them. Why the paper's did worse is not known: its mice may have waited for each \
-              other.",
+              them; over real sockets, too, where mice have 3 % more to 7 % less than simulated. \
+              Why the paper's did worse is not known: its mice may have waited for each other.",
     set: Set::Full,
 };

@@ -75,6 +75,7 @@ pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 1e9,
     default: 64.0,
+    is_shared: false,
 };
 
 /// The packets of a batch-send operation (section 3.1.1): two were best, of fixed ones, on hosts of
@@ -88,6 +89,7 @@ pub const BATCH: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 1e6,
     default: 0.0,
+    is_shared: false,
 };
 
 /// About 10,000 packets, in the release that the ORNL study measured.
@@ -97,6 +99,7 @@ pub const STATE_SEGMENT: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 1e9,
     default: 10_000.0,
+    is_shared: false,
 };
 
 /// 1 % in the release that the ORNL study measured.
@@ -106,6 +109,7 @@ pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 100.0,
     default: 1.0,
+    is_shared: false,
 };
 
 /// 25 packets in the release that the ORNL study measured.
@@ -115,6 +119,7 @@ pub const BURST: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 4096.0,
     default: 25.0,
+    is_shared: false,
 };
 
 /// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
@@ -125,6 +130,7 @@ pub const CHUNK: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 1e9,
     default: 100.0,
+    is_shared: false,
 };
 
 /// The paper's FOBS knows no chunks: it goes back after a segment, which may be the whole object.

@@ -6,17 +6,28 @@ use crate::registry::ProtocolOption;
 use crate::settings::Settings;
 use crate::units::Rate;
 
+/// A setting that each flow may have its own of.
 pub(super) const fn option(
     name: &'static str,
     help: &'static str,
     range: (f64, f64),
     default: f64,
 ) -> ProtocolOption {
-    ProtocolOption { name, help, least: range.0, most: range.1, default }
+    ProtocolOption { name, help, least: range.0, most: range.1, default, is_shared: false }
+}
+
+/// One of the receiver, and so of all its flows.
+pub(super) const fn shared(
+    name: &'static str,
+    help: &'static str,
+    range: (f64, f64),
+    default: f64,
+) -> ProtocolOption {
+    ProtocolOption { is_shared: true, ..option(name, help, range, default) }
 }
 
 /// C_r, "the capacity of all GTP traffic" (section 4.3).
-pub const RECEIVE_RATE: ProtocolOption = option(
+pub const RECEIVE_RATE: ProtocolOption = shared(
     "receive-rate",
     "what the receiver can take in all, in Mbit/s of UDP payload (0: found)",
     (0.0, 1e6),
@@ -26,7 +37,7 @@ pub const RECEIVE_RATE: ProtocolOption = option(
 /// "GTP may be assigned to utilize up to 80% of the bandwidth and leave 20% for TCP flows"
 /// (section 3.6).
 pub const RECEIVE_SHARE: ProtocolOption =
-    option("receive-share", "share of the receive rate to use, in percent", (1.0, 100.0), 100.0);
+    shared("receive-share", "share of the receive rate to use, in percent", (1.0, 100.0), 100.0);
 
 /// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
 pub const WEIGHT: ProtocolOption =
@@ -127,7 +138,7 @@ pub const PATIENCE: ProtocolOption = option(
 
 /// Section 4.2: "by default, we set it as three RTTmax".
 pub const INTERVAL: ProtocolOption =
-    option("interval", "control interval, in longest round-trip times", (1.0, 100.0), 3.0);
+    shared("interval", "control interval, in longest round-trip times", (1.0, 100.0), 3.0);
 
 /// Section 4.1: "limits the number of outstanding data requests".
 pub const OUTSTANDING: ProtocolOption = option(
@@ -157,7 +168,7 @@ pub const OWN_LOSS: ProtocolOption = option(
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
 /// estimating TCP traffic, so as to achieve max-min fairness to all flows". Who gives C_r has
 /// decided by himself what is left.
-pub const OTHERS: ProtocolOption = option(
+pub const OTHERS: ProtocolOption = shared(
     "others",
     "1: what else comes in on the receiver's link keeps what it would have among equals; 0: it is \
      not looked at; 2: 1 unless receive-rate is given",

@@ -49,6 +49,7 @@ pub const BUFFER: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 4_294_967_295.0,
     default: 0.0,
+    is_shared: false,
 };
 
 /// "Maximum number of outstanding buffers" in RFC 998's OPEN.
@@ -59,6 +60,7 @@ pub const BUFFERS: ProtocolOption = ProtocolOption {
     most: 1e6,
     // Buffers of our segments' 16 MiB: a second of 1 Gbit/s, ten round trips of a long path.
     default: 8.0,
+    is_shared: false,
 };
 
 /// "Burst size" in RFC 998's OPEN.
@@ -69,6 +71,7 @@ pub const BURST: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 4096.0,
     default: 0.0,
+    is_shared: false,
 };
 
 /// NETBLT in the registry.

@@ -51,6 +51,7 @@ pub const TAIL_COPIES: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 8.0,
     default: 2.0,
+    is_shared: false,
 };
 
 /// RBUDP in the registry.

@@ -65,6 +65,7 @@ pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 1.0,
     default: 0.01,
+    is_shared: false,
 };
 
 /// "Beta is the constant 1.2*10^-5." (3.5)
@@ -74,6 +75,7 @@ pub const BETA: ProtocolOption = ProtocolOption {
     least: 1e-8,
     most: 1e-2,
     default: 1.2e-5,
+    is_shared: false,
 };
 
 /// "The inter-packet time is increased by 1/8." (3.5)
@@ -83,6 +85,7 @@ pub const DECREASE: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 10.0,
     default: 0.125,
+    is_shared: false,
 };
 
 /// "If the loss rate is less than a small threshold (e.g., 0.1%)." (3.5)
@@ -92,6 +95,7 @@ pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 1.0,
     default: 0.001,
+    is_shared: false,
 };
 
 /// The weight of the moving average, which is given nowhere: ours.
@@ -101,6 +105,7 @@ pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 1.0,
     default: 0.125,
+    is_shared: false,
 };
 
 /// "The maximum window size can be determined by the application." (3.4)
@@ -111,6 +116,7 @@ pub const WINDOW: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 1e9,
     default: 0.0,
+    is_shared: false,
 };
 
 /// "The window size used by the flow control can be dynamically set as the product of current
@@ -122,6 +128,7 @@ pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 1.0,
     default: 0.0,
+    is_shared: false,
 };
 
 /// "The initial sending rate can be determined by application." (3.5)
@@ -131,6 +138,7 @@ pub const INITIAL_RATE: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 1e6,
     default: 0.0,
+    is_shared: false,
 };
 
 /// "The receiver generates a SYN packet based on a timed interval (200ms)." (Study, 3.2)
@@ -147,6 +155,7 @@ pub const ACK_INTERVAL: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 1.0,
     default: 0.1,
+    is_shared: false,
 };
 
 /// "Every 20ms a collective loss report is sent." (Study, 4.3.3)
@@ -156,6 +165,7 @@ pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 10.0,
     default: 0.02,
+    is_shared: false,
 };
 
 /// "SABUL begins with a preset IPD (inter-packet delay) of 10 usec." (Study, 3.2)
@@ -165,6 +175,7 @@ pub const FIRST_DELAY: ProtocolOption = ProtocolOption {
     least: 0.01,
     most: 1e6,
     default: 10.0,
+    is_shared: false,
 };
 
 /// The lower limit of the delay, whose value the study does not give.
@@ -174,6 +185,7 @@ pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption {
     least: 0.01,
     most: 1e6,
     default: 10.0,
+    is_shared: false,
 };
 
 /// The upper limit of the delay, whose value the study does not give.
@@ -183,6 +195,7 @@ pub const LONGEST_DELAY: ProtocolOption = ProtocolOption {
     least: 0.01,
     most: 1e6,
     default: 10_000.0,
+    is_shared: false,
 };
 
 /// The step of the delay, which the study does not give.
@@ -192,6 +205,7 @@ pub const DELAY_STEP: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 1.0,
     default: 0.05,
+    is_shared: false,
 };
 
 /// SABUL in the registry.

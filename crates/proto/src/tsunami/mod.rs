@@ -63,6 +63,7 @@ pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
     least: 0.001,
     most: 60.0,
     default: 0.35,
+    is_shared: false,
 };
 
 /// "The number of packets received (a multiple of 50)." (Study, 3.2)
@@ -72,6 +73,7 @@ pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 1e6,
     default: 50.0,
+    is_shared: false,
 };
 
 /// "A default tolerated loss rate of 7.9%." (Study, 3.2)
@@ -81,6 +83,7 @@ pub const ERROR_RATE: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 0.99,
     default: 0.079,
+    is_shared: false,
 };
 
 /// The public tool's slow-down, 25/24.
@@ -90,6 +93,7 @@ pub const SLOW_DOWN: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 10.0,
     default: 25.0 / 24.0,
+    is_shared: false,
 };
 
 /// The public tool's speed-up, 5/6.
@@ -99,6 +103,7 @@ pub const SPEED_UP: ProtocolOption = ProtocolOption {
     least: 0.01,
     most: 1.0,
     default: 5.0 / 6.0,
+    is_shared: false,
 };
 
 /// The public tool's weight of what was before.
@@ -108,6 +113,7 @@ pub const HISTORY: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 0.99,
     default: 0.25,
+    is_shared: false,
 };
 
 /// The public tool's table of missing blocks has 2048; the study "enlarged" it "in an attempt to
@@ -118,6 +124,7 @@ pub const TABLE: ProtocolOption = ProtocolOption {
     least: 1.0,
     most: 1e9,
     default: 65_536.0,
+    is_shared: false,
 };
 
 /// Ours; the tool has none: what is missing when a report is due is asked for, late or lost.
@@ -128,6 +135,7 @@ pub const GRACE: ProtocolOption = ProtocolOption {
     least: 0.0,
     most: 100.0,
     default: 0.25,
+    is_shared: false,
 };
 
 /// Tsunami in the registry.

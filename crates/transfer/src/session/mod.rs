@@ -133,7 +133,7 @@ impl RttWatch {
         RttWatch(Watched::Once(measured))
     }
 
-    /// QUIC's smoothed estimate now; over TCP the kernel's when the session began; over ssh nothing.
+    /// QUIC's smoothed estimate now; over TCP the kernel's when the session began; over ssh none.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
