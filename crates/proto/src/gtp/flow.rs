@@ -199,13 +199,13 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// From one request to the next: half a round trip, and as long as it takes until it is worth
-    /// asking, as far as the sender has enough in hand.
+    /// From one request to the next: a part of a round trip, and as long as it takes until it is
+    /// worth asking, as far as the sender has enough in hand.
     fn turn(&self) -> Span {
-        let Tuning { worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
+        let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
         let worth = (self.datagram / rate * worth_asking).min(ahead / turns_ahead);
-        (self.standing.tick() / 2).max(self.spacing).max(worth)
+        (self.standing.tick() / turns).max(self.spacing).max(worth)
     }
 
     pub(super) fn on_datagrams(&mut self, now: Time, arrivals: &[Arrival]) {

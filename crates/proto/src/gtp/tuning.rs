@@ -64,6 +64,9 @@ tuning! {
     /// A request that is late starves nobody.
     option TURNS_AHEAD turns_ahead: u64 = count 2.0, (1.0, 64.0), "turns-ahead",
         "requests' worth of data that a sender has in hand at the least";
+    /// Each costs something, and what came waits as long at the most until more is asked for.
+    option TURNS turns: u64 = count 2.0, (1.0, 64.0), "turns",
+        "requests to a sender in a round trip at the most";
     /// A request costs both ends as much as some datagrams do.
     option WORTH_ASKING worth_asking: u64 = count 32.0, (1.0, 1e4), "worth-asking",
         "datagrams that a request is for at the least, as far as a sender has them in hand";

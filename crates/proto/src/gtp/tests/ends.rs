@@ -279,6 +279,23 @@ fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
 }
 
 #[test]
+fn how_often_a_sender_is_asked_in_a_round_trip_is_set() {
+    let asked = |turns| {
+        let given = [("receive-rate", 82.56), ("early", 0.0), ("turns", turns)];
+        let mut side = In::new(&setup(100_000, 0, settings(&given)));
+        side.requests(0);
+        // Ten blocks a millisecond, for five round trips.
+        let each = (0..500).map(|at| {
+            side.arrive(110 + at, at * 10..at * 10 + 10);
+            side.requests(110 + at).len()
+        });
+        each.sum::<usize>()
+    };
+    // And once at their beginning.
+    assert_eq!([1.0, 2.0, 5.0].map(asked), [6, 11, 26]);
+}
+
+#[test]
 fn the_grant_bounds_what_is_asked_for() {
     let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
     let mut side = In::new(&Setup { grant: Bytes::new(70_000), ..setup(1000, 0, given) });
