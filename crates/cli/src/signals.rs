@@ -20,11 +20,11 @@ pub(crate) fn cancel_on_signal(cancel: Cancel, first: &'static str) -> io::Resul
             if cancel.is_cancelled() {
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            cancel.cancel();
-            // Who pressed Ctrl-C is there to read.
+            // Who pressed Ctrl-C is there to read; once it is cancelled the program may be gone.
             if signal == SIGINT {
                 console::note(format_args!("\nlonghaul: {first}"));
             }
+            cancel.cancel();
         }
     })?;
     Ok(())

@@ -48,6 +48,29 @@ pub struct ProtocolOption {
     pub is_shared: bool,
 }
 
+impl ProtocolOption {
+    /// A setting that each flow may have its own of, from the least to the most of `range`.
+    pub(crate) const fn own(
+        name: &'static str,
+        help: &'static str,
+        range: (f64, f64),
+        default: f64,
+    ) -> ProtocolOption {
+        let (least, most) = range;
+        ProtocolOption { name, help, least, most, default, is_shared: false }
+    }
+
+    /// One of the receiving host, and so of all flows that it receives.
+    pub(crate) const fn shared(
+        name: &'static str,
+        help: &'static str,
+        range: (f64, f64),
+        default: f64,
+    ) -> ProtocolOption {
+        ProtocolOption { is_shared: true, ..ProtocolOption::own(name, help, range, default) }
+    }
+}
+
 const ROWS: &[Row] = &[
     rbudp::ROW,
     fobs::ROW,

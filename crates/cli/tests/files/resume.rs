@@ -196,7 +196,7 @@ fn ctrl_c_between_two_tries_ends_at_once_and_says_how_to_go_on() {
         // It would go on for five minutes.
         copy.signal(Signal::INT);
         let ended = copy.end();
-        ended.is(130, &["the same command", "interrupted"]);
+        ended.is(130, &["run the same command again to go on", "interrupted"]);
         assert_eq!(ended.last()["class"], "interrupted", "{ended}");
         case.is_whole_or_missing();
     }

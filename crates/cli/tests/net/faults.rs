@@ -142,9 +142,9 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
     // Loopback loses nothing: all that is missing was dropped there, or found no memory after. The
     // kernel counts trains, and each is taken to be as long as those that came. Of datagrams so
-    // large each is one; some of a session's first, which are smaller, are not.
+    // large each is one; of the few that are smaller not, so that 5 % too many are counted.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
-    assert!(missing.abs_diff(own) <= missing / 8, "{own} of {missing}");
+    assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
     // Trains that leave late, from a busy machine, are twice as long as those on time.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");

@@ -69,69 +69,57 @@ use alloc::boxed::Box;
 use crate::registry::{ProtocolOption, Row};
 
 /// The paper's main parameter (section 3.2).
-pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption {
-    name: "ack-frequency",
-    help: "newly received blocks that make an acknowledgement",
-    least: 1.0,
-    most: 1e9,
-    default: 64.0,
-    is_shared: false,
-};
+pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::own(
+    "ack-frequency",
+    "newly received blocks that make an acknowledgement",
+    (1.0, 1e9),
+    64.0,
+);
 
 /// The packets of a batch-send operation (section 3.1.1): two were best, of fixed ones, on hosts of
 /// 2002 that sent each in a system call of its own, and looked for an acknowledgement in another.
 /// Ours looks at every poll, which costs nothing, and a batch is one system call: two datagrams
 /// each would give most of its gain away. So the default is the paper's other rule, by what the
 /// last acknowledgement brought.
-pub const BATCH: ProtocolOption = ProtocolOption {
-    name: "batch",
-    help: "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
-    least: 0.0,
-    most: 1e6,
-    default: 0.0,
-    is_shared: false,
-};
+pub const BATCH: ProtocolOption = ProtocolOption::own(
+    "batch",
+    "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
+    (0.0, 1e6),
+    0.0,
+);
 
 /// About 10,000 packets, in the release that the ORNL study measured.
-pub const STATE_SEGMENT: ProtocolOption = ProtocolOption {
-    name: "state-segment",
-    help: "datagrams after which the state of the network is looked at",
-    least: 1.0,
-    most: 1e9,
-    default: 10_000.0,
-    is_shared: false,
-};
+pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::own(
+    "state-segment",
+    "datagrams after which the state of the network is looked at",
+    (1.0, 1e9),
+    10_000.0,
+);
 
 /// 1 % in the release that the ORNL study measured.
-pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption {
-    name: "tolerated-loss",
-    help: "percent of a segment that may be lost before the rate falls",
-    least: 0.0,
-    most: 100.0,
-    default: 1.0,
-    is_shared: false,
-};
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::own(
+    "tolerated-loss",
+    "percent of a segment that may be lost before the rate falls",
+    (0.0, 100.0),
+    1.0,
+);
 
 /// 25 packets in the release that the ORNL study measured.
-pub const BURST: ProtocolOption = ProtocolOption {
-    name: "burst",
-    help: "datagrams that leave at once before the rate is enforced",
-    least: 1.0,
-    most: 4096.0,
-    default: 25.0,
-    is_shared: false,
-};
+pub const BURST: ProtocolOption = ProtocolOption::own(
+    "burst",
+    "datagrams that leave at once before the rate is enforced",
+    (1.0, 4096.0),
+    25.0,
+);
 
 /// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
 /// `longhaul cp`, 16 MiB unless `--segment` says otherwise, this is 16 MiB in effect.
-pub const CHUNK: ProtocolOption = ProtocolOption {
-    name: "chunk",
-    help: "MiB of new data, at most a segment, after which what was lost goes again",
-    least: 0.001,
-    most: 1e9,
-    default: 100.0,
-    is_shared: false,
-};
+pub const CHUNK: ProtocolOption = ProtocolOption::own(
+    "chunk",
+    "MiB of new data, at most a segment, after which what was lost goes again",
+    (0.001, 1e9),
+    100.0,
+);
 
 /// The paper's FOBS knows no chunks: it goes back after a segment, which may be the whole object.
 pub const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: 1e9, ..CHUNK };

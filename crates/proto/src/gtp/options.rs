@@ -6,28 +6,8 @@ use crate::registry::ProtocolOption;
 use crate::settings::Settings;
 use crate::units::Rate;
 
-/// A setting that each flow may have its own of.
-pub(super) const fn option(
-    name: &'static str,
-    help: &'static str,
-    range: (f64, f64),
-    default: f64,
-) -> ProtocolOption {
-    ProtocolOption { name, help, least: range.0, most: range.1, default, is_shared: false }
-}
-
-/// One of the receiver, and so of all its flows.
-pub(super) const fn shared(
-    name: &'static str,
-    help: &'static str,
-    range: (f64, f64),
-    default: f64,
-) -> ProtocolOption {
-    ProtocolOption { is_shared: true, ..option(name, help, range, default) }
-}
-
 /// C_r, "the capacity of all GTP traffic" (section 4.3).
-pub const RECEIVE_RATE: ProtocolOption = shared(
+pub const RECEIVE_RATE: ProtocolOption = ProtocolOption::shared(
     "receive-rate",
     "what the receiver can take in all, in Mbit/s of UDP payload (0: found)",
     (0.0, 1e6),
@@ -36,15 +16,23 @@ pub const RECEIVE_RATE: ProtocolOption = shared(
 
 /// "GTP may be assigned to utilize up to 80% of the bandwidth and leave 20% for TCP flows"
 /// (section 3.6).
-pub const RECEIVE_SHARE: ProtocolOption =
-    shared("receive-share", "share of the receive rate to use, in percent", (1.0, 100.0), 100.0);
+pub const RECEIVE_SHARE: ProtocolOption = ProtocolOption::shared(
+    "receive-share",
+    "share of the receive rate to use, in percent",
+    (1.0, 100.0),
+    100.0,
+);
 
 /// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
-pub const WEIGHT: ProtocolOption =
-    option("weight", "weight of this flow's share among all flows", (0.01, 100.0), 1.0);
+pub const WEIGHT: ProtocolOption = ProtocolOption::own(
+    "weight",
+    "weight of this flow's share among all flows",
+    (0.01, 100.0),
+    1.0,
+);
 
 /// What a flow is first asked for where nothing says how fast the receiver is; ours.
-pub const START_RATE: ProtocolOption = option(
+pub const START_RATE: ProtocolOption = ProtocolOption::own(
     "start-rate",
     "rate that is asked for before anything is known, in Mbit/s",
     (0.1, 1e5),
@@ -52,11 +40,15 @@ pub const START_RATE: ProtocolOption = option(
 );
 
 /// What is asked of a flow at the least, so that it can be measured at all; ours.
-pub const LEAST_RATE: ProtocolOption =
-    option("least-rate", "rate that every flow is asked for at least, in Mbit/s", (0.01, 1e5), 0.5);
+pub const LEAST_RATE: ProtocolOption = ProtocolOption::own(
+    "least-rate",
+    "rate that every flow is asked for at least, in Mbit/s",
+    (0.01, 1e5),
+    0.5,
+);
 
 /// Blocks that leave before the first request comes; the paper's sender waits for it.
-pub const EARLY: ProtocolOption = option(
+pub const EARLY: ProtocolOption = ProtocolOption::own(
     "early",
     "blocks sent before the first request comes (0: as in the paper)",
     (0.0, 1024.0),
@@ -64,7 +56,7 @@ pub const EARLY: ProtocolOption = option(
 );
 
 /// Section 4.1: "We are also exploring efficient delay based single flow rate control mechanism".
-pub const DELAY_CONTROL: ProtocolOption = option(
+pub const DELAY_CONTROL: ProtocolOption = ProtocolOption::own(
     "delay-control",
     "1: the rate of a flow falls before its queue overflows; 0: when it does, as in the paper",
     (0.0, 1.0),
@@ -72,7 +64,7 @@ pub const DELAY_CONTROL: ProtocolOption = option(
 );
 
 /// A queue shorter than this share of the path's round-trip time is none; ours.
-pub const QUEUE: ProtocolOption = option(
+pub const QUEUE: ProtocolOption = ProtocolOption::own(
     "queue",
     "queueing delay that delay-control allows, in percent of the round-trip time",
     (1.0, 1000.0),
@@ -81,12 +73,16 @@ pub const QUEUE: ProtocolOption = option(
 
 /// Section 4.1: "proportionally increases the requested rate with a small step size (2% per RTT)";
 /// section 4.2: the estimate's first step.
-pub const INCREASE: ProtocolOption =
-    option("increase", "step by which rates and estimates rise, in percent", (0.1, 100.0), 2.0);
+pub const INCREASE: ProtocolOption = ProtocolOption::own(
+    "increase",
+    "step by which rates and estimates rise, in percent",
+    (0.1, 100.0),
+    2.0,
+);
 
 /// Section 4.2: "we increase the allowable increment of estimation exponentially", each twice the
 /// one before.
-pub const ESTIMATE_GROWTH: ProtocolOption = option(
+pub const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::own(
     "estimate-growth",
     "what the step of an estimate becomes while nothing is lost and the target is achieved, in \
      percent of the step before",
@@ -96,10 +92,10 @@ pub const ESTIMATE_GROWTH: ProtocolOption = option(
 
 /// The factor 0.5 of sections 4.1 and 4.2.
 pub const LOSS_WEIGHT: ProtocolOption =
-    option("loss-weight", "decrease for each unit of loss ratio", (0.0, 2.0), 0.5);
+    ProtocolOption::own("loss-weight", "decrease for each unit of loss ratio", (0.0, 2.0), 0.5);
 
 /// Section 4.1: "We also set an upper bound (12.5%) for the decrease in rate."
-pub const MOST_DECREASE: ProtocolOption = option(
+pub const MOST_DECREASE: ProtocolOption = ProtocolOption::own(
     "most-decrease",
     "largest decrease of a flow's rate in a round trip, in percent",
     (0.1, 90.0),
@@ -107,12 +103,16 @@ pub const MOST_DECREASE: ProtocolOption = option(
 );
 
 /// Section 4.2: the estimate's reduction "is bounded by 20%".
-pub const MOST_CUT: ProtocolOption =
-    option("most-cut", "largest cut of an estimate in an interval, in percent", (0.1, 90.0), 20.0);
+pub const MOST_CUT: ProtocolOption = ProtocolOption::own(
+    "most-cut",
+    "largest cut of an estimate in an interval, in percent",
+    (0.1, 90.0),
+    20.0,
+);
 
 /// Section 4.2: "When there is packet loss, but below certain threshold (0.5%), we still increase
 /// the estimate".
-pub const LOSS_THRESHOLD: ProtocolOption = option(
+pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::own(
     "loss-threshold",
     "loss up to which the estimate still rises, in percent",
     (0.0, 50.0),
@@ -120,7 +120,7 @@ pub const LOSS_THRESHOLD: ProtocolOption = option(
 );
 
 /// Section 4.2: "r_total ≥ 0.95 r_target".
-pub const CLOSE: ProtocolOption = option(
+pub const CLOSE: ProtocolOption = ProtocolOption::own(
     "close",
     "share of its target at which a flow's rate counts as achieved, in percent",
     (1.0, 100.0),
@@ -128,7 +128,7 @@ pub const CLOSE: ProtocolOption = option(
 );
 
 /// The paper's estimate follows a flow that does less than its target at once; real hosts pause.
-pub const PATIENCE: ProtocolOption = option(
+pub const PATIENCE: ProtocolOption = ProtocolOption::own(
     "patience",
     "intervals without loss in a row in which a flow must do less than its target before its \
      estimate follows (1: as in the paper)",
@@ -137,11 +137,15 @@ pub const PATIENCE: ProtocolOption = option(
 );
 
 /// Section 4.2: "by default, we set it as three RTTmax".
-pub const INTERVAL: ProtocolOption =
-    shared("interval", "control interval, in longest round-trip times", (1.0, 100.0), 3.0);
+pub const INTERVAL: ProtocolOption = ProtocolOption::shared(
+    "interval",
+    "control interval, in longest round-trip times",
+    (1.0, 100.0),
+    3.0,
+);
 
 /// Section 4.1: "limits the number of outstanding data requests".
-pub const OUTSTANDING: ProtocolOption = option(
+pub const OUTSTANDING: ProtocolOption = ProtocolOption::own(
     "outstanding",
     "round-trip times of data that a sender has in hand beyond what is under way",
     (0.25, 16.0),
@@ -149,7 +153,7 @@ pub const OUTSTANDING: ProtocolOption = option(
 );
 
 /// Loss that the path makes at any rate, and that says nothing about it; ours.
-pub const TOLERATED_LOSS: ProtocolOption = option(
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::own(
     "tolerated-loss",
     "loss of the path itself, to which nothing reacts, in percent",
     (0.0, 90.0),
@@ -158,7 +162,7 @@ pub const TOLERATED_LOSS: ProtocolOption = option(
 
 /// Whether loss that does not fall with the rate is taken for the path's own; the paper's rules
 /// slow down for ever.
-pub const OWN_LOSS: ProtocolOption = option(
+pub const OWN_LOSS: ProtocolOption = ProtocolOption::own(
     "own-loss",
     "1: loss that stays while a flow's rate falls is its path's own; 0: as in the paper",
     (0.0, 1.0),
@@ -168,7 +172,7 @@ pub const OWN_LOSS: ProtocolOption = option(
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
 /// estimating TCP traffic, so as to achieve max-min fairness to all flows". Who gives C_r has
 /// decided by himself what is left.
-pub const OTHERS: ProtocolOption = shared(
+pub const OTHERS: ProtocolOption = ProtocolOption::shared(
     "others",
     "1: what else comes in on the receiver's link keeps what it would have among equals; 0: it is \
      not looked at; 2: 1 unless receive-rate is given",

@@ -4,7 +4,6 @@
 //!
 //! What bounds a host against a hostile peer (`sender`: runs and requests that wait) is no setting.
 
-use super::options::{option, shared};
 use crate::registry::ProtocolOption;
 use crate::settings::Settings;
 use crate::time::Span;
@@ -13,7 +12,8 @@ use crate::time::Span;
 macro_rules! tuning {
     ($($(#[$doc:meta])* $kind:ident $option:ident $field:ident: $type:ty =
         $unit:ident $default:literal, $range:expr, $name:literal, $help:literal;)*) => {
-        $($(#[$doc])* pub const $option: ProtocolOption = $kind($name, $help, $range, $default);)*
+        $($(#[$doc])* pub const $option: ProtocolOption =
+            ProtocolOption::$kind($name, $help, $range, $default);)*
 
         /// All of them, for the registry.
         pub(super) const TUNING: &[ProtocolOption] = &[$($option),*];
@@ -53,62 +53,62 @@ fn count(number: f64) -> u64 {
 
 tuning! {
     /// What a flow does is not judged by fewer datagrams.
-    option MEASURE_DATAGRAMS measure_datagrams: u64 = count 16.0, (1.0, 1e4), "measure-datagrams",
+    own MEASURE_DATAGRAMS measure_datagrams: u64 = count 16.0, (1.0, 1e4), "measure-datagrams",
         "datagrams that a flow must have sent for an estimate to be made of them";
     /// A host that is busy may not look for so long.
-    option AHEAD ahead: Span = millis 100.0, (1.0, 2000.0), "ahead",
+    own AHEAD ahead: Span = millis 100.0, (1.0, 2000.0), "ahead",
         "time for which a sender has data in hand at the least, in ms";
     /// However slow a flow is, so much of it may be under way.
-    option AHEAD_BLOCKS ahead_blocks: u64 = count 4.0, (1.0, 1024.0), "ahead-blocks",
+    own AHEAD_BLOCKS ahead_blocks: u64 = count 4.0, (1.0, 1024.0), "ahead-blocks",
         "blocks that may be under way at the least";
     /// A request that is late starves nobody.
-    option TURNS_AHEAD turns_ahead: u64 = count 2.0, (1.0, 64.0), "turns-ahead",
+    own TURNS_AHEAD turns_ahead: u64 = count 2.0, (1.0, 64.0), "turns-ahead",
         "requests' worth of data that a sender has in hand at the least";
     /// Each costs something, and what came waits as long at the most until more is asked for.
-    option TURNS turns: u64 = count 2.0, (1.0, 64.0), "turns",
+    own TURNS turns: u64 = count 2.0, (1.0, 64.0), "turns",
         "requests to a sender in a round trip at the most";
     /// A request costs both ends as much as some datagrams do.
-    option WORTH_ASKING worth_asking: u64 = count 32.0, (1.0, 1e4), "worth-asking",
+    own WORTH_ASKING worth_asking: u64 = count 32.0, (1.0, 1e4), "worth-asking",
         "datagrams that a request is for at the least, as far as a sender has them in hand";
     /// What holds packets back lets them go at once; a sender sends what it has in hand.
-    option TOO_FAST too_fast: f64 = share 125.0, (100.0, 1e4), "too-fast",
+    own TOO_FAST too_fast: f64 = share 125.0, (100.0, 1e4), "too-fast",
         "rate above which a sender does not obey, in percent of what it is asked for";
     /// The path may have held back as much as a sender has in hand.
-    option AT_ONCE at_once: f64 = share 200.0, (100.0, 1e4), "at-once",
+    own AT_ONCE at_once: f64 = share 200.0, (100.0, 1e4), "at-once",
         "what a sender that obeys may bring at once, in percent of what it may have in hand";
     /// However many they are, what asks for data must not take the link of what answers.
     shared REQUESTS requests: u64 = count 10_000.0, (100.0, 1e6), "requests",
         "requests a second to all senders together, where nothing is lost";
     /// A sender that says nothing for so long is asked anew.
-    option SILENCE silence: Span = millis 500.0, (50.0, 60_000.0), "silence",
+    own SILENCE silence: Span = millis 500.0, (50.0, 60_000.0), "silence",
         "time after which a silent sender is asked anew, in ms; then twice as long, and so on";
     /// And not before so many round trips are over.
-    option SILENCE_RTTS silence_rtts: u64 = count 4.0, (1.0, 64.0), "silence-rtts",
+    own SILENCE_RTTS silence_rtts: u64 = count 4.0, (1.0, 64.0), "silence-rtts",
         "round trips that a sender is silent before it is asked anew";
     /// It is asked no more seldom.
-    option LONGEST_SILENCE longest_silence: Span =
+    own LONGEST_SILENCE longest_silence: Span =
         millis 4000.0, (50.0, 60_000.0), "longest-silence",
         "time after which a silent sender is asked again at the latest, in ms";
     /// A flow that waits for its host so long leaves the schedule.
-    option IDLE_RTTS idle_rtts: u64 = count 3.0, (1.0, 1000.0), "idle-rtts",
+    own IDLE_RTTS idle_rtts: u64 = count 3.0, (1.0, 1000.0), "idle-rtts",
         "round trips without data after which a flow that waits for its host has no share";
     /// Many that join take from who has much: for that nobody waits.
-    option CROWDED crowded: f64 = share 25.0, (0.0, 100.0), "crowded",
+    own CROWDED crowded: f64 = share 25.0, (0.0, 100.0), "crowded",
         "part of its target, in percent, below which a flow's new target takes effect at once";
     /// A host's clock and threads are no finer.
-    option SHORTEST_TURN shortest_turn: Span = millis 10.0, (1.0, 1000.0), "shortest-turn",
+    own SHORTEST_TURN shortest_turn: Span = millis 10.0, (1.0, 1000.0), "shortest-turn",
         "time between two decisions on a flow's rate at the least, in ms";
     /// A sender's word sets the pace for all flows, so it is not taken for anything.
-    option LONGEST_RTT longest_rtt: Span = millis 2000.0, (10.0, 60_000.0), "longest-rtt",
+    own LONGEST_RTT longest_rtt: Span = millis 2000.0, (10.0, 60_000.0), "longest-rtt",
         "round-trip time beyond which none is believed, in ms";
     /// One answer that was late is no path.
-    option ANSWERS answers: u64 = count 8.0, (1.0, 1e4), "answers",
+    own ANSWERS answers: u64 = count 8.0, (1.0, 1e4), "answers",
         "answers in which a late one is forgotten: its time falls by one part in so many with each";
     /// The shortest round-trip time is looked for in a time of this length and the one before.
-    option PATH_AGE path_age: Span = millis 10_000.0, (100.0, 1e6), "path-age",
+    own PATH_AGE path_age: Span = millis 10_000.0, (100.0, 1e6), "path-age",
         "time after which a path may have become longer for good, in ms";
     /// A drain that was measured on what was sent must not hold the flow there.
-    option DRAIN drain: f64 = share 110.0, (100.0, 1000.0), "drain",
+    own DRAIN drain: f64 = share 110.0, (100.0, 1000.0), "drain",
         "what a flow is asked for at the most, in percent of what the receiving host drains";
     /// Control intervals are no shorter.
     shared SHORTEST_INTERVAL shortest_interval: Span =
@@ -119,16 +119,16 @@ tuning! {
         millis 3000.0, (1.0, 60_000.0), "longest-interval",
         "control interval at the most, in ms";
     /// A queue tells how much there is, where C_r is found.
-    option RTT_NEWS rtt_news: f64 = share 12.5, (1.0, 100.0), "rtt-news",
+    own RTT_NEWS rtt_news: f64 = share 12.5, (1.0, 100.0), "rtt-news",
         "change of its round-trip time that a sender tells of, in percent";
     /// And so smaller changes count there.
-    option RTT_NEWS_FOUND rtt_news_found: f64 = share 3.125, (1.0, 100.0), "rtt-news-found",
+    own RTT_NEWS_FOUND rtt_news_found: f64 = share 3.125, (1.0, 100.0), "rtt-news-found",
         "the same where the receiver finds what it can take";
     /// Nor is it told of less than hosts make.
-    option LEAST_NEWS least_news: Span = millis 1.0, (0.0, 100.0), "least-news",
+    own LEAST_NEWS least_news: Span = millis 1.0, (0.0, 100.0), "least-news",
         "change of its round-trip time that is told at the least there, in ms";
     /// What a busy sender did not send would be taken for what it cannot.
-    option LATE late: Span = millis 2.0, (0.0, 100.0), "late",
+    own LATE late: Span = millis 2.0, (0.0, 100.0), "late",
         "lateness that a sender makes up for at once, in ms";
 
     /// A first train of few steps shows a rate, one of many a ceiling.
@@ -181,20 +181,20 @@ tuning! {
         "what of a link's capacity must be carried for it to be full, in percent";
 
     /// Loss of a path itself shows when the rate has fallen so far.
-    option OWN_FALLEN own_fallen: f64 = share 95.0, (1.0, 99.9), "own-fallen",
+    own OWN_FALLEN own_fallen: f64 = share 95.0, (1.0, 99.9), "own-fallen",
         "rate at which loss is judged to be the path's own or not, in percent of the rate before";
     /// Once is chance: it is judged again before it has cost as much.
-    option OWN_AGAIN own_again: f64 = share 50.0, (1.0, 100.0), "own-again",
+    own OWN_AGAIN own_again: f64 = share 50.0, (1.0, 100.0), "own-again",
         "how far the rate falls before loss is judged again, in percent of the fall before it";
     /// Halfway from what a link that is too narrow would lose to what was lost before.
-    option OWN_STAYS own_stays: f64 = share 50.0, (0.0, 100.0), "own-stays",
+    own OWN_STAYS own_stays: f64 = share 50.0, (0.0, 100.0), "own-stays",
         "where loss must be to have stayed, in percent of the way from what a link that is too \
          narrow would lose to what was lost before";
     /// Less is none to learn from.
-    option OWN_LEAST own_least: f64 = share 0.1, (0.0, 50.0), "own-least",
+    own OWN_LEAST own_least: f64 = share 0.1, (0.0, 50.0), "own-least",
         "loss of a path itself that is none, in percent";
     /// It varies from stretch to stretch.
-    option OWN_MARGIN own_margin: f64 = share 125.0, (100.0, 1000.0), "own-margin",
+    own OWN_MARGIN own_margin: f64 = share 125.0, (100.0, 1000.0), "own-margin",
         "loss that still is the path's own, in percent of what it was found to be";
 
     /// What presses a flow of ours down must not make it count for less and less beside others.

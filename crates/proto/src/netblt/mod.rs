@@ -43,36 +43,30 @@ use alloc::boxed::Box;
 use crate::registry::{ProtocolOption, Row};
 
 /// What the two ends of RFC 998 agree on when they open a connection.
-pub const BUFFER: ProtocolOption = ProtocolOption {
-    name: "buffer",
-    help: "blocks of a buffer, at most a segment's (0: an eighth of the object, at least 64)",
-    least: 0.0,
-    most: 4_294_967_295.0,
-    default: 0.0,
-    is_shared: false,
-};
+pub const BUFFER: ProtocolOption = ProtocolOption::own(
+    "buffer",
+    "blocks of a buffer, at most a segment's (0: an eighth of the object, at least 64)",
+    (0.0, 4_294_967_295.0),
+    0.0,
+);
 
 /// "Maximum number of outstanding buffers" in RFC 998's OPEN.
-pub const BUFFERS: ProtocolOption = ProtocolOption {
-    name: "buffers",
-    help: "buffers that may be under way at a time",
-    least: 1.0,
-    most: 1e6,
+pub const BUFFERS: ProtocolOption = ProtocolOption::own(
+    "buffers",
+    "buffers that may be under way at a time",
+    (1.0, 1e6),
     // Buffers of our segments' 16 MiB: a second of 1 Gbit/s, ten round trips of a long path.
-    default: 8.0,
-    is_shared: false,
-};
+    8.0,
+);
 
 /// "Burst size" in RFC 998's OPEN.
-pub const BURST: ProtocolOption = ProtocolOption {
-    name: "burst",
-    help: "datagrams of a burst (0: what the rate sends in a millisecond, at most 88 \
+pub const BURST: ProtocolOption = ProtocolOption::own(
+    "burst",
+    "datagrams of a burst (0: what the rate sends in a millisecond, at most 88 \
            and 128 KiB); the receiver offers it as the most that it takes at once",
-    least: 0.0,
-    most: 4096.0,
-    default: 0.0,
-    is_shared: false,
-};
+    (0.0, 4096.0),
+    0.0,
+);
 
 /// NETBLT in the registry.
 pub const ROW: Row = Row {

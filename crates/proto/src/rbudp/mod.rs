@@ -45,14 +45,12 @@ use crate::registry::{ProtocolOption, Row};
 
 /// Each round costs a round trip, a copy of a few blocks nothing: at 1 % loss two copies spare the
 /// next round in 99 of 100.
-pub const TAIL_COPIES: ProtocolOption = ProtocolOption {
-    name: "tail-copies",
-    help: "times that each block of a small last round is sent (1: as in the paper)",
-    least: 1.0,
-    most: 8.0,
-    default: 2.0,
-    is_shared: false,
-};
+pub const TAIL_COPIES: ProtocolOption = ProtocolOption::own(
+    "tail-copies",
+    "times that each block of a small last round is sent (1: as in the paper)",
+    (1.0, 8.0),
+    2.0,
+);
 
 /// RBUDP in the registry.
 pub const ROW: Row = Row {

@@ -59,87 +59,71 @@ use alloc::boxed::Box;
 use crate::registry::{ProtocolOption, Row};
 
 /// "The constant SYN interval in SABUL is 0.01 seconds." (3.5)
-pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption {
-    name: "sync-interval",
-    help: "seconds between rate changes, and between acknowledgements",
-    least: 0.001,
-    most: 1.0,
-    default: 0.01,
-    is_shared: false,
-};
+pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption::own(
+    "sync-interval",
+    "seconds between rate changes, and between acknowledgements",
+    (0.001, 1.0),
+    0.01,
+);
 
 /// "Beta is the constant 1.2*10^-5." (3.5)
-pub const BETA: ProtocolOption = ProtocolOption {
-    name: "beta",
-    help: "increase: datagrams an interval, times their bits, over the rate's power of ten",
-    least: 1e-8,
-    most: 1e-2,
-    default: 1.2e-5,
-    is_shared: false,
-};
+pub const BETA: ProtocolOption = ProtocolOption::own(
+    "beta",
+    "increase: datagrams an interval, times their bits, over the rate's power of ten",
+    (1e-8, 1e-2),
+    1.2e-5,
+);
 
 /// "The inter-packet time is increased by 1/8." (3.5)
-pub const DECREASE: ProtocolOption = ProtocolOption {
-    name: "decrease",
-    help: "share by which a loss lengthens the time between datagrams",
-    least: 0.001,
-    most: 10.0,
-    default: 0.125,
-    is_shared: false,
-};
+pub const DECREASE: ProtocolOption = ProtocolOption::own(
+    "decrease",
+    "share by which a loss lengthens the time between datagrams",
+    (0.001, 10.0),
+    0.125,
+);
 
 /// "If the loss rate is less than a small threshold (e.g., 0.1%)." (3.5)
-pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption {
-    name: "loss-threshold",
-    help: "averaged loss ratio below which the rate rises",
-    least: 0.0,
-    most: 1.0,
-    default: 0.001,
-    is_shared: false,
-};
+pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::own(
+    "loss-threshold",
+    "averaged loss ratio below which the rate rises",
+    (0.0, 1.0),
+    0.001,
+);
 
 /// The weight of the moving average, which is given nowhere: ours.
-pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption {
-    name: "loss-smoothing",
-    help: "weight of the newest interval in the averaged loss ratio",
-    least: 0.001,
-    most: 1.0,
-    default: 0.125,
-    is_shared: false,
-};
+pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::own(
+    "loss-smoothing",
+    "weight of the newest interval in the averaged loss ratio",
+    (0.001, 1.0),
+    0.125,
+);
 
 /// "The maximum window size can be determined by the application." (3.4)
-pub const WINDOW: ProtocolOption = ProtocolOption {
-    name: "window",
-    help: "most blocks in flight; 0: rate times (sync interval + round-trip time), no limit in \
+pub const WINDOW: ProtocolOption = ProtocolOption::own(
+    "window",
+    "most blocks in flight; 0: rate times (sync interval + round-trip time), no limit in \
            sabul-ornl",
-    least: 0.0,
-    most: 1e9,
-    default: 0.0,
-    is_shared: false,
-};
+    (0.0, 1e9),
+    0.0,
+);
 
 /// "The window size used by the flow control can be dynamically set as the product of current
 /// available bandwidth and RTT." (7, of future work)
-pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption {
-    name: "available-window",
-    help: "1: the window is what arrives in (sync interval + round-trip time) and 16 blocks more; \
+pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::own(
+    "available-window",
+    "1: the window is what arrives in (sync interval + round-trip time) and 16 blocks more; \
            0: it is as `window` says",
-    least: 0.0,
-    most: 1.0,
-    default: 0.0,
-    is_shared: false,
-};
+    (0.0, 1.0),
+    0.0,
+);
 
 /// "The initial sending rate can be determined by application." (3.5)
-pub const INITIAL_RATE: ProtocolOption = ProtocolOption {
-    name: "initial-rate",
-    help: "Mbit/s at the start; 0: the rate that was given, else what a packet train shows",
-    least: 0.0,
-    most: 1e6,
-    default: 0.0,
-    is_shared: false,
-};
+pub const INITIAL_RATE: ProtocolOption = ProtocolOption::own(
+    "initial-rate",
+    "Mbit/s at the start; 0: the rate that was given, else what a packet train shows",
+    (0.0, 1e6),
+    0.0,
+);
 
 /// "The receiver generates a SYN packet based on a timed interval (200ms)." (Study, 3.2)
 pub const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
@@ -149,64 +133,48 @@ pub const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
 };
 
 /// "Acks are sent every 100ms." (Study, 4.3.3)
-pub const ACK_INTERVAL: ProtocolOption = ProtocolOption {
-    name: "ack-interval",
-    help: "seconds between acknowledgements",
-    least: 0.001,
-    most: 1.0,
-    default: 0.1,
-    is_shared: false,
-};
+pub const ACK_INTERVAL: ProtocolOption =
+    ProtocolOption::own("ack-interval", "seconds between acknowledgements", (0.001, 1.0), 0.1);
 
 /// "Every 20ms a collective loss report is sent." (Study, 4.3.3)
-pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
-    name: "report-interval",
-    help: "seconds between reports of all that is missing",
-    least: 0.001,
-    most: 10.0,
-    default: 0.02,
-    is_shared: false,
-};
+pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::own(
+    "report-interval",
+    "seconds between reports of all that is missing",
+    (0.001, 10.0),
+    0.02,
+);
 
 /// "SABUL begins with a preset IPD (inter-packet delay) of 10 usec." (Study, 3.2)
-pub const FIRST_DELAY: ProtocolOption = ProtocolOption {
-    name: "first-delay",
-    help: "microseconds between datagrams at the start",
-    least: 0.01,
-    most: 1e6,
-    default: 10.0,
-    is_shared: false,
-};
+pub const FIRST_DELAY: ProtocolOption = ProtocolOption::own(
+    "first-delay",
+    "microseconds between datagrams at the start",
+    (0.01, 1e6),
+    10.0,
+);
 
 /// The lower limit of the delay, whose value the study does not give.
-pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption {
-    name: "shortest-delay",
-    help: "microseconds between datagrams at least",
-    least: 0.01,
-    most: 1e6,
-    default: 10.0,
-    is_shared: false,
-};
+pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption::own(
+    "shortest-delay",
+    "microseconds between datagrams at least",
+    (0.01, 1e6),
+    10.0,
+);
 
 /// The upper limit of the delay, whose value the study does not give.
-pub const LONGEST_DELAY: ProtocolOption = ProtocolOption {
-    name: "longest-delay",
-    help: "microseconds between datagrams at most",
-    least: 0.01,
-    most: 1e6,
-    default: 10_000.0,
-    is_shared: false,
-};
+pub const LONGEST_DELAY: ProtocolOption = ProtocolOption::own(
+    "longest-delay",
+    "microseconds between datagrams at most",
+    (0.01, 1e6),
+    10_000.0,
+);
 
 /// The step of the delay, which the study does not give.
-pub const DELAY_STEP: ProtocolOption = ProtocolOption {
-    name: "delay-step",
-    help: "share by which the delay grows with loss, and shrinks without",
-    least: 0.001,
-    most: 1.0,
-    default: 0.05,
-    is_shared: false,
-};
+pub const DELAY_STEP: ProtocolOption = ProtocolOption::own(
+    "delay-step",
+    "share by which the delay grows with loss, and shrinks without",
+    (0.001, 1.0),
+    0.05,
+);
 
 /// SABUL in the registry.
 pub const ROW: Row = Row {

@@ -57,86 +57,66 @@ use alloc::boxed::Box;
 use crate::registry::{ProtocolOption, Row};
 
 /// "A timed interval (>350ms) since the last update." (Study, 3.2)
-pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption {
-    name: "report-interval",
-    help: "seconds between reports at least",
-    least: 0.001,
-    most: 60.0,
-    default: 0.35,
-    is_shared: false,
-};
+pub const REPORT_INTERVAL: ProtocolOption =
+    ProtocolOption::own("report-interval", "seconds between reports at least", (0.001, 60.0), 0.35);
 
 /// "The number of packets received (a multiple of 50)." (Study, 3.2)
-pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption {
-    name: "report-blocks",
-    help: "a report goes when the count of datagrams received passes a multiple of this",
-    least: 1.0,
-    most: 1e6,
-    default: 50.0,
-    is_shared: false,
-};
+pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::own(
+    "report-blocks",
+    "a report goes when the count of datagrams received passes a multiple of this",
+    (1.0, 1e6),
+    50.0,
+);
 
 /// "A default tolerated loss rate of 7.9%." (Study, 3.2)
-pub const ERROR_RATE: ProtocolOption = ProtocolOption {
-    name: "error-rate",
-    help: "tolerated error rate, a share; half of what is missing counts, as in the public tool",
-    least: 0.0,
-    most: 0.99,
-    default: 0.079,
-    is_shared: false,
-};
+pub const ERROR_RATE: ProtocolOption = ProtocolOption::own(
+    "error-rate",
+    "tolerated error rate, a share; half of what is missing counts, as in the public tool",
+    (0.0, 0.99),
+    0.079,
+);
 
 /// The public tool's slow-down, 25/24.
-pub const SLOW_DOWN: ProtocolOption = ProtocolOption {
-    name: "slow-down",
-    help: "factor on the delay where everything is lost; less where less is",
-    least: 1.0,
-    most: 10.0,
-    default: 25.0 / 24.0,
-    is_shared: false,
-};
+pub const SLOW_DOWN: ProtocolOption = ProtocolOption::own(
+    "slow-down",
+    "factor on the delay where everything is lost; less where less is",
+    (1.0, 10.0),
+    25.0 / 24.0,
+);
 
 /// The public tool's speed-up, 5/6.
-pub const SPEED_UP: ProtocolOption = ProtocolOption {
-    name: "speed-up",
-    help: "factor on the delay after a report within the tolerated error rate",
-    least: 0.01,
-    most: 1.0,
-    default: 5.0 / 6.0,
-    is_shared: false,
-};
+pub const SPEED_UP: ProtocolOption = ProtocolOption::own(
+    "speed-up",
+    "factor on the delay after a report within the tolerated error rate",
+    (0.01, 1.0),
+    5.0 / 6.0,
+);
 
 /// The public tool's weight of what was before.
-pub const HISTORY: ProtocolOption = ProtocolOption {
-    name: "history",
-    help: "weight of the error rate so far in the smoothed one",
-    least: 0.0,
-    most: 0.99,
-    default: 0.25,
-    is_shared: false,
-};
+pub const HISTORY: ProtocolOption = ProtocolOption::own(
+    "history",
+    "weight of the error rate so far in the smoothed one",
+    (0.0, 0.99),
+    0.25,
+);
 
 /// The public tool's table of missing blocks has 2048; the study "enlarged" it "in an attempt to
 /// eliminate REQUEST_RESTART requests", and so do we.
-pub const TABLE: ProtocolOption = ProtocolOption {
-    name: "table",
-    help: "most missing blocks that a report asks for; where there are more it asks to restart",
-    least: 1.0,
-    most: 1e9,
-    default: 65_536.0,
-    is_shared: false,
-};
+pub const TABLE: ProtocolOption = ProtocolOption::own(
+    "table",
+    "most missing blocks that a report asks for; where there are more it asks to restart",
+    (1.0, 1e9),
+    65_536.0,
+);
 
 /// Ours; the tool has none: what is missing when a report is due is asked for, late or lost.
-pub const GRACE: ProtocolOption = ProtocolOption {
-    name: "grace",
-    help: "round-trip times that an overtaken block may be late by before it is missing, 1 ms at \
+pub const GRACE: ProtocolOption = ProtocolOption::own(
+    "grace",
+    "round-trip times that an overtaken block may be late by before it is missing, 1 ms at \
            least; 0: none, as in the public tool",
-    least: 0.0,
-    most: 100.0,
-    default: 0.25,
-    is_shared: false,
-};
+    (0.0, 100.0),
+    0.25,
+);
 
 /// Tsunami in the registry.
 pub const ROW: Row = Row {

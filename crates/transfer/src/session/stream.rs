@@ -86,11 +86,6 @@ pub(super) async fn client(
     let (config, seen) = tls::client(identity, expect, settings.fast_aes);
     let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    let measured = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
-    let under = match measured {
-        Some(_) => Under { rtt: RttWatch::once(measured), ..under },
-        None => under,
-    };
     let stream = connected.map_err(|error| match seen.id() {
         Some(id) if expect != Expect::Only(id) && expect != Expect::Anyone => Failure::Stranger(id),
         _ => Failure::other(format!("TLS: {error}")),
@@ -104,7 +99,9 @@ pub(super) async fn client(
     connection
         .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
         .map_err(|error| Failure::other(error.to_string()))?;
-    Ok(session(stream, peer, (secret, both_fast_aes), under, settings))
+    let told = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
+    let rtt = told.map_or(under.rtt, |rtt| RttWatch::once(Some(rtt)));
+    Ok(session(stream, peer, (secret, both_fast_aes), Under { rtt, ..under }, settings))
 }
 
 /// The server's side of a session over `stream`; what is no client of ours is an error.
