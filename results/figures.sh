@@ -114,6 +114,7 @@ throughput() {
 
 # CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that what else the
 # machine does meets all of them, three times (RUNS=n for another number). BYTES: of the object.
+# Each at the rate that it finds, or all at the same: RATE=1.7G.
 protocols() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local size=${BYTES:-1000000000} names name
@@ -122,7 +123,7 @@ protocols() {
     names=$({ "$LONGHAUL" cp --protocol '?' a b 2>&1 || true; } | sed -n 's/.*possible values: \(.*\)\]/\1/p' | tr -d ,)
     for _ in $(seq "$RUNS"); do for name in $names; do
         rm -rf "$WORK/root"/*; touch_memory "$size"; serve
-        in_a "$LONGHAUL" cp --accept-new --json -q --protocol "$name" "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
+        in_a "$LONGHAUL" cp --accept-new --json -q ${RATE:+--rate "$RATE"} --protocol "$name" "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
         echo "$(field cpu_seconds < "$WORK/out") $(cpu_of "$SERVER") $(field goodput_bps < "$WORK/out") $(field sent < "$WORK/out") $(field retransmitted < "$WORK/out")" >> "$WORK/cost-$name"
     done; done
     stop_server

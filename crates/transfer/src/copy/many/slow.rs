@@ -15,6 +15,15 @@ const WELL: f64 = 0.5;
 /// All together still bring this part of what they usually do: the trouble is the source's own.
 const OTHERS: f64 = 0.5;
 
+/// A stretch in which a source brings little.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    since: Instant,
+    /// Bits that came in it. Chunks come whole, none in one second and two in the next: only the
+    /// mean of the stretch says how slow a slow source is.
+    bits: f64,
+}
+
 /// One source's rates.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
@@ -22,7 +31,7 @@ pub(super) struct Slow {
     usual: (f64, f64),
     /// Since when it brings something, and when that was last looked at.
     begun: Option<(Instant, Instant)>,
-    since: Option<Instant>,
+    stretch: Option<Stretch>,
     told: bool,
 }
 
@@ -31,27 +40,36 @@ impl Slow {
     /// What it usually brought, if it has become slow.
     pub(super) fn look(&mut self, now: Instant, rate: Option<Rate>, all: Rate) -> Option<Rate> {
         let Some(rate) = rate else {
-            (self.begun, self.since) = (None, None);
+            (self.begun, self.stretch) = (None, None);
             return None;
         };
         let (begun, last) = *self.begun.get_or_insert((now, now));
         self.begun = Some((begun, now));
         let (rate, all) = (rate.as_bps() as f64, all.as_bps() as f64);
-        let own_trouble = all >= self.usual.1 * OTHERS;
-        if rate < self.usual.0 * SLOW && own_trouble {
-            let since = *self.since.get_or_insert(now);
-            let is_news = now.duration_since(since) >= LASTING && !self.told;
+        let passed = now.duration_since(last).as_secs_f64();
+        if all >= self.usual.1 * OTHERS && self.is_slow(now, rate, passed) {
+            let stretch = *self.stretch.get_or_insert(Stretch { since: now, bits: 0.0 });
+            let is_news = now.duration_since(stretch.since) >= LASTING && !self.told;
             self.told |= is_news;
             return is_news.then(|| Rate::from_bps_f64(self.usual.0));
         }
-        self.since = None;
+        self.stretch = None;
         self.told &= rate < self.usual.0 * WELL;
         // A short past counts for more than its part of the mean.
         let known = now.duration_since(begun).clamp(Duration::from_millis(1), MEMORY);
-        let weight = now.duration_since(last).as_secs_f64() / known.as_secs_f64();
+        let weight = passed / known.as_secs_f64();
         self.usual.0 += (rate - self.usual.0) * weight.min(1.0);
         self.usual.1 += (all - self.usual.1) * weight.min(1.0);
         None
+    }
+
+    /// Whether it is slow now, or in the mean of the stretch in which it has been.
+    fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
+        let little = self.usual.0 * SLOW;
+        let Some(stretch) = self.stretch.as_mut() else { return rate < little };
+        stretch.bits += rate * passed;
+        let mean = stretch.bits / now.duration_since(stretch.since).as_secs_f64().max(passed);
+        rate < little || (mean < little && rate < self.usual.0 * WELL)
     }
 }
 
@@ -80,6 +98,24 @@ mod tests {
         // It is itself again, and then once more not.
         assert!(watch(&mut slow, &mut at, 10, [300, 900]).is_empty());
         assert_eq!(watch(&mut slow, &mut at, 10, [30, 900]).len(), 1);
+    }
+
+    #[test]
+    fn chunks_that_come_now_none_now_two_at_once_do_not_end_a_slow_stretch() {
+        let (mut slow, mut at) = (Slow::default(), Instant::now());
+        watch(&mut slow, &mut at, 20, [60, 180]);
+        let mut told = Vec::new();
+        // Two chunks of 1 MiB in one second of four: 17 of 60 Mbit/s in it, 4 in the mean.
+        for _ in 0..2 {
+            told.extend(watch(&mut slow, &mut at, 3, [0, 170]));
+            told.extend(watch(&mut slow, &mut at, 1, [17, 170]));
+        }
+        assert_eq!(told.len(), 1, "{told:?}");
+        // A source that brings a third all the time is not slow.
+        let mut third = Slow::default();
+        watch(&mut third, &mut at, 20, [60, 180]);
+        assert!(watch(&mut third, &mut at, 1, [10, 150]).is_empty());
+        assert!(watch(&mut third, &mut at, 30, [20, 150]).is_empty());
     }
 
     #[test]
