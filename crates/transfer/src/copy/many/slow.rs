@@ -19,9 +19,9 @@ const OTHERS: f64 = 0.5;
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     since: Instant,
-    /// Bits that came in it. Chunks come whole, none in one second and two in the next: only the
-    /// mean of the stretch says how slow a slow source is.
-    bits: f64,
+    /// The mean rate of late. Chunks come whole, none in one second and two in the next: no single
+    /// second says how slow a slow source is.
+    mean: f64,
 }
 
 /// One source's rates.
@@ -48,8 +48,9 @@ impl Slow {
         let (rate, all) = (rate.as_bps() as f64, all.as_bps() as f64);
         let passed = now.duration_since(last).as_secs_f64();
         if all >= self.usual.1 * OTHERS && self.is_slow(now, rate, passed) {
-            let stretch = *self.stretch.get_or_insert(Stretch { since: now, bits: 0.0 });
-            let is_news = now.duration_since(stretch.since) >= LASTING && !self.told;
+            let stretch = *self.stretch.get_or_insert(Stretch { since: now, mean: rate });
+            let is_long = now.duration_since(stretch.since) >= LASTING;
+            let is_news = is_long && !self.told && rate < self.usual.0 * SLOW;
             self.told |= is_news;
             return is_news.then(|| Rate::from_bps_f64(self.usual.0));
         }
@@ -67,9 +68,10 @@ impl Slow {
     fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
         let little = self.usual.0 * SLOW;
         let Some(stretch) = self.stretch.as_mut() else { return rate < little };
-        stretch.bits += rate * passed;
-        let mean = stretch.bits / now.duration_since(stretch.since).as_secs_f64().max(passed);
-        rate < little || (mean < little && rate < self.usual.0 * WELL)
+        // As of `usual`, but over as long as it takes to be told of.
+        let known = now.duration_since(stretch.since).as_secs_f64().min(LASTING.as_secs_f64());
+        stretch.mean += (rate - stretch.mean) * (passed / known.max(passed)).min(1.0);
+        rate < little || (stretch.mean < little && rate < self.usual.0 * WELL)
     }
 }
 
@@ -111,6 +113,15 @@ mod tests {
             told.extend(watch(&mut slow, &mut at, 1, [17, 170]));
         }
         assert_eq!(told.len(), 1, "{told:?}");
+        // One that brings a third after a pause was slow, and is no more.
+        let mut paused = Slow::default();
+        watch(&mut paused, &mut at, 20, [300, 900]);
+        assert!(watch(&mut paused, &mut at, 2, [0, 700]).is_empty());
+        assert!(watch(&mut paused, &mut at, 20, [90, 700]).is_empty());
+        // A long stretch is over soon after its end, and the next one is told too.
+        assert_eq!(watch(&mut paused, &mut at, 60, [0, 700]).len(), 1);
+        assert!(watch(&mut paused, &mut at, 30, [120, 700]).is_empty());
+        assert_eq!(watch(&mut paused, &mut at, 20, [0, 700]).len(), 1);
         // A source that brings a third all the time is not slow.
         let mut third = Slow::default();
         watch(&mut third, &mut at, 20, [60, 180]);
