@@ -66,7 +66,7 @@ pub(super) static FIG2: Experiment = Experiment {
               not use is the time in which it climbs, framing and headers (6.4 points), and the \
               round trip for which each decrease freezes it: distance costs 4 to 7 points, \
               capacity 2 to 6. Over real sockets it is 1 to 5 points less, but 13 at 1 Gbit/s \
-              over 1 ms, where the queue of 100 packets is little more than one burst of 88. \
+              over 1 ms, where the queue of 100 packets is little more than one burst. \
               Alone on a link a fixed rate is better: [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
