@@ -56,11 +56,9 @@ impl Slow {
         }
         self.stretch = None;
         self.told &= rate < self.usual.0 * WELL;
-        // A short past counts for more than its part of the mean.
-        let known = now.duration_since(begun).clamp(Duration::from_millis(1), MEMORY);
-        let weight = passed / known.as_secs_f64();
-        self.usual.0 += (rate - self.usual.0) * weight.min(1.0);
-        self.usual.1 += (all - self.usual.1) * weight.min(1.0);
+        let weight = weight(passed, now.duration_since(begun), MEMORY);
+        self.usual.0 += (rate - self.usual.0) * weight;
+        self.usual.1 += (all - self.usual.1) * weight;
         None
     }
 
@@ -68,11 +66,17 @@ impl Slow {
     fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
         let little = self.usual.0 * SLOW;
         let Some(stretch) = self.stretch.as_mut() else { return rate < little };
-        // As of `usual`, but over as long as it takes to be told of.
-        let known = now.duration_since(stretch.since).as_secs_f64().min(LASTING.as_secs_f64());
-        stretch.mean += (rate - stretch.mean) * (passed / known.max(passed)).min(1.0);
+        let weight = weight(passed, now.duration_since(stretch.since), LASTING);
+        stretch.mean += (rate - stretch.mean) * weight;
         rate < little || (stretch.mean < little && rate < self.usual.0 * WELL)
     }
+}
+
+/// What the last `passed` seconds count for in a mean over about `memory`, of which so much is
+/// known: a short past counts for more than its part.
+fn weight(passed: f64, known: Duration, memory: Duration) -> f64 {
+    let known = known.clamp(Duration::from_millis(1), memory);
+    (passed / known.as_secs_f64()).min(1.0)
 }
 
 #[cfg(test)]
