@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
 # that does nothing else:
-# bash results/figures.sh [throughput|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|senders|join|takeover|beside|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|senders|join|takeover|beside|all]
 # And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
 # speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
@@ -110,6 +110,51 @@ throughput() {
             cut -d: -f2 | awk '{printf "| TCP | iperf3, memory only | %.2f | | | |\n", $1/1e9}'
     fi
     cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
+}
+
+# Two binaries on the unshaped path, A B A B …, so that both meet the same machine: the ratio of this
+# one to OTHER in goodput and in CPU of each end, pair by pair. Means of the ratios' logarithms with
+# their 95 % confidence intervals. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
+# WAYS: which ways, as "CIPHER RECEIVE;…". BYTES: of the object. A pair whose order is turned each
+# time cancels what the first of two runs warms up.
+pairs() {
+    : "${OTHER:?the other binary}"
+    local size=${BYTES:-2000000000} mine=$LONGHAUL run order one cipher receive way
+    [ "$RUNS_GIVEN" ] || RUNS=12
+    namespaces
+    head -c "$size" /dev/urandom > "$WORK/here/object"
+    echo "| cipher | receive | pairs | goodput, Gbit/s | of the other's | CPU sending | CPU receiving |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    IFS=';' read -ra ways <<< "${WAYS:-aes-128-gcm naive;aes-128-gcm scatter;chacha20-poly1305 naive;none naive;none scatter}"
+    for way in "${ways[@]}"; do
+        read -r cipher receive <<< "$way"
+        : > "$WORK/pairs"
+        for run in $(seq "$RUNS"); do
+            order=("$mine" "$OTHER"); [ $((run % 2)) -eq 1 ] || order=("$OTHER" "$mine")
+            for one in "${order[@]}"; do
+                LONGHAUL=$one
+                rm -rf "$WORK/root"/*; touch_memory "$size"; serve
+                in_a "$LONGHAUL" cp --accept-new --json -q --cipher "$cipher" --receive "$receive" \
+                    "$WORK/here/object" lh://10.78.0.2/ > "$WORK/out"
+                echo "$run" "$([ "$one" = "$mine" ] && echo mine || echo other)" "$(field goodput_bps < "$WORK/out")" \
+                    "$(field cpu_seconds < "$WORK/out")" "$(cpu_of "$SERVER")" >> "$WORK/pairs"
+            done
+        done
+        LONGHAUL=$mine
+        awk -v c="$cipher" -v v="$receive" '
+            function interval(sum, squares,   mean, half) {
+                # Student'"'"'s t, 95 % two-sided, for 9 to 30 pairs within 2 %.
+                mean = sum / n; half = (1.96 + 2.6 / (n - 1)) * sqrt((squares - n * mean * mean) / (n - 1) / n)
+                return sprintf("%+.1f %% (%+.1f to %+.1f)", 100 * (exp(mean) - 1), 100 * (exp(mean - half) - 1), 100 * (exp(mean + half) - 1))
+            }
+            {for (i = 3; i <= 5; i++) x[$1, $2, i] = $i; n = $1 > n ? $1 : n; if ($2 == "mine") all += $3}
+            END {
+                for (k = 1; k <= n; k++) for (i = 3; i <= 5; i++) {
+                    d = log(x[k, "mine", i] / x[k, "other", i]); s[i] += d; q[i] += d * d
+                }
+                printf "| %s | %s | %d | %.2f | %s | %s | %s |\n", c, v, n, all / n / 1e9, interval(s[3], q[3]), interval(s[4], q[4]), interval(s[5], q[5])
+            }' "$WORK/pairs"
+    done
 }
 
 # CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that what else the
@@ -580,8 +625,8 @@ beside() {
 }
 
 case ${1:-all} in
-    throughput | protocols | stalls | wan | tcp | memory | small | resume | multi | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | senders | join | takeover | beside | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, senders, join, takeover, beside, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

@@ -16,12 +16,13 @@ use longhaul_proto::wire::{
     Offer as FlowOffer, Pulse, Report, Request as BlockRequest, Resend, Selective, Sync, Train,
 };
 use longhaul_transfer::control::{
-    ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern, Ping,
-    Plan, Ranges, Relay, Request, Status, Survey, Surveyed,
+    Attach, ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern,
+    Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
 };
+use longhaul_transfer::objects::digest;
 use longhaul_transfer::objects::journal;
 use longhaul_transfer::objects::manifest::FileTime;
-use longhaul_transfer::objects::{CHUNK, Entry, Kind as EntryKind, LARGE, Manifest, Shape};
+use longhaul_transfer::objects::{CHUNK, Kind as EntryKind, LARGE, Listed, Manifest, Shape};
 use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
@@ -48,6 +49,7 @@ pub type Seeds = Vec<(&'static str, Vec<Vec<u8>>)>;
 /// All of them, with what is found in the source below `root`.
 pub fn all(root: &Path) -> io::Result<Seeds> {
     Ok(vec![
+        ("client_session", client_sessions()),
         ("data_header", headers()),
         ("control_message", controls().iter().map(encoded).collect()),
         ("transfer_frame", messages().into_iter().map(framed).collect()),
@@ -55,6 +57,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("journal", journals()),
         ("sender", [runs(&[1, 4, 6, 4]), spoken(&[1, 40, 4, 6])].concat()),
         ("receiver", [runs(&[5, 6, 4, 0]), spoken(&[6, 9, 0, 20, 4])].concat()),
+        ("server_session", server_sessions()),
         ("survey_answer", answers()),
         ("hello", hellos()),
         ("frame_header", frame_headers()),
@@ -266,12 +269,12 @@ fn blake3_of(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().cycle().take(32).copied().collect()
 }
 
-fn entry(path: &str, kind: EntryKind) -> Entry {
+fn entry(path: &str, kind: EntryKind) -> Listed {
     let modified = FileTime { seconds: -5, nanos: 999_999_999 };
-    Entry { path: path.as_bytes().into(), kind, mode: 0o644, modified }
+    Listed { path: path.as_bytes().into(), kind, mode: 0o644, modified }
 }
 
-fn file(path: &str, size: u64, holes: &[std::ops::Range<u64>]) -> Entry {
+fn file(path: &str, size: u64, holes: &[std::ops::Range<u64>]) -> Listed {
     entry(path, EntryKind::File { size, sparse: !holes.is_empty(), holes: holes.into() })
 }
 
@@ -297,7 +300,7 @@ fn manifests() -> Vec<Vec<u8>> {
 
 fn journals() -> Vec<Vec<u8>> {
     let modified = FileTime { seconds: 1_700_000_000, nanos: 5 };
-    let header = journal::Header { size: 9 * CHUNK - 1, modified };
+    let header = journal::Header { size: 9 * CHUNK - 1, modified, version: 7 };
     let mut bytes = vec![0];
     bytes.extend(header.encode());
     bytes.extend(header.encode_record(0, &[1; 32]));
@@ -348,6 +351,106 @@ fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
         bytes
     };
     (0..11).map(run).collect()
+}
+
+/// What each kind of client may begin with at a server, and what a push goes on with.
+fn server_sessions() -> Vec<Vec<u8>> {
+    const STRANGER: u8 = 0;
+    const READER: u8 = 1;
+    const WRITER: u8 = 2;
+    let session = |who: u8, said: &[Message]| {
+        let mut bytes = vec![who];
+        frame::encode(&Hello::new(&VERSIONS), &mut bytes).expect("it is short");
+        for message in said {
+            frame::encode(&Frame::from(message.clone()), &mut bytes).expect("it is short");
+        }
+        bytes
+    };
+    let pull = Request { paths: vec![b"in".to_vec()], filters: Vec::new(), ..request() };
+    let push = Request { direction: 0, paths: vec![b"new".to_vec()], ..pull.clone() };
+    let streamed = Request { protocol: String::new(), ..push.clone() };
+    let survey = |paths| Survey { paths, recursive: true, filters: Vec::new() };
+    let probe = Probe { probe: 5, flow: 6, cipher: "aes-128-gcm".to_owned() };
+    let encoded = manifests().remove(2);
+    let digest = blake3::hash(&encoded).as_bytes().to_vec();
+    let offer = Offer { manifest: encoded, manifest_digest: digest, ..Offer::default() };
+    let chunk = ChunkPiece { chunk: 0, offset: 0, bytes: vec![1], last: true };
+    let filtered = Message::Request(Request { paths: pull.paths.clone(), ..request() });
+    vec![
+        session(STRANGER, &[Message::Request(Request { paths: Vec::new(), ..request() })]),
+        session(STRANGER, &[Message::Survey(Survey::default())]),
+        session(READER, &[Message::Request(pull.clone()), Message::Ping(Ping::default())]),
+        session(READER, &[filtered]),
+        session(READER, &[Message::Survey(survey(vec![b"in".to_vec()])), Message::Request(pull)]),
+        session(READER, &[Message::Survey(survey(vec![b"../beside".to_vec()]))]),
+        session(READER, &[Message::Probe(probe), Message::ProbeRun(ProbeRun::default())]),
+        session(READER, &[Message::Attach(Attach { transfer: 7 })]),
+        session(WRITER, &[Message::Request(push), Message::Offer(offer.clone())]),
+        session(
+            WRITER,
+            &[Message::Request(streamed), Message::Offer(offer), Message::ChunkPiece(chunk)],
+        ),
+        session(WRITER, &[])[..12].to_vec(),
+    ]
+}
+
+/// What servers say to a client, behind a byte that chooses its copy: honest ones, and ones that
+/// send what was not asked for.
+fn client_sessions() -> Vec<Vec<u8>> {
+    const PULL: u8 = 1;
+    const BY_STREAM: u8 = 2;
+    const TREE: u8 = 4;
+    const DRY_RUN: u8 = 8;
+    const STAYS: u8 = 16;
+    let session = |how: u8, said: &[Message]| {
+        let mut bytes = vec![how];
+        frame::encode(&Hello::new(&VERSIONS), &mut bytes).expect("it is short");
+        for message in said {
+            frame::encode(&Frame::from(message.clone()), &mut bytes).expect("it is short");
+        }
+        bytes
+    };
+    let offer = |shape, entries: Vec<Listed>, object_len| {
+        let manifest = Manifest::new(shape, entries).expect("a sound one").encode();
+        let manifest_digest = blake3::hash(&manifest).as_bytes().to_vec();
+        Message::Offer(Offer { manifest, manifest_digest, object_len, ..Offer::default() })
+    };
+    let content = b"content";
+    let len = content.len() as u64;
+    let pass = |protocol: &str| {
+        let protocol = protocol.to_owned();
+        Message::Pass(Pass { flow: 7, block: 1168, protocol, ..Pass::default() })
+    };
+    let digests =
+        |value: [u8; 32]| Message::Digests(Digests { chunks: vec![0], values: value.to_vec() });
+    let honest = digests(digest::file_value(len, 0, content));
+    let chunk = Message::ChunkPiece(ChunkPiece {
+        chunk: 0,
+        offset: 0,
+        bytes: content.to_vec(),
+        last: true,
+    });
+    let one = || offer(Shape::File, vec![file("file", len, &[])], len);
+    let stream = |digests: Message| [one(), pass(""), digests, chunk.clone()];
+    let tree = || {
+        let folder = entry("tree", EntryKind::Folder);
+        offer(Shape::Named, vec![folder, file("tree/empty", 0, &[])], 0)
+    };
+    let other = offer(Shape::File, vec![file(".bashrc", 0, &[])], 0);
+    let done = Message::Outcome(Outcome { files: 1, ..Outcome::default() });
+    vec![
+        session(PULL | BY_STREAM | STAYS, &stream(honest.clone())),
+        session(PULL | BY_STREAM, &stream(honest.clone())),
+        session(PULL | BY_STREAM, &stream(digests([7; 32]))),
+        session(PULL, &[one(), pass("rbudp"), honest]),
+        session(PULL | STAYS, &[other]),
+        session(PULL | TREE | STAYS, &[tree()]),
+        session(PULL | TREE | DRY_RUN | STAYS, &[tree()]),
+        session(PULL, &[tree()]),
+        session(BY_STREAM, &[Message::Plan(Plan::default()), done.clone()]),
+        session(0, &[Message::Plan(Plan::default()), Message::Wait(Wait { over: false }), done]),
+        session(PULL, &[])[..9].to_vec(),
+    ]
 }
 
 fn hellos() -> Vec<Vec<u8>> {

@@ -34,7 +34,7 @@ fn check(bytes: &[u8]) {
 fn written(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(bytes);
     let modified = FileTime { seconds: input.any() as i64, nanos: input.any_u32() };
-    let header = Header { size: input.any(), modified };
+    let header = Header { size: input.any(), modified, version: input.any() };
     let mut journal = header.encode();
     while !input.is_empty() {
         match input.byte() {

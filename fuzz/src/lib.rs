@@ -5,6 +5,7 @@
 //! (`cargo fuzz run NAME`); the test `corpus` of the command line's crate runs the very same
 //! functions over every file of `corpus/NAME/`, without a fuzzer.
 
+pub mod client_session;
 pub mod control_message;
 pub mod data_header;
 mod flow;
@@ -16,6 +17,7 @@ pub mod manifest;
 pub mod receiver;
 pub mod scenario;
 pub mod sender;
+pub mod server_session;
 mod spoken;
 pub mod survey_answer;
 pub mod transfer_frame;
@@ -24,7 +26,8 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and what it runs.
-pub const TARGETS: [(&str, Run); 11] = [
+pub const TARGETS: [(&str, Run); 13] = [
+    ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
     ("frame_header", frame_header::run),
@@ -34,6 +37,7 @@ pub const TARGETS: [(&str, Run); 11] = [
     ("receiver", receiver::run),
     ("scenario", scenario::run),
     ("sender", sender::run),
+    ("server_session", server_session::run),
     ("survey_answer", survey_answer::run),
     ("transfer_frame", transfer_frame::run),
 ];

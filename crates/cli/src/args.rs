@@ -82,13 +82,14 @@ pub(crate) fn run() -> u8 {
         Command::Reproduce(args) => reproduce::run(&args),
         #[cfg(target_os = "linux")]
         Command::Emulate(args) => emulate::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     }
 }
 
 fn settings(section: &str) -> Result<Vec<config::Setting>, Error> {
-    if config::SECTIONS.contains(&section) { config::load(section) } else { Ok(Vec::new()) }
+    let has_defaults = config::SECTIONS.contains(&section);
+    if has_defaults { config::load(&Cli::command(), section) } else { Ok(Vec::new()) }
 }
 
 /// Says why the words make no sense, or the help that was asked for; the exit status.

@@ -1,9 +1,8 @@
 //! `longhaul completions`: what the shell needs to complete flags.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::{console, exit};
 
 /// Print the completion script of a shell
@@ -15,10 +14,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
-pub(crate) fn run(args: &CompletionsArgs) -> u8 {
+/// Prints the script that completes the flags of `root`, the whole command line.
+pub(crate) fn run(args: &CompletionsArgs, mut root: Command) -> u8 {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
+    clap_complete::generate(args.shell, &mut root, "longhaul", &mut script);
     console::out_whole(&script);
     exit::DONE
 }

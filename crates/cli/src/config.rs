@@ -11,13 +11,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind as ClapKind;
-use clap::{ArgAction, Command, CommandFactory};
+use clap::{ArgAction, Command};
 use etcetera::BaseStrategy;
 use longhaul_transfer::error::{Class, Error};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use crate::args::Cli;
 
 /// The subcommands that have defaults.
 pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
@@ -56,11 +54,12 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// The defaults of the subcommand `section`, each key once, the user's before the system's.
+/// Returns the defaults of the subcommand `section`, each key once; the user's file overrides the
+/// system's. `root` is the whole command line: it says which keys exist and which values they take.
 ///
 /// # Errors
 /// A file that is no TOML, an unknown key, a value that its flag refuses; with file and line.
-pub(crate) fn load(section: &str) -> Result<Vec<Setting>, Error> {
+pub(crate) fn load(root: &Command, section: &str) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
         folders.push(PathBuf::from(SYSTEM_FOLDER));
@@ -77,7 +76,7 @@ pub(crate) fn load(section: &str) -> Result<Vec<Setting>, Error> {
                 return Err(Error::new(Class::Usage, what).advise("mend or remove it"));
             }
         };
-        for setting in read(&file, &text, section)? {
+        for setting in read(root, &file, &text, section)? {
             settings.retain(|earlier| earlier.key != setting.key);
             settings.push(setting);
         }
@@ -86,8 +85,8 @@ pub(crate) fn load(section: &str) -> Result<Vec<Setting>, Error> {
 }
 
 /// The settings of `section` in one file; the other sections are checked too.
-fn read(file: &Path, text: &str, section: &str) -> Result<Vec<Setting>, Error> {
-    let place = Place { file, text };
+fn read(root: &Command, file: &Path, text: &str, section: &str) -> Result<Vec<Setting>, Error> {
+    let place = Place { root, file, text };
     let table = DeTable::parse(text)
         .map_err(|error| place.wrong(error.span().map_or(0, |s| s.start), error.message()))?;
     let mut settings = Vec::new();
@@ -113,6 +112,7 @@ fn read(file: &Path, text: &str, section: &str) -> Result<Vec<Setting>, Error> {
 
 /// Where settings are read.
 struct Place<'a> {
+    root: &'a Command,
     file: &'a Path,
     text: &'a str,
 }
@@ -134,8 +134,7 @@ impl Place<'_> {
         at: usize,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Setting, Error> {
-        let root = Cli::command();
-        let command = root.find_subcommand(section).expect("each section is a subcommand");
+        let command = self.root.find_subcommand(section).expect("each section is a subcommand");
         let Some(action) = action(command, key) else {
             let what = format!("unknown key '{key}' in [{section}]");
             let error = self.wrong(at, &what);
@@ -146,7 +145,7 @@ impl Place<'_> {
         };
         let words = words(key, &action, value.get_ref()).map_err(|what| self.wrong(at, &what))?;
         for word in &words {
-            if let Some(what) = refusal(section, word) {
+            if let Some(what) = refusal(self.root, section, word) {
                 return Err(self.wrong(at, &what));
             }
         }
@@ -198,9 +197,9 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
 }
 
 /// Why the flag refuses its value, if it does.
-fn refusal(section: &str, word: &OsString) -> Option<String> {
+fn refusal(root: &Command, section: &str, word: &OsString) -> Option<String> {
     let line = ["longhaul".into(), section.into(), word.clone()];
-    let error = Cli::command().try_get_matches_from(line).err()?;
+    let error = root.clone().try_get_matches_from(line).err()?;
     if error.kind() == ClapKind::MissingRequiredArgument {
         return None;
     }
@@ -211,10 +210,13 @@ fn refusal(section: &str, word: &OsString) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Cli;
 
     fn read_cp(text: &str) -> Result<Vec<Setting>, Error> {
-        read(Path::new("c.toml"), text, "cp")
+        read(&Cli::command(), Path::new("c.toml"), text, "cp")
     }
 
     fn error(text: &str) -> String {

@@ -21,7 +21,7 @@ use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span}
 use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, progress, signals};
+use crate::{console, descriptors, exit, progress, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,7 +135,7 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
-    /// that wait for the disk; at least 32Mi
+    /// that wait for the disk; the list of files counts, too; at least 32Mi
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// How data are sealed; none must be allowed by the server too (serve --allow-plain)
@@ -209,6 +209,7 @@ pub(crate) fn run(args: &CpArgs, filters: Vec<FilterWord>, settings: &[Setting])
         show(settings);
         return exit::DONE;
     }
+    descriptors::raise_limit();
     let cancel = Cancel::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
     match start(args, filters, settings, &screen, cancel) {

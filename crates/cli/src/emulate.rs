@@ -8,7 +8,7 @@ mod programs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Command, Id};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
@@ -47,22 +47,6 @@ Exit status:
 A program's own 2, 3, 4 or 124 cannot be told from these by the number: the emulator's own
 come with a line on stderr that begins with 'longhaul'.";
 
-/// What describes a path of two hosts, and has no place beside a scenario.
-const PATH_FLAGS: [&str; 12] = [
-    "rate",
-    "rtt",
-    "loss",
-    "loss_forward",
-    "loss_back",
-    "queue",
-    "jitter",
-    "reorder",
-    "reorder_by",
-    "duplicate",
-    "corrupt",
-    "mtu",
-];
-
 /// Run programs across an emulated wide-area path between two hosts, a and b, or on the hosts of a
 /// scenario
 ///
@@ -78,8 +62,40 @@ const PATH_FLAGS: [&str; 12] = [
 #[command(after_help = AFTER)]
 pub(crate) struct EmulateArgs {
     /// Hosts and links as a TOML file has them, in place of one path
-    #[arg(value_name = "SCENARIO", conflicts_with_all = PATH_FLAGS)]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = path_flags())]
     scenario: Option<PathBuf>,
+    #[command(flatten)]
+    path: PathArgs,
+    /// Seed of everything random (default: the scenario's, or 1)
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run a shell command on a host; started in this order, and all ends, with its exit status,
+    /// when the last one ends (another that failed before counts where the last one's is 0)
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
+    run: Vec<String>,
+    /// End all after this long, with exit status 124 (default: the scenario's limit where its own
+    /// commands run, else none)
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    time_limit: Option<Span>,
+    /// Start none of the scenario's flows and commands: its hosts and links only
+    #[arg(long, requires = "scenario")]
+    no_flows: bool,
+    /// Print what each flow came to as JSON on stdout, one object a line; the last is the truth
+    /// about the run
+    #[arg(long)]
+    json: bool,
+    /// Say nothing at the end about what the path did
+    #[arg(long)]
+    quiet: bool,
+    /// Command to run on the first host
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// The path between two hosts. A scenario has links of its own, so it conflicts with each of these
+/// flags.
+#[derive(Args, Debug)]
+struct PathArgs {
     /// Bits a second on the wire, Ethernet framing included (1500-byte packets fill 1500/1538 of
     /// it); without it packets pass at once
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
@@ -118,30 +134,13 @@ pub(crate) struct EmulateArgs {
     /// Largest IP packet
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u16,
-    /// Seed of everything random (default: the scenario's, or 1)
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Run a shell command on a host; started in this order, and all ends, with its exit status,
-    /// when the last one ends (another that failed before counts where the last one's is 0)
-    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
-    run: Vec<String>,
-    /// End all after this long, with exit status 124 (default: the scenario's limit where its own
-    /// commands run, else none)
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
-    time_limit: Option<Span>,
-    /// Start none of the scenario's flows and commands: its hosts and links only
-    #[arg(long, requires = "scenario")]
-    no_flows: bool,
-    /// Print what each flow came to as JSON on stdout, one object a line; the last is the truth
-    /// about the run
-    #[arg(long)]
-    json: bool,
-    /// Say nothing at the end about what the path did
-    #[arg(long)]
-    quiet: bool,
-    /// Command to run on the first host
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+}
+
+/// Returns the ids of all flags of [`PathArgs`]. The id of their group would do as well, but then
+/// the error for a flag beside a scenario lists all of them.
+fn path_flags() -> Vec<Id> {
+    let command = PathArgs::augment_args(Command::new("path"));
+    command.get_arguments().map(|flag| flag.get_id().clone()).collect()
 }
 
 /// What is to be done.
@@ -241,14 +240,15 @@ fn banner(emulation: &Emulation, here: &str) -> String {
 
 /// Two hosts and the path that the flags describe.
 fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
-    let queue = match &args.queue {
-        Some(queue) => Some(queue_of(queue, args).map_err(Trouble::Usage)?),
+    let path = &args.path;
+    let queue = match &path.queue {
+        Some(queue) => Some(queue_of(queue, path).map_err(Trouble::Usage)?),
         None => None,
     };
-    let forward = link(args, queue, args.loss_forward.unwrap_or(args.loss));
-    let back = link(args, queue, args.loss_back.unwrap_or(args.loss));
+    let forward = link(path, queue, path.loss_forward.unwrap_or(path.loss));
+    let back = link(path, queue, path.loss_back.unwrap_or(path.loss));
     let seed = args.seed.unwrap_or(1);
-    let spec = EmulationSpec { mtu: args.mtu, seed, ..EmulationSpec::pair(forward, back) };
+    let spec = EmulationSpec { mtu: path.mtu, seed, ..EmulationSpec::pair(forward, back) };
     let programs = asked(args, "a", true);
     Ok(Plan { spec, programs, limit: args.time_limit, flows: None })
 }
@@ -268,29 +268,29 @@ fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
     vec![Program { host: first.into(), words, start: Span::ZERO, counts: true }]
 }
 
-fn link(args: &EmulateArgs, queue: Option<Bytes>, loss: LossRatio) -> LinkSpec {
-    let mut link = match args.rate {
-        Some(rate) => LinkSpec::path(rate, args.rtt),
-        None => LinkSpec { delay: args.rtt / 2, ..LinkSpec::default() },
+fn link(path: &PathArgs, queue: Option<Bytes>, loss: LossRatio) -> LinkSpec {
+    let mut link = match path.rate {
+        Some(rate) => LinkSpec::path(rate, path.rtt),
+        None => LinkSpec { delay: path.rtt / 2, ..LinkSpec::default() },
     };
     link.queue = queue.unwrap_or(link.queue);
     link.loss = Loss::independent(loss);
-    link.jitter = Jitter { spread: args.jitter, overtakes: false };
-    link.reorder = Reorder { share: args.reorder.get(), by: args.reorder_by };
-    link.duplicate = args.duplicate.get();
-    link.corrupt = args.corrupt.get();
+    link.jitter = Jitter { spread: path.jitter, overtakes: false };
+    link.reorder = Reorder { share: path.reorder.get(), by: path.reorder_by };
+    link.duplicate = path.duplicate.get();
+    link.corrupt = path.corrupt.get();
     link
 }
 
-fn queue_of(text: &str, args: &EmulateArgs) -> Result<Bytes, String> {
+fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
     let Some(times) = text.strip_suffix("bdp") else { return parse_bytes(text) };
-    let rate = args.rate.ok_or_else(|| format!("--queue {text} needs --rate"))?;
-    if args.rtt == Span::ZERO {
+    let rate = path.rate.ok_or_else(|| format!("--queue {text} needs --rate"))?;
+    if path.rtt == Span::ZERO {
         return Err(format!("--queue {text} needs --rtt: a bdp is the rate times the round trip"));
     }
     let times: f64 = times.parse().map_err(|_| format!("--queue {text}: no number before bdp"))?;
-    let queue = rate.scale(times).over(args.rtt);
-    let packet = Bytes::new(u64::from(args.mtu) + u64::from(ETHERNET_FRAMING));
+    let queue = rate.scale(times).over(path.rtt);
+    let packet = Bytes::new(u64::from(path.mtu) + u64::from(ETHERNET_FRAMING));
     if queue < packet {
         say(&format!(
             "longhaul emulate: --queue {text} is {queue} here: made one packet, {packet}"

@@ -5,19 +5,34 @@ use serde_json::{Value, json};
 
 /// The counts of the link `name`.
 pub(crate) fn json(name: &str, tally: &LinkTally) -> Value {
+    // Every field is named, so that a new one does not compile until it is placed here.
+    let LinkTally {
+        offered,
+        offered_bytes,
+        arrives,
+        arrives_bytes,
+        lost,
+        queue_full,
+        managed,
+        down,
+        too_large,
+        duplicates,
+        corrupted,
+        held_back,
+    } = *tally;
     json!({
         "link": name,
-        "offered": tally.offered,
-        "offered_bytes": tally.offered_bytes.get(),
-        "arrives": tally.arrives,
-        "arrives_bytes": tally.arrives_bytes.get(),
-        "lost": tally.lost,
-        "queue_full": tally.queue_full,
-        "managed": tally.managed,
-        "down": tally.down,
-        "too_large": tally.too_large,
-        "duplicates": tally.duplicates,
-        "corrupted": tally.corrupted,
-        "held_back": tally.held_back,
+        "offered": offered,
+        "offered_bytes": offered_bytes.get(),
+        "arrives": arrives,
+        "arrives_bytes": arrives_bytes.get(),
+        "lost": lost,
+        "queue_full": queue_full,
+        "managed": managed,
+        "down": down,
+        "too_large": too_large,
+        "duplicates": duplicates,
+        "corrupted": corrupted,
+        "held_back": held_back,
     })
 }

@@ -13,6 +13,7 @@ mod config;
 mod console;
 mod cp;
 mod demo;
+mod descriptors;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod emulate;

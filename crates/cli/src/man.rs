@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::Command;
 use longhaul_transfer::error::{Class, Error};
 
-use crate::args::Cli;
 use crate::{console, exit};
 
 /// Print a manual page, or write all of them into a folder
@@ -19,16 +18,15 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Prints or writes the pages.
-pub(crate) fn run(args: &ManArgs) -> u8 {
-    match render(args) {
+/// Prints or writes the pages of `root`, the whole command line.
+pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
+    match render(args, root) {
         Ok(()) => exit::DONE,
         Err(error) => exit::fail(&error),
     }
 }
 
-fn render(args: &ManArgs) -> Result<(), Error> {
-    let mut root = Cli::command();
+fn render(args: &ManArgs, mut root: Command) -> Result<(), Error> {
     root.build();
     if let Some(folder) = &args.dir {
         return clap_mangen::generate_to(root, folder).map_err(|error| {

@@ -2,8 +2,8 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use longhaul_proto::registry::{self, ProtocolOption, Row};
-use longhaul_proto::settings::{SettingError, Settings};
+use longhaul_proto::registry::{self, Row};
+use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 use longhaul_transfer::error::{Class, Error};
 
 use crate::quantity::parse_rate_with_unit;

@@ -4,19 +4,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_net::zone;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::DEFAULT_PORT;
-use longhaul_transfer::objects::place::mkdir;
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
 use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
 use longhaul_transfer::session::allow;
-use longhaul_transfer::zone;
 use serde::Serialize;
 
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, exit, plain, signals};
+use crate::{config, console, descriptors, exit, plain, signals};
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -39,11 +38,13 @@ pub(crate) struct ServeArgs {
     /// Nobody may write, whatever --allow says
     #[arg(long)]
     read_only: bool,
-    /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only
+    /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only. Write
+    /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = allow::parse)]
     #[arg(required_unless_present_any = ["allow_file", "ssh"])]
     allow: Vec<Allow>,
-    /// A file with one such entry a line; '#' starts a comment
+    /// A file with one such entry a line; '#' starts a comment. Refused where others than this user
+    /// and root can change it
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
     /// End after one transfer
@@ -54,7 +55,9 @@ pub(crate) struct ServeArgs {
     allow_plain: bool,
     /// How much received data of all transfers may wait in memory, at most: blocks of incomplete
     /// chunks, and chunks that wait for the disk. Each transfer that receives holds 32Mi of it at
-    /// least; one for which so much is not left waits up to 10 s, then its client tries again
+    /// least; one for which so much is not left waits up to 10 s, then its client tries again. The
+    /// transfers of one id get no more of these parts than are left to others. Lists of files
+    /// count, too
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Print the line as JSON
@@ -80,6 +83,7 @@ pub(crate) fn run(args: &ServeArgs) -> u8 {
 }
 
 fn start(args: &ServeArgs) -> Result<(), Error> {
+    descriptors::raise_limit();
     let options = resolve(args)?;
     let cancel = Cancel::default();
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
@@ -129,7 +133,6 @@ fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
         let what = format!("{} {what}", root.display());
         return Err(Error::new(Class::LocalFile, what).advise(advice));
     }
-    warn_of_subfolders(&root, &allow);
     Ok(ServeOptions {
         listen: args.listen,
         data_port: args.data_port,
@@ -141,25 +144,6 @@ fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
         allow_plain: args.allow_plain,
         memory: args.memory,
     })
-}
-
-/// Tells of subfolders that are not there: a mistyped mode reads as one, and would let its client
-/// do more than was meant. A folder may still be made.
-fn warn_of_subfolders(root: &Path, allow: &[Allow]) {
-    for entry in allow {
-        let Some(folder) = &entry.subfolder else { continue };
-        let path = root.join(folder);
-        if !path.is_dir() {
-            console::warn(format_args!(
-                "`{}` behind {} is no folder below {}: {}, or write ro, \
-                 wo or rw if a mode was meant",
-                plain::path(folder),
-                entry.id,
-                plain::path(root),
-                mkdir(&path),
-            ));
-        }
-    }
 }
 
 /// The one line that says that a server is ready.
@@ -196,6 +180,7 @@ fn said(told: &Told) -> String {
     let one = |client: &Client| format!("{} ({}) {}", client.address, client.id, client.wish);
     let line = match told {
         Told::Refused { address, error } => format!("{address} was turned away: {error}"),
+        Told::Untold { count } => format!("{count} more clients were turned away"),
         Told::Asked(client) => one(client),
         Told::Ended { client, took, error: None } => {
             format!("{}: done in {:.1} s", one(client), took.as_secs_f64())

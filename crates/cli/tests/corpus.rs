@@ -7,7 +7,7 @@ mod fuzz;
 
 #[allow(unreachable_pub, dead_code, reason = "it is an example of the fuzzer's crate")]
 #[path = "../../../fuzz/examples/seeds.rs"]
-mod seeds;
+pub(crate) mod seeds;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,6 +67,16 @@ fn what_honest_ends_say_today_keeps_every_promise() {
         }
         assert!(folder().join(format!("corpus/{name}/seed-00")).exists(), "{name}");
     }
+}
+
+#[test]
+fn a_client_ends_whole_copies_among_the_seeds_and_takes_nothing_else() {
+    let seeds = seeds::all(&folder().join("..")).expect("what they are made of can be read");
+    let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
+    let whole: Vec<bool> =
+        sessions.iter().take(6).map(|seed| fuzz::client_session::is_whole(seed)).collect();
+    // The second server hangs up: the copy may have ended before.
+    assert_eq!([&whole[..1], &whole[2..]].concat(), [true, false, false, false, true]);
 }
 
 #[test]

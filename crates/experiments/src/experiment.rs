@@ -4,7 +4,6 @@ use longhaul_proto::time::Span;
 use longhaul_testbed::scenario::Scenario;
 
 use crate::outcome::Outcomes;
-use crate::page::Page;
 use crate::plot::Plot;
 use crate::scenarios::Variant;
 use crate::table::Table;
@@ -28,8 +27,8 @@ pub struct Experiment {
     /// The figures of rates over time: drawn of what was simulated, and once more of what was
     /// emulated.
     pub courses: fn(&Outcomes) -> Vec<Figure>,
-    /// The other figures; `Page` has the rows, with emulated values.
-    pub figures: fn(&Outcomes, &Page) -> Vec<Figure>,
+    /// The other figures; the tables have the emulated values.
+    pub figures: fn(&Outcomes, &[Table]) -> Vec<Figure>,
     /// What differs from the paper, and why.
     pub differs: &'static str,
     /// What we learn.
@@ -87,7 +86,7 @@ pub struct Figure {
 
 impl Experiment {
     /// Without figures.
-    pub const NO_FIGURES: fn(&Outcomes, &Page) -> Vec<Figure> = |_, _| Vec::new();
+    pub const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
 
     /// Without rates over time.
     pub const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();

@@ -4,12 +4,11 @@ use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{FlowOutcome, Outcomes};
-use crate::page::Page;
 use crate::paths::OVERHEAD;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{Quantity, SHARE, Unit, WASTE};
 use crate::scenarios::vary;
-use crate::table::{Published, Row, Table};
+use crate::table::{Published, Row, Table, emulated_value};
 
 /// The experiments of this paper.
 pub const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
@@ -119,7 +118,7 @@ fn frequency_tables(
 }
 
 fn frequency_figure(
-    page: &Page,
+    tables: &[Table],
     quantity: Quantity,
     title: &str,
     published: f64,
@@ -133,7 +132,7 @@ fn frequency_figure(
             all.filter_map(|f| Some((f64::from(*f), value(&frequency_case(&name, *f))?))).collect()
         };
         series.push(Series::new(format!("simulated: {name}"), Origin::Simulated, points(&of)));
-        let real = points(&|case| page.emulated_value(case, quantity));
+        let real = points(&|case| emulated_value(tables, case, quantity));
         if !real.is_empty() {
             series.push(Series::new(format!("emulated: {name}"), Origin::Emulated, real));
         }
@@ -159,9 +158,9 @@ pub static FIG1: Experiment = Experiment {
     cases: frequency_cases,
     tables: |outcomes| frequency_tables(SHARE, 90.0, f64::max, |case| share(outcomes, case, CARD)),
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let of = |case: &str| share(outcomes, case, CARD);
-        frequency_figure(page, SHARE, "FOBS's share of 100 Mbit/s", 90.0, of)
+        frequency_figure(tables, SHARE, "FOBS's share of 100 Mbit/s", 90.0, of)
     },
     differs: "The text gives one number, about 90 % on both paths. The paper's receiver lost the \
               packets that came while it made an acknowledgement, \"in all likely-hood\", so that \
@@ -199,9 +198,9 @@ pub static FIG2: Experiment = Experiment {
         frequency_tables(WASTE, 3.0, f64::min, of)
     },
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let of = |case: &str| outcomes.first(case, FlowOutcome::waste);
-        frequency_figure(page, WASTE, "FOBS's waste", 3.0, of)
+        frequency_figure(tables, WASTE, "FOBS's waste", 3.0, of)
     },
     differs: "The text gives one number, about 3 %. A sender that never stops before it is told \
               to wastes at least the capacity times the round-trip time: at 100 Mbit/s 0.8 % of \

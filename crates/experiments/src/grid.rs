@@ -8,7 +8,7 @@ use crate::paths::payload_ceiling;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
-use crate::table::{Row, Table};
+use crate::table::{Row, Table, emulated_value};
 
 /// The experiments of our own.
 pub const ALL: [&Experiment; 1] = [&GRID];
@@ -70,7 +70,7 @@ pub static GRID: Experiment = Experiment {
         vec![Table::new("", rows)]
     },
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
             let values =
                 all(|name, link, _, _, _| Some(value(&name)? * 1e8 / link.as_bps() as f64));
@@ -78,7 +78,7 @@ pub static GRID: Experiment = Experiment {
             numbered.filter_map(|(x, y)| Some((x as f64, y?))).collect()
         };
         let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
-        let real = points(&|case| page.emulated_value(case, GOODPUT));
+        let real = points(&|case| emulated_value(tables, case, GOODPUT));
         let mut series = vec![Series::new("simulated", Origin::Simulated, ours)];
         if !real.is_empty() {
             series.push(Series::new("emulated", Origin::Emulated, real));

@@ -131,12 +131,6 @@ impl Page {
         self.tables.iter().flat_map(|table| &table.rows)
     }
 
-    /// The emulated value of a case.
-    pub fn emulated_value(&self, case: &str, quantity: crate::quantity::Quantity) -> Option<f64> {
-        let row = self.rows().find(|row| row.case == case && row.quantity == quantity)?;
-        row.emulated
-    }
-
     /// The page and its figures as files of the folder of results. A figure of what was emulated
     /// is among them only where this run has drawn it.
     ///
@@ -144,7 +138,7 @@ impl Page {
     /// [`PlotError`] where a figure cannot be drawn.
     pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PlotError> {
         let mut figures = (self.experiment.courses)(simulated);
-        figures.extend((self.experiment.figures)(simulated, self));
+        figures.extend((self.experiment.figures)(simulated, &self.tables));
         let mut shown: Vec<(String, String)> = Vec::new();
         let mut files = Vec::new();
         let real = self.courses.iter().map(|figure| (figure, true));
@@ -309,8 +303,9 @@ mod tests {
             vec![Table::new("all", vec![row("one"), row("two")])]
         },
         courses: Experiment::NO_COURSES,
-        figures: |_, page| {
-            let values = page.rows().filter_map(|row| row.simulated).enumerate();
+        figures: |_, tables| {
+            let rows = tables.iter().flat_map(|table| &table.rows);
+            let values = rows.filter_map(|row| row.simulated).enumerate();
             let points = values.map(|(x, y)| (x as f64, y));
             let series = vec![Series::new("ours", Origin::Simulated, points)];
             let (x, y) = (Axis::linear("case"), Axis::linear("goodput, Mbit/s"));
@@ -344,7 +339,7 @@ mod tests {
         assert!(committed.contains("Emulated values: a day"), "{committed}");
         assert!(!committed.contains("| run |"), "{committed}");
         let again = Page::new(&EXAMPLE, &simulated, Some(&committed));
-        assert_eq!(again.emulated_value("one", GOODPUT), Some(91.0));
+        assert_eq!(table::emulated_value(&again.tables, "one", GOODPUT), Some(91.0));
         assert_eq!(text(&again, &simulated), committed);
         assert!(differences(&text(&again, &simulated), &committed).is_empty());
     }

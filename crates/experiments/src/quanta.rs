@@ -10,7 +10,7 @@ use crate::paths::{BLOCK, with_overhead};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{GOODPUT, LOSS, Quantity, ROUNDS, TIME, Unit};
 use crate::scenarios::vary;
-use crate::table::{Published, Row, Table};
+use crate::table::{Published, Row, Table, emulated_value};
 
 /// The experiments of this paper.
 pub const ALL: [&Experiment; 5] = [&FIG5, &FIG6, &FIG7, &FIRST_VERSION, &STREAMING];
@@ -301,7 +301,7 @@ pub static FIG7: Experiment = Experiment {
         FIG7_LINES.map(table).into()
     },
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let mut series = Vec::new();
         for (mbps, loss) in FIG7_LINES {
             let line = format!("{mbps} Mbit/s, loss {loss} %");
@@ -311,7 +311,7 @@ pub static FIG7: Experiment = Experiment {
             };
             let model = |size| Some(fig7_model(mbps, loss, size).achievable.as_bps() as f64 / 1e6);
             let ours = |size| outcomes.first(&fig7_case(mbps, loss, size), FlowOutcome::goodput);
-            let real = |size| page.emulated_value(&fig7_case(mbps, loss, size), GOODPUT);
+            let real = |size| emulated_value(tables, &fig7_case(mbps, loss, size), GOODPUT);
             series.push(Series::new(format!("model: {line}"), Origin::Model, points(&model)));
             let label = format!("simulated: {line}");
             series.push(Series::new(label, Origin::Simulated, points(&ours)));

@@ -34,6 +34,12 @@ pub struct Row {
     pub run: Option<usize>,
 }
 
+/// Returns the emulated value of a case, if one of the tables has it.
+pub fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -> Option<f64> {
+    let mut rows = tables.iter().flat_map(|table| &table.rows);
+    rows.find(|row| row.case == case && row.quantity == quantity)?.emulated
+}
+
 /// A published value, as exact as the paper gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Published {

@@ -19,13 +19,7 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// A flow: one object's way from one sender to one receiver. Random on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId(pub u32);
-
-/// The number of a datagram within its flow: new for every transmission, a repeat too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PacketNumber(pub u64);
+pub use crate::wire::{FlowId, PacketNumber};
 
 /// A data datagram that has arrived and is genuine, seen for the first time under its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +197,11 @@ impl Setup {
     /// The fixed rate, if there is one, as far as the limit lets it.
     pub fn fixed_rate(&self) -> Option<Rate> {
         self.rate.map(|rate| self.rate_limit.map_or(rate, |limit| rate.min(limit)))
+    }
+
+    /// The UDP payload of a full datagram.
+    pub fn datagram(&self) -> Bytes {
+        Bytes::new(u64::from(self.layout.block_size())) + self.overhead
     }
 
     /// What is never exceeded: the smaller of the fixed rate and the limit.

@@ -78,6 +78,7 @@ pub mod ranges;
 pub mod rate;
 pub mod rbudp;
 pub mod registry;
+mod row;
 pub mod rtt;
 pub mod sabul;
 pub mod sent;

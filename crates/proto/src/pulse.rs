@@ -9,7 +9,6 @@
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{Arrival, PacketNumber, Setup};
-use crate::rate::datagram;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Echo, Pulse, Train};
@@ -63,7 +62,7 @@ impl Pulses {
             news: false,
             urgent: false,
             newest: None,
-            meter: TrainMeter::new(datagram(setup)),
+            meter: TrainMeter::new(setup.datagram()),
             grant: setup.grant,
             drain: None,
             socket_lost: 0,

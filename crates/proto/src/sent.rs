@@ -2,9 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use crate::endpoint::PacketNumber;
 use crate::time::{Span, Time};
-use crate::wire::Echo;
+use crate::wire::{Echo, PacketNumber};
 
 /// The most bursts that are remembered.
 const CAPACITY: usize = 4096;

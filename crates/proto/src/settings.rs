@@ -1,10 +1,48 @@
-//! Settings of a protocol: numbers by name, within the ranges that its registry row gives.
+//! Settings of a protocol: numbers by name, within the range of each option.
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::fmt;
 
-use crate::registry::{ProtocolOption, Row};
+/// A setting of a protocol: a number that [`Settings`] may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProtocolOption {
+    /// Its name in scenarios; a flag of the same name sets it for a copy.
+    pub name: &'static str,
+    /// What it does, and its unit.
+    pub help: &'static str,
+    /// The smallest that it may be.
+    pub least: f64,
+    /// The largest that it may be.
+    pub most: f64,
+    /// What it is where it is not set.
+    pub default: f64,
+    /// It is of the receiving host, and so one for all flows that it receives.
+    pub is_shared: bool,
+}
+
+impl ProtocolOption {
+    /// A setting that each flow may have its own of, from the least to the most of `range`.
+    pub(crate) const fn own(
+        name: &'static str,
+        help: &'static str,
+        range: (f64, f64),
+        default: f64,
+    ) -> ProtocolOption {
+        let (least, most) = range;
+        ProtocolOption { name, help, least, most, default, is_shared: false }
+    }
+
+    /// One of the receiving host, and so of all flows that it receives.
+    pub(crate) const fn shared(
+        name: &'static str,
+        help: &'static str,
+        range: (f64, f64),
+        default: f64,
+    ) -> ProtocolOption {
+        ProtocolOption { is_shared: true, ..ProtocolOption::own(name, help, range, default) }
+    }
+}
 
 /// What a user or a scenario has set; everything else has its default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,15 +84,12 @@ impl fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 impl Settings {
-    /// The same settings with one more for `row`'s protocol.
-    ///
-    /// # Errors
-    /// [`SettingError`] for a name that the protocol does not have, or a number out of range.
-    pub fn with(mut self, row: &'static Row, name: &str, value: f64) -> Result<Self, SettingError> {
-        let Some(option) = row.options.iter().find(|option| option.name == name) else {
-            let name = name.to_string();
-            return Err(SettingError::Unknown { name, protocol: row.name });
-        };
+    /// The same settings with one more. A value outside the option's range is refused.
+    pub(crate) fn set(
+        mut self,
+        option: &'static ProtocolOption,
+        value: f64,
+    ) -> Result<Self, SettingError> {
         if !(option.least..=option.most).contains(&value) {
             return Err(SettingError::Range { option, value });
         }
@@ -75,27 +110,5 @@ impl Settings {
     /// All that was set, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().map(|(&name, &value)| (name, value))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::registry::find;
-
-    #[test]
-    fn a_setting_has_its_default_until_it_is_set_within_its_range() {
-        let row = find("rbudp").unwrap();
-        let option = &row.options[0];
-        let settings = Settings::default();
-        assert_eq!(settings.value(option), option.default);
-        let settings = settings.with(row, option.name, option.most).unwrap();
-        assert_eq!(settings.count(option), option.most as u64);
-        assert_eq!(settings.iter().collect::<alloc::vec::Vec<_>>(), [(option.name, option.most)]);
-        let error = settings.clone().with(row, option.name, option.most + 1.0).unwrap_err();
-        assert!(error.to_string().contains("is not within"), "{error}");
-        assert!(settings.clone().with(row, option.name, f64::NAN).is_err());
-        let error = settings.with(row, "no-such", 1.0).unwrap_err();
-        assert_eq!(error.to_string(), "rbudp has no setting no-such");
     }
 }

@@ -235,6 +235,7 @@ fn enlarge(socket: &UdpSocket) -> io::Result<()> {
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BYTES))
 }
 
+#[allow(unsafe_code, reason = "a socket option that no library offers")]
 fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as u32;
     // SAFETY: the option's value is an int, valid for the call.

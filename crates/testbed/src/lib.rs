@@ -6,6 +6,7 @@
 //!   that any program that speaks IP runs across the path unchanged (Linux only).
 //! - [`scenario`]: hosts, network and flows as one value, which all of them run.
 //! - [`sim`]: a scenario in virtual time. [`tcp`]: the TCP in it, as a model.
+//! - [`skip`]: how a test ends on a host that cannot run it.
 //! - [`random`]: the small seeded generator under all.
 
 #[cfg(target_os = "linux")]
@@ -14,4 +15,6 @@ pub mod link;
 pub mod random;
 pub mod scenario;
 pub mod sim;
+#[doc(hidden)]
+pub mod skip;
 pub mod tcp;

@@ -13,18 +13,16 @@ use longhaul_testbed::emu::{
     Emulation, EmulationError, EmulationSpec, KernelTcp, Verdict, available,
 };
 use longhaul_testbed::link::{LinkSpec, Loss};
+use longhaul_testbed::need;
 use longhaul_testbed::scenario::{Amount, LinkBetween, Network, Reading, Scenario};
+use longhaul_testbed::skip::{self, Skipped};
 
 const PORT: u16 = 7_000;
 
-/// An emulation of two hosts, or nothing (said aloud) where this machine forbids it.
-fn start(forward: LinkSpec, back: LinkSpec) -> Option<Emulation> {
-    if let Err(reason) = available() {
-        // Not through the harness, which would hide it.
-        let _ = writeln!(io::stderr(), "SKIPPED: {reason}");
-        return None;
-    }
-    Some(Emulation::start(EmulationSpec::pair(forward, back)).expect("available"))
+/// Starts an emulation of two hosts; skips the test where this host forbids it.
+fn start(forward: LinkSpec, back: LinkSpec) -> Result<Emulation, Skipped> {
+    available().map_err(skip::forbidden)?;
+    Ok(Emulation::start(EmulationSpec::pair(forward, back)).expect("available"))
 }
 
 fn socket(emulation: &Emulation, host: &str, v6: bool, port: u16) -> UdpSocket {
@@ -40,6 +38,7 @@ fn socket(emulation: &Emulation, host: &str, v6: bool, port: u16) -> UdpSocket {
     socket
 }
 
+#[allow(unsafe_code, reason = "a socket option that no library offers")]
 fn try_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Result<()> {
     let (fd, size) = (socket.as_raw_fd(), size_of::<i32>() as u32);
     // SAFETY: the option's value is an int, valid for the call.
@@ -90,7 +89,7 @@ fn ratio(value: f64) -> LossRatio {
 #[test]
 fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(20));
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     for v6 in [false, true] {
         let (a, b) = sockets(&emulation, v6);
         let echo = thread::spawn(move || {
@@ -124,7 +123,7 @@ fn a_full_link_carries_its_rate() {
         // All waits in the queue, so that the link is never idle.
         let path = LinkSpec::path(rate, Span::from_millis(10));
         let link = LinkSpec { queue: Bytes::new(1 << 30), ..path };
-        let Some(emulation) = start(link.clone(), link) else { return };
+        let emulation = need!(start(link.clone(), link));
         let (a, b) = sockets(&emulation, false);
         try_option(&a, libc::SOL_UDP, libc::UDP_SEGMENT, 1_472).unwrap();
         let payload = [7; 20 * 1_472];
@@ -164,7 +163,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 #[test]
 fn what_a_full_socket_loses_is_told_of_its_host() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     let drops = |host: &str| {
         let hosts = emulation.statistics().unwrap().hosts;
         hosts.into_iter().find(|h| h.host == host).unwrap().socket_drops
@@ -186,7 +185,7 @@ fn what_a_full_socket_loses_is_told_of_its_host() {
 #[test]
 fn processors_are_kept_awake_while_packets_flow_and_left_alone_when_they_do_not() {
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     let (a, _b) = sockets(&emulation, false);
     let taken = || emulation.statistics().unwrap().awake;
     until("awake with packets", || {
@@ -208,7 +207,7 @@ fn independent_loss_stays_independent_within_super_packets() {
         ..LinkSpec::path(Rate::from_mbps(40), Span::from_millis(2))
     };
     let lossy = link.clone().with_loss(Loss::Independent(ratio(LOSS)));
-    let Some(pair) = start(lossy.clone(), link.clone()) else { return };
+    let pair = need!(start(lossy.clone(), link.clone()));
     check_independence(&pair, ("a", "b"), LOSS);
     drop(pair);
     // The second link of a way gets super-packets as the first one left them.
@@ -267,7 +266,7 @@ fn tcp_arrives_whole_through_loss_reordering_and_duplicates() {
     link.duplicate = 0.01;
     link.reorder.share = 0.01;
     link.reorder.by = Span::from_micros(500);
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     let content: Vec<u8> = (0..4_000_000u32).map(|i| (i ^ (i >> 7)) as u8).collect();
     for v6 in [false, true] {
         let addresses = emulation.addresses("b").unwrap();
@@ -291,7 +290,7 @@ fn tcp_arrives_whole_through_loss_reordering_and_duplicates() {
 #[test]
 fn an_outage_begins_and_ends_on_demand() {
     let link = LinkSpec { delay: Span::from_millis(1), ..LinkSpec::default() };
-    let Some(emulation) = start(link.clone(), link.clone()) else { return };
+    let emulation = need!(start(link.clone(), link.clone()));
     let (a, b) = sockets(&emulation, false);
     let passes = |timeout| {
         a.send(b"x").unwrap();
@@ -308,9 +307,7 @@ fn an_outage_begins_and_ends_on_demand() {
 
 #[test]
 fn packets_pass_only_between_hosts_with_a_link() {
-    if start(LinkSpec::default(), LinkSpec::default()).is_none() {
-        return;
-    }
+    need!(start(LinkSpec::default(), LinkSpec::default()));
     let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
     let spec = EmulationSpec {
         hosts: ["hub", "near", "far"].map(String::from).into(),
@@ -339,11 +336,9 @@ fn packets_pass_only_between_hosts_with_a_link() {
 fn super_packets_leave_a_host_whole() {
     const EACH: u32 = 44;
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
-    let Some(emulation) = start(link.clone(), link) else { return };
-    if !emulation.notices().iter().all(|notice| !notice.contains("super-packets")) {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {:?}", emulation.notices());
-        return;
-    }
+    let emulation = need!(start(link.clone(), link));
+    let whole = emulation.notices().iter().all(|notice| !notice.contains("super-packets"));
+    need!(skip::unless(whole, emulation.notices().join("; ")));
     for v6 in [false, true] {
         let before = emulation.statistics().unwrap();
         let (a, b) = sockets(&emulation, v6);
@@ -369,7 +364,7 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 fn tcp_leaves_a_host_in_super_packets_too() {
     // The kernel puts a millisecond together where it paces, 64 kB at most: half of one here.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));
     emulation.start_tcp(&tcp).unwrap().wait().unwrap();
     let statistics = emulation.statistics().unwrap();
@@ -390,7 +385,7 @@ fn every_packet_is_accounted_for() {
     .with_loss(Loss::Independent(ratio(0.02)));
     link.duplicate = 0.02;
     link.corrupt = 0.02;
-    let Some(emulation) = start(link.clone(), link) else { return };
+    let emulation = need!(start(link.clone(), link));
     let (a, b) = sockets(&emulation, false);
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_millis(300)));
     send_numbered(&a, 300, 20, 1_000);
@@ -418,7 +413,7 @@ fn every_packet_is_accounted_for() {
 #[test]
 #[expect(clippy::zombie_processes, reason = "the emulation's end is what is tested")]
 fn programs_find_each_other_by_name_and_end_with_the_emulation() {
-    let Some(emulation) = start(LinkSpec::default(), LinkSpec::default()) else { return };
+    let emulation = need!(start(LinkSpec::default(), LinkSpec::default()));
     let known = emulation.command("a", "cat").unwrap().arg("/etc/hosts").output().unwrap();
     let known = String::from_utf8(known.stdout).unwrap();
     assert!(known.contains("10.77.0.2 b\n") && known.contains("fd77::1 a\n"), "{known}");
@@ -442,7 +437,7 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
 #[test]
 fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
     let link = || LinkSpec::path(Rate::from_mbps(50), Span::from_millis(4));
-    let Some(emulation) = start(link(), link()) else { return };
+    let emulation = need!(start(link(), link()));
     let bytes = Bytes::new(1_000_003);
     let tcp = KernelTcp { streams: 3, ..tcp(PORT, Amount::Size(bytes)) };
     let mut running = emulation.start_tcp(&tcp).unwrap();
@@ -465,7 +460,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
 fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
     let rtt = Span::from_millis(50);
     let link = || LinkSpec::path(Rate::from_mbps(200), rtt);
-    let Some(emulation) = start(link(), link()) else { return };
+    let emulation = need!(start(link(), link()));
     for (port, window) in [(PORT, 64 << 10), (PORT + 1, 256 << 10)] {
         let window = Bytes::new(window);
         let tcp = KernelTcp { window: Some(window), ..tcp(port, Amount::Endless) };
@@ -492,7 +487,7 @@ fn a_window_bounds_the_kernels_tcp_to_a_window_each_round_trip() {
 
 #[test]
 fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
-    let Some(emulation) = start(LinkSpec::default(), LinkSpec::default()) else { return };
+    let emulation = need!(start(LinkSpec::default(), LinkSpec::default()));
     for (host, buffer) in [("a", "tcp_wmem"), ("b", "tcp_rmem")] {
         let path = format!("/proc/sys/net/ipv4/{buffer}");
         let found = emulation.command(host, "cat").unwrap().arg(path).output().unwrap();
@@ -505,7 +500,7 @@ fn every_hosts_tcp_may_fill_a_long_path_or_a_notice_says_why_not() {
 }
 
 /// A way of so many links that no core moves super-packets over it as fast as they can be sent.
-fn overloaded() -> Option<Emulation> {
+fn overloaded() -> Result<Emulation, Skipped> {
     const ROUTERS: usize = 1_000;
     start(LinkSpec::default(), LinkSpec::default())?;
     let between = |from, to| LinkBetween { from, to, link: LinkSpec::default() };
@@ -518,12 +513,12 @@ fn overloaded() -> Option<Emulation> {
         ..Network::default()
     };
     let spec = EmulationSpec::pair(LinkSpec::default(), LinkSpec::default());
-    Some(Emulation::start(EmulationSpec { network, ..spec }).unwrap())
+    Ok(Emulation::start(EmulationSpec { network, ..spec }).unwrap())
 }
 
 #[test]
 fn an_emulation_that_cannot_keep_up_says_that_it_is_invalid_and_why() {
-    let Some(emulation) = overloaded() else { return };
+    let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
     // 8800 packets over 1000 links, in as long as it takes to hand them to the kernel.
     send_numbered(&a, 200, 44, 1_000);
@@ -543,9 +538,7 @@ fn an_emulation_that_cannot_keep_up_says_that_it_is_invalid_and_why() {
 
 #[test]
 fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
-    if start(LinkSpec::default(), LinkSpec::default()).is_none() {
-        return;
-    }
+    need!(start(LinkSpec::default(), LinkSpec::default()));
     let text = r#"
         [topology]
         kind = "dumbbell"
@@ -587,20 +580,15 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
 /// what may wait on a path before the card's rate, where the rest would be dropped.
 #[test]
 fn a_card_holds_its_own_programs_back() {
-    if let Err(reason) = available() {
-        let _ = writeln!(io::stderr(), "SKIPPED: {reason}");
-        return;
-    }
+    need!(available().map_err(skip::forbidden));
     let text = r#"
         host = [{ name = "a", nic = "100M" }, { name = "b" }]
         link = [{ between = ["a", "b"] }]
     "#;
     let scenario = Scenario::parse("card", text, &Reading::PLAIN).unwrap();
     let emulation = Emulation::start(EmulationSpec::of(&scenario)).unwrap();
-    if let Some(notice) = emulation.notices().iter().find(|notice| notice.contains("sch_tbf")) {
-        let _ = writeln!(io::stderr(), "SKIPPED: {notice}");
-        return;
-    }
+    let unpaced = emulation.notices().iter().find(|notice| notice.contains("sch_tbf"));
+    need!(unpaced.map_or(Ok(()), |notice| Err(skip::forbidden(notice))));
     let (a, b) = sockets(&emulation, false);
     try_option(&a, libc::SOL_SOCKET, libc::SO_SNDBUF, 200_000).unwrap();
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());

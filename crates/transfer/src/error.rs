@@ -70,3 +70,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<longhaul_net::Error> for Error {
+    fn from(error: longhaul_net::Error) -> Error {
+        Error { advice: error.advice, ..Error::new(Class::Unreachable, error.what) }
+    }
+}

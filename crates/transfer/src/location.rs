@@ -6,8 +6,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use longhaul_net::zone;
+
 use crate::error::{Class, Error};
-use crate::zone;
 
 /// The port of a server that names none: UDP for control and TCP as the way out; the next one is
 /// UDP for the data.

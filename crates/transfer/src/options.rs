@@ -9,21 +9,10 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::location::Location;
-use crate::session::known::server_name;
-
-/// How data datagrams are sealed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cipher {
-    /// AES-128-GCM where the CPU has AES, else ChaCha20-Poly1305.
-    #[default]
-    Auto,
-    /// AES-128-GCM.
-    Aes128Gcm,
-    /// ChaCha20-Poly1305.
-    ChaCha20Poly1305,
-    /// Data in the clear, for trusted fibre; both sides must ask for it.
-    None,
-}
+pub use crate::objects::filter::Filter;
+pub use crate::session::allow::Allow;
+pub use crate::session::trust::{ServerPin, Trust};
+pub use longhaul_net::sealing::keys::Cipher;
 
 /// How the receiver moves payloads (RBUDP, Quanta section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,15 +24,6 @@ pub enum Receive {
     Scatter,
     /// Account for each datagram, never move a payload, write nothing: a measurement.
     Fake,
-}
-
-/// Which files a tree copy takes; the first pattern that matches decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
-    /// Leave out what matches this glob.
-    Exclude(String),
-    /// Take what matches this glob.
-    Include(String),
 }
 
 /// Which files, folders and links are named as they are done.
@@ -76,50 +56,6 @@ pub enum Protocol {
     },
     /// Parallel TCP over as many connections as are found to be best, up to [`MOST_TRIED`].
     TcpTried,
-}
-
-/// Who this end is and whom it trusts.
-#[derive(Clone, Debug)]
-pub struct Trust {
-    /// The folder of the identity key and of `known_servers`.
-    pub config_dir: PathBuf,
-    /// The ids that servers must have.
-    pub pins: Vec<ServerPin>,
-    /// Accept and remember an unknown server without asking.
-    pub accept_new: bool,
-}
-
-/// The only id to accept of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerPin {
-    /// The server, as `host` or `host:port`; nothing for every server that has no pin of its own.
-    pub server: Option<String>,
-    /// The id, as `lh1:…`.
-    pub id: String,
-}
-
-impl ServerPin {
-    /// Whether it names the server at `host` and `port`.
-    pub fn names(&self, host: &str, port: u16) -> bool {
-        let Some(server) = &self.server else { return false };
-        let server = server.to_ascii_lowercase();
-        let name = server_name(host, port);
-        let bare = name.rsplit_once(':').map_or(&*name, |(host, _)| host);
-        [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
-    }
-}
-
-impl Trust {
-    /// The same, of a server whose id is known by now.
-    pub fn only(&self, id: String) -> Trust {
-        Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
-    }
-
-    /// What pins the server at `host` and `port`, if anything does: its own pin before that of all.
-    pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
-        let own = self.pins.iter().find(|pin| pin.names(host, port));
-        own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
-    }
 }
 
 /// By what another host is reached, beside its name.
@@ -220,19 +156,6 @@ impl CopyOptions {
     }
 }
 
-/// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allow {
-    /// The id, as `lh1:…`.
-    pub id: String,
-    /// May read.
-    pub read: bool,
-    /// May write.
-    pub write: bool,
-    /// Only below this folder of the root.
-    pub subfolder: Option<PathBuf>,
-}
-
 /// A server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -254,26 +177,4 @@ pub struct ServeOptions {
     pub allow_plain: bool,
     /// How much incomplete data of all transfers may wait in memory.
     pub memory: Bytes,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_servers_own_pin_holds_before_that_of_all_others() {
-        let pin = |server: Option<&str>, id: &str| ServerPin {
-            server: server.map(str::to_owned),
-            id: id.to_owned(),
-        };
-        let pins = vec![pin(Some("H1"), "a"), pin(Some("[::1]:7717"), "b"), pin(None, "c")];
-        let trust = Trust { config_dir: PathBuf::new(), pins, accept_new: false };
-        let of = |host, port| trust.pin(host, port).map(|pin| pin.id.as_str());
-        assert_eq!((of("h1", 7717), of("h1", 9), of("h2", 9)), (Some("a"), Some("a"), Some("c")));
-        assert_eq!((of("::1", 7717), of("::1", 7718)), (Some("b"), Some("c")));
-        assert!(pin(Some("::1"), "d").names("::1", 9) && !pin(Some("h1:9"), "d").names("h1", 8));
-        let known = trust.only("e".to_owned());
-        assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));
-        assert_eq!(Trust { pins: Vec::new(), ..trust }.pin("h1", 1), None);
-    }
 }

@@ -6,6 +6,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
 use crate::progress::SourceRow;
+pub use longhaul_net::socket::Segments;
 
 /// What bounded a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,22 +45,6 @@ impl BoundBy {
             BoundBy::PeerLimit => "peer-limit",
             BoundBy::Nothing => "nothing",
         }
-    }
-}
-
-/// What the kernel's TCP says that it has sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Segments {
-    /// Segments with data, those that were sent again included.
-    pub sent: u64,
-    /// Those that were sent again.
-    pub retransmitted: u64,
-}
-
-impl Segments {
-    /// What was sent again, as a share of what was sent for the first time.
-    pub fn waste(&self) -> f64 {
-        self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
     }
 }
 

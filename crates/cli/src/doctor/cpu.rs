@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use longhaul_net::sealing::keys::{FlowKeys, Suite, has_fast_aes};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
-use longhaul_transfer::datapath::keys::{FlowKeys, Suite, has_fast_aes};
 use longhaul_transfer::options::Cipher;
 
 use super::{Finding, Grade, Want};

@@ -4,9 +4,9 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
+use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
-use longhaul_transfer::datapath::socket::{RECEIVE_BUFFER, Socket};
 
 use super::{Finding, Grade, Want};
 

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::{command, emulate, piped, scenario, started, until_none_is_left};
-use crate::rig::{Child, DEADLINE};
+use crate::rig::{Child, DEADLINE, need};
 
 #[test]
 fn a_program_that_a_signal_kills_ends_the_run_as_a_shell_would_tell() {
-    let Some(ended) = emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]) else { return };
+    let ended = need!(emulate(&["--quiet", "--", "sh", "-c", "kill -9 $$"]));
     ended.is(137, &[]);
 }
 
@@ -28,7 +28,7 @@ fn inhabitants(name: &str) -> Vec<String> {
 fn nobody_is_left_in_a_host_whichever_way_the_emulation_ends() {
     let script = format!("echo started; readlink /proc/self/ns/net; {STUBBORN}");
     for signal in [Signal::KILL, Signal::TERM, Signal::HUP] {
-        let Some(mut child) = started(&["--run", "b", &script]) else { return };
+        let mut child = need!(started(&["--run", "b", &script]));
         let host = child.line().expect("its namespace");
         assert!(host.starts_with("net:[") && !inhabitants(&host).is_empty(), "{host}");
         child.signal(signal);
@@ -43,7 +43,7 @@ const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 
 
 #[test]
 fn a_killed_emulation_takes_its_programs_with_it() {
-    let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+    let child = need!(started(&["--", "sh", "-c", STUBBORN]));
     // It ends when the last that holds its stdout has.
     child.kill();
 }
@@ -51,7 +51,7 @@ fn a_killed_emulation_takes_its_programs_with_it() {
 #[test]
 fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
     for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
-        let Some(child) = started(&["--", "sh", "-c", STUBBORN]) else { return };
+        let child = need!(started(&["--", "sh", "-c", STUBBORN]));
         signals.iter().for_each(|signal| child.signal(*signal));
         child.end().is(status, &["a > b: "]);
     }
@@ -60,7 +60,7 @@ fn a_signal_ends_a_stubborn_program_and_a_second_one_does_so_at_once() {
 #[test]
 fn a_program_may_end_by_itself_when_it_is_asked_to() {
     let script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done";
-    let Some(child) = started(&["--", "sh", "-c", script]) else { return };
+    let child = need!(started(&["--", "sh", "-c", script]));
     child.signal(Signal::TERM);
     let ended = child.end();
     assert_eq!(ended.is(143, &[]).stdout, ["started", "bye"]);
@@ -68,9 +68,7 @@ fn a_program_may_end_by_itself_when_it_is_asked_to() {
 
 #[test]
 fn ctrl_c_at_any_moment_leaves_nothing_and_is_no_success() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     for millis in (0..60).step_by(4) {
         let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));
         std::thread::sleep(Duration::from_millis(millis));
@@ -91,9 +89,7 @@ fn deaf_to(signal: &str, args: &[&str]) -> Command {
 
 #[test]
 fn ctrl_c_is_heard_while_hosts_are_made_by_a_job_that_was_born_ignoring_it_too() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {
         let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
@@ -111,9 +107,7 @@ fn ctrl_c_is_heard_while_hosts_are_made_by_a_job_that_was_born_ignoring_it_too()
 
 #[test]
 fn a_run_under_nohup_outlives_its_terminal() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     let mut child = Child::spawn(&mut deaf_to("HUP", &["--", "sh", "-c", STUBBORN]));
     assert_eq!(child.line().as_deref(), Some("started"));
     child.signal(Signal::HUP);
@@ -125,7 +119,7 @@ fn a_run_under_nohup_outlives_its_terminal() {
 #[test]
 fn a_program_that_hangs_is_ended_by_the_time_limit() {
     let args = ["--time-limit", "200ms", "--", "sh", "-c", STUBBORN];
-    let Some(ended) = emulate(&args) else { return };
+    let ended = need!(emulate(&args));
     ended.is(124, &["time limit of 200.0 ms", "a > b: "]);
     let flow = format!("[[flow]]\nfrom = \"a\"\ncommand = \"{STUBBORN}\"\n");
     let text = format!("time-limit = \"200ms\"\n[topology]\nkind = \"pair\"\n{flow}");

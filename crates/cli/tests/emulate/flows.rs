@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{command, emulate, scenario, started, until_none_is_left};
-use crate::rig::Child;
+use crate::rig::{Child, need};
 
 /// Flows of every kind on a path that loses.
 const FLOWS: &str = r#"
@@ -105,7 +105,7 @@ fn scratches(pid: u32) -> usize {
 #[test]
 fn every_kind_of_flow_runs_for_real_and_tells_what_it_came_to() {
     let (_folder, file) = scenario(FLOWS);
-    let Some(ended) = emulate(&[&file, "--json"]) else { return };
+    let ended = need!(emulate(&[&file, "--json"]));
     let flows = ended.is(0, &["NOT emulated: host right1: disk-rate"]).events("flow");
     let names: Vec<&str> = flows.iter().filter_map(|flow| flow["flow"].as_str()).collect();
     let all = ["rbudp", "sabul", "cut", "bulk", "timed", "mice", "turns", "bursts", "noise"];
@@ -146,7 +146,7 @@ fn a_table_says_what_each_flow_came_to_and_the_status_what_did_not() {
         [[flow]]\nname = \"small\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"20KB\"\n\
         [[flow]]\nname = \"large\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nsize = \"1GB\"\n";
     let (_folder, file) = scenario(text);
-    let Some(ended) = emulate(&[&file]) else { return };
+    let ended = need!(emulate(&[&file]));
     ended.is(124, &["time limit of 2.0", "a > b: "]);
     let line = |name: &str| {
         let line = ended.stdout.iter().find(|line| line.trim_start().starts_with(name));
@@ -175,7 +175,7 @@ fn a_flow_that_cannot_run_is_refused_by_name_before_anything_starts() {
         let size = if how.ends_with('#') { "size = \"900TB\"" } else { "size = \"1MB\"" };
         let flow = flow.replace("size = \"1MB\"", size);
         let (_folder, file) = scenario(&format!("{pair}{flow}{how}\n"));
-        let Some(ended) = emulate(&[&file]) else { return };
+        let ended = need!(emulate(&[&file]));
         ended.is(2, &[reason]);
         assert!(ended.stdout.is_empty(), "{ended}");
     }
@@ -189,7 +189,7 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
         [[flow]]\nfrom = \"a\"\ncommand = \"echo started; sleep 86324\"\n";
     let (_folder, file) = scenario(text);
     for signal in [Signal::INT, Signal::KILL] {
-        let Some(child) = started(&[&file]) else { return };
+        let child = need!(started(&[&file]));
         let pid = child.id();
         assert_eq!(scratches(pid), 1);
         child.signal(signal);
@@ -207,9 +207,7 @@ fn a_signal_ends_the_flows_and_a_kill_leaves_no_object_behind() {
 
 #[test]
 fn ctrl_c_at_any_moment_of_flows_leaves_nothing_and_is_no_success() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     let (_folder, file) = scenario(FLOWS);
     for millis in (0..600).step_by(60) {
         let child = Child::spawn(&mut command(&[&file]));
@@ -233,7 +231,7 @@ fn a_server_that_dies_fails_its_copy_by_name_and_nothing_else() {
          from = \"b\"\nstart = \"500ms\"\ncommand = \"{kill}\"\n"
     );
     let (_folder, file) = scenario(&text);
-    let Some(ended) = emulate(&[&file, "--json"]) else { return };
+    let ended = need!(emulate(&[&file, "--json"]));
     let flows = ended.is(3, &[]).events("flow");
     assert_eq!(flows[0]["finished"], false, "{ended}");
     assert_eq!(flows[1]["finished"], true, "{ended}");

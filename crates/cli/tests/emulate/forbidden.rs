@@ -5,8 +5,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::{emulate, have, piped, skip};
-use crate::rig::{Child, Ended};
+use super::{emulate, have, piped};
+use crate::rig::{Child, Ended, Skipped, need, skip};
 
 #[test]
 fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
@@ -17,17 +17,16 @@ fn where_the_machine_forbids_it_the_exit_status_and_the_reason_say_so() {
          && exec {longhaul} emulate -- true"
     );
     for (script, reason) in [(no_tun, "/dev/net/tun"), (none_left, "namespace")] {
-        let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+        let ended = need!(unshared(&["--map-root-user", "--mount"], &script));
         ended.is(3, &["emulation is not possible here", reason]);
     }
 }
 
 #[test]
 fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
-    if !rustix::process::geteuid().is_root() || !have(&["unshare", "setpriv"]) {
-        skip("only root can become a user to whom a device is closed");
-        return;
-    }
+    let is_root = rustix::process::geteuid().is_root();
+    need!(skip::unless(is_root, "only root can become a user to whom a device is closed"));
+    need!(have(&["unshare", "setpriv"]));
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
     // That user need not reach the folder of this program.
@@ -37,10 +36,7 @@ fn where_the_device_is_closed_to_this_user_the_reason_says_how_to_open_it() {
         format!("{device} && {program} && exec {nobody} /dev/net/longhaul emulate -- true");
     let args = ["--mount", "sh", "-c", &script];
     let ended = Child::spawn(&mut piped(Command::new("unshare"), &args)).end();
-    if !ended.stderr.contains("longhaul emulate") {
-        skip(&ended.stderr);
-        return;
-    }
+    need!(skip::unless(ended.stderr.contains("longhaul emulate"), &ended.stderr));
     ended.is(3, &["emulation is not possible here", "/dev/net/tun", "denied", "chmod 0666"]);
 }
 
@@ -50,7 +46,7 @@ fn a_demo_where_the_machine_forbids_it_says_so_and_does_the_rest() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let demo = format!("{longhaul} demo --size 20MB --dir {}", folder.path().display());
     let script = format!("mount -t tmpfs none /dev/net && exec {demo}");
-    let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+    let ended = need!(unshared(&["--map-root-user", "--mount"], &script));
     let said = ended.is(0, &[]).stdout.join("\n");
     for words in ["cannot emulate a long path here, so no contest with TCP", "/dev/net/tun"] {
         assert!(said.contains(words), "no {words:?} in {ended}");
@@ -86,12 +82,10 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn without_any_privilege_it_makes_a_user_namespace_of_its_own() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     let powerless = "grep -q '^CapEff:[[:space:]]*0*$' /proc/self/status || exit 9";
     let script = format!("{powerless}; exec {} emulate -- id -u", env!("CARGO_BIN_EXE_longhaul"));
-    let Some(ended) = unshared(&["--map-user=1000", "--map-group=1000"], &script) else { return };
+    let ended = need!(unshared(&["--map-user=1000", "--map-group=1000"], &script));
     assert_eq!(ended.is(0, &["a > b: "]).stdout, ["0"]);
 }
 
@@ -103,21 +97,19 @@ fn without_any_privilege_a_user_namespace_can_be_had_at_each_of_many_starts() {
     let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");
     let powerless = "unshare --user --map-user=1000 --map-group=1000";
     let script = format!("mount -t tmpfs none /dev/net && exec {powerless} sh -c '{many}'");
-    let Some(ended) = unshared(&["--map-root-user", "--mount"], &script) else { return };
+    let ended = need!(unshared(&["--map-root-user", "--mount"], &script));
     assert_eq!(ended.is(0, &[]).stdout.len(), 800, "{ended}");
 }
 
-/// A shell's run in a user namespace, or nothing (said aloud) where there can be none.
-fn unshared(flags: &[&str], script: &str) -> Option<Ended> {
+/// A shell's run in a user namespace, skipped where there can be none.
+fn unshared(flags: &[&str], script: &str) -> Result<Ended, Skipped> {
     let args = [&["--user"], flags, &["sh", "-c", script]].concat();
     let Ok(child) = piped(Command::new("unshare"), &args).spawn() else {
-        skip("no unshare here");
-        return None;
+        return Err(skip::forbidden("unshare cannot be started here"));
     };
     let ended = Child::adopt(child).end();
     if ended.status == Some(1) && ended.stderr.contains("unshare") {
-        skip(&ended.stderr);
-        return None;
+        return Err(skip::forbidden(&ended.stderr));
     }
-    Some(ended)
+    Ok(ended)
 }

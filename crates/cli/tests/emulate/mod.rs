@@ -8,14 +8,13 @@ mod reproduced;
 
 use std::fmt::Debug;
 use std::fs;
-use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::rig::{Child, DEADLINE, Ended, Host, Terminal};
+use crate::rig::{Child, DEADLINE, Ended, Host, Skipped, Terminal, need, skip};
 
 /// The command, with stdout and stderr piped.
 fn command(args: &[&str]) -> Command {
@@ -40,28 +39,22 @@ fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     }
 }
 
-/// A run of `longhaul emulate`, or nothing (said aloud) where this machine forbids it.
-fn emulate(args: &[&str]) -> Option<Ended> {
+/// Runs `longhaul emulate` to its end; skips the test where this host forbids it.
+fn emulate(args: &[&str]) -> Result<Ended, Skipped> {
     let ended = Child::spawn(&mut command(args)).end();
     // A program on a host may end with 3, too.
     if ended.status == Some(3) && ended.stderr.contains("emulation is not possible here") {
-        skip(&ended.stderr);
-        return None;
+        return Err(skip::forbidden(&ended.stderr));
     }
-    Some(ended)
-}
-
-fn skip(reason: &str) {
-    // Not through the harness, which would hide it.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+    Ok(ended)
 }
 
 /// A running `longhaul emulate` whose command has said its first line.
-fn started(args: &[&str]) -> Option<Child> {
+fn started(args: &[&str]) -> Result<Child, Skipped> {
     emulate(&["--", "true"])?;
     let mut child = Child::spawn(&mut command(args));
     assert_eq!(child.line().as_deref(), Some("started"));
-    Some(child)
+    Ok(child)
 }
 
 /// A scenario in a file of its own.
@@ -76,9 +69,7 @@ fn scenario(text: &str) -> (TempDir, String) {
 #[test]
 fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() {
     let script = "cat /etc/hosts; exit 7";
-    let Some(ended) = emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]) else {
-        return;
-    };
+    let ended = need!(emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]));
     ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);
     assert!(ended.stdout.contains(&"10.77.0.2 b".to_owned()));
 }
@@ -86,17 +77,15 @@ fn a_commands_output_and_status_pass_through_and_the_end_line_tells_the_truth() 
 #[test]
 fn the_last_runs_end_ends_all() {
     let args = ["--run", "b", "sleep 86322", "--run", "a", "exit 5"];
-    let Some(ended) = emulate(&args) else { return };
+    let ended = need!(emulate(&args));
     assert_eq!(ended.status, Some(5));
 }
 
 #[test]
 fn a_shell_on_the_first_host_is_what_a_terminal_gets() {
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     for words in [&["--rate", "1G", "--rtt", "10ms"][..], &["--", "bash"], &["--", "sh"]] {
-        if words == ["--", "bash"] && !have(&["bash"]) {
+        if words == ["--", "bash"] && have(&["bash"]).is_err() {
             continue;
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -120,7 +109,7 @@ fn runs_start_in_the_order_in_which_they_are_given() {
     let last = format!("until [ -s {} ] && [ -s {} ]; do sleep 0.02; done", path(0), path(1));
     let last = format!("{last}; {}", tell(2));
     let runs = ["--run", "b", &tell(0), "--run", "a", &tell(1), "--run", "b", &last];
-    let Some(ended) = emulate(&runs) else { return };
+    let ended = need!(emulate(&runs));
     ended.is(0, &[]);
     let number = |nth| -> u32 {
         let text = fs::read_to_string(path(nth)).expect("each has told");
@@ -141,7 +130,7 @@ fn what_cannot_be_is_a_usage_error_with_the_reason() {
         (&["--rate=-1G", "--", "true"], "'-1G' is negative"),
     ];
     for (args, reason) in wrong {
-        let Some(ended) = emulate(args) else { return };
+        let ended = need!(emulate(args));
         ended.is(2, &[reason]);
     }
 }
@@ -157,7 +146,7 @@ fn a_scenario_that_cannot_be_read_is_trouble_with_files() {
 #[test]
 fn a_queue_of_less_than_a_packet_in_bdps_is_one_packet_and_says_so() {
     let args = ["--rate", "64k", "--rtt", "50ms", "--queue", "1bdp", "--", "true"];
-    let Some(ended) = emulate(&args) else { return };
+    let ended = need!(emulate(&args));
     ended.is(0, &["--queue 1bdp is 400 B here", "one packet, 1.54 kB"]);
     assert_eq!(ended.stderr.matches("one packet").count(), 1, "{ended}");
 }
@@ -181,7 +170,7 @@ fn a_command_that_died_while_another_went_on_is_said_and_counts() {
         "until [ -s {pid} ]; do sleep 0.02; done; \
          while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo done"
     );
-    let Some(ended) = emulate(&["--run", "b", &dies, "--run", "a", &waits]) else { return };
+    let ended = need!(emulate(&["--run", "b", &dies, "--run", "a", &waits]));
     ended.is(127, &["on b, 'echo $$", "ended before the end", "127"]);
     assert_eq!(ended.stdout, ["done"], "{ended}");
     let own = emulate(&["--run", "b", &dies, "--run", "a", &format!("{waits}; exit 5")]);
@@ -190,52 +179,45 @@ fn a_command_that_died_while_another_went_on_is_said_and_counts() {
 
 #[test]
 fn a_program_takes_its_machine_for_the_host_that_it_is_on() {
-    let Some(ended) = emulate(&["--run", "b", "uname -n"]) else { return };
+    let ended = need!(emulate(&["--run", "b", "uname -n"]));
     assert_eq!(ended.is(0, &[]).stdout, ["b"], "{ended}");
 }
 
-/// Whether programs are there; said aloud where one is not.
-fn have(programs: &[&str]) -> bool {
+/// Skips the test where one of `programs` is missing.
+fn have(programs: &[&str]) -> Result<(), Skipped> {
     let found = |program: &&str| {
         let known = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
         known.is_ok_and(|known| known.status.success())
     };
     match programs.iter().find(|program| !found(program)) {
-        None => true,
-        Some(missing) => {
-            skip(&format!("{missing} is not installed here"));
-            false
-        }
+        None => Ok(()),
+        Some(missing) => Err(skip::uninstalled(format!("{missing} is not installed here"))),
     }
 }
 
 #[test]
 fn a_server_and_its_client_in_one_line_end_with_the_client() {
-    if !have(&["iperf3"]) {
-        return;
-    }
+    need!(have(&["iperf3"]));
     let path = ["--rate", "1G", "--rtt", "100ms"];
     let runs = ["--run", "b", "iperf3 -s -1", "--run", "a", "iperf3 -c b -t 1"];
     for attempt in 1.. {
-        let Some(ended) = emulate(&[&path[..], &runs[..]].concat()) else { return };
+        let ended = need!(emulate(&[&path[..], &runs[..]].concat()));
         // On a busy machine the client may come, half a round trip later, before the server.
         if ended.stderr.contains("refused") && attempt < 10 {
             continue;
         }
         let said = ended.is(0, &["a > b: "]).stdout.join("\n");
         assert!(said.contains("receiver") && said.contains("connected to"), "{ended}");
-        return;
+        break;
     }
 }
 
 #[test]
 fn iperf3_measures_no_more_than_the_emulated_rate() {
-    if !have(&["iperf3"]) {
-        return;
-    }
+    need!(have(&["iperf3"]));
     let args = ["--rate", "50M", "--rtt", "10ms", "--run", "b", "iperf3 -s > /dev/null"];
     let client = "until iperf3 -c b -t 1 -J > /dev/null; do sleep 0.1; done; iperf3 -c b -t 2 -J";
-    let Some(ended) = emulate(&[&args[..], &["--run", "a", client]].concat()) else { return };
+    let ended = need!(emulate(&[&args[..], &["--run", "a", client]].concat()));
     let report: Value = serde_json::from_str(&ended.is(0, &["a > b: "]).stdout.join("\n"))
         .expect("iperf3 -J prints JSON");
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
@@ -246,13 +228,9 @@ fn iperf3_measures_no_more_than_the_emulated_rate() {
 #[test]
 fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
     const SSHD: &str = "/usr/sbin/sshd";
-    if !have(&[SSHD, "scp", "ssh-keygen"]) {
-        return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        skip("an sshd in a host needs root");
-        return;
-    }
+    need!(have(&[SSHD, "scp", "ssh-keygen"]));
+    let is_root = rustix::process::geteuid().is_root();
+    need!(skip::unless(is_root, "an sshd in a host needs root"));
     let made = fs::create_dir_all("/run/sshd");
     assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
     let folder = tempfile::tempdir().expect("a folder can be made");
@@ -283,7 +261,7 @@ fn scp_copies_through_a_real_sshd_across_an_emulated_path() {
     );
     let path_flags = ["--rate", "100M", "--rtt", "10ms", "--loss", "0.1%"];
     let runs = ["--run", "b", &serve, "--run", "a", &copy];
-    let Some(ended) = emulate(&[&path_flags[..], &runs[..]].concat()) else { return };
+    let ended = need!(emulate(&[&path_flags[..], &runs[..]].concat()));
     ended.is(0, &["a > b: ", "b > a: "]);
     assert!(fs::read(path("copy")).expect("it was copied") == content, "{ended}");
 }
@@ -313,7 +291,7 @@ fn a_scenario_has_its_hosts_and_its_commands_run_at_their_time() {
         command = "echo first; until [ -e {mark} ]; do sleep 0.05; done; exit 9"
         "#
     ));
-    let Some(ended) = emulate(&[&file]) else { return };
+    let ended = need!(emulate(&[&file]));
     // The last of the file ends all, whenever it was started.
     ended.is(9, &["flow bulk: a real copy has an end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
@@ -362,9 +340,7 @@ fn a_copy_crosses_every_link_of_a_scenario() {
         source = path("source"),
         copy = path("copy"),
     );
-    let Some(ended) = emulate(&[&file, "--run", "h3", &serve, "--run", "h1", &copy]) else {
-        return;
-    };
+    let ended = need!(emulate(&[&file, "--run", "h3", &serve, "--run", "h1", &copy]));
     ended.is(0, &["r1 > r2: ", "r2 > r3: ", "r3 > h3: "]);
 }
 
@@ -388,7 +364,5 @@ fn a_trace_of_losses_lies_beside_its_scenario() {
     let ended = Child::spawn(&mut command(&[&file, "--", "true"])).end();
     ended.is(2, &["line 3: lost.txt: line 2: 'x' is neither 0 nor 1"]);
     fs::write(folder.path().join("lost.txt"), "0001").expect("it can be written");
-    if let Some(ended) = emulate(&[&file, "--", "true"]) {
-        ended.is(0, &[]);
-    }
+    need!(emulate(&[&file, "--", "true"])).is(0, &[]);
 }

@@ -4,14 +4,12 @@ use std::fs;
 use std::process::Command;
 
 use super::{emulate, piped};
-use crate::rig::Child;
+use crate::rig::{Child, need};
 
 #[test]
 fn a_case_that_is_emulated_has_its_value_on_the_page_or_the_reason_why_it_has_none() {
     const CASE: &str = "10 frames at 230.4 Mbit/s, loss 0 %";
-    if emulate(&["--", "true"]).is_none() {
-        return;
-    }
+    need!(emulate(&["--", "true"]));
     let folder = tempfile::tempdir().expect("a folder can be made");
     let results = folder.path().to_str().expect("plain letters");
     let words = ["reproduce", "quanta-streaming", "--how", "emulate", "--case", CASE];

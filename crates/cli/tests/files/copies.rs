@@ -81,22 +81,6 @@ fn a_tree_of_everything_goes_there_and_comes_back_with_permissions_and_times() {
 }
 
 #[test]
-fn without_p_content_goes_and_permissions_are_the_umask_s() {
-    let pair = Pair::new();
-    write(&pair.here.join("tree/file"), b"f");
-    write(&pair.here.join("tree/tool"), b"t");
-    fs::set_permissions(pair.here.join("tree/file"), Permissions::from_mode(0o600)).unwrap();
-    fs::set_permissions(pair.here.join("tree/tool"), Permissions::from_mode(0o711)).unwrap();
-    pair.cp(&[&"-r", &"tree", &pair.at("")]).summary();
-    assert_same(&pair.here, &pair.there);
-    write(&pair.scratch.path().join("plain"), b"");
-    let plain = fs::metadata(pair.scratch.path().join("plain")).unwrap().mode() & 0o777;
-    let mode = |name: &str| fs::metadata(pair.there.join(name)).unwrap().mode() & 0o777;
-    assert_eq!(mode("tree/file"), plain);
-    assert_eq!(mode("tree/tool") & 0o100, 0o100);
-}
-
-#[test]
 fn several_sources_go_into_one_folder_both_ways() {
     let pair = Pair::new();
     write(&pair.here.join("a/one"), b"1");
@@ -160,10 +144,12 @@ fn what_is_there_and_equal_is_skipped_and_checksum_looks_closer() {
         File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
     }
     assert_eq!(run(&[]).summary()["skipped_files"], 2);
-    let closer = run(&["--checksum"]).summary();
+    // The first data leave before anything is compared: at this rate no chunk is whole by then.
+    let slowly = ["--checksum", "--rate=10M"];
+    let closer = run(&slowly).summary();
     assert_same(&pair.here, &pair.there);
     assert_eq!(closer["resumed_bytes"], 9 << 20, "one chunk of ten differs: {closer}");
-    let equal = run(&["--checksum"]).summary();
+    let equal = run(&slowly).summary();
     assert!(equal["resumed_bytes"].as_u64().unwrap() >= 10 << 20, "{equal}");
 }
 

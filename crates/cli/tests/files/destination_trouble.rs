@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::rig::{Child, Ended, Pair, Server, bytes, content, remains, skip, write};
+use crate::rig::{Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, skip, write};
 
 /// A program that makes `path` read-only, or a file system of a few bytes, for what it starts and
 /// nobody else.
@@ -14,8 +14,8 @@ struct Apart {
 }
 
 impl Apart {
-    /// Nothing, said aloud, where this machine forbids mounts of one's own.
-    fn with(mount: &str) -> Option<Apart> {
+    /// Skips the test where this host forbids mounts to its user.
+    fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
         allowed.args([flag, "mount", "-t", "tmpfs", "x", "/mnt"]);
@@ -23,20 +23,17 @@ impl Apart {
         let words = ["unshare", flag, "sh", "-ec", &script, "sh"].map(str::to_owned).to_vec();
         let apart = Apart { words };
         match allowed.output() {
-            Ok(output) if output.status.success() => Some(apart),
-            _ => {
-                skip("this machine allows no mounts of one's own");
-                None
-            }
+            Ok(output) if output.status.success() => Ok(apart),
+            _ => Err(skip::forbidden("this host forbids mounts to its user")),
         }
     }
 
-    fn read_only(path: &Path) -> Option<Apart> {
+    fn read_only(path: &Path) -> Result<Apart, Skipped> {
         let path = path.display();
         Apart::with(&format!("mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"))
     }
 
-    fn tiny(path: &Path, bytes: u64) -> Option<Apart> {
+    fn tiny(path: &Path, bytes: u64) -> Result<Apart, Skipped> {
         Apart::with(&format!("mount -t tmpfs -o size={bytes} tiny '{}'", path.display()))
     }
 
@@ -123,11 +120,11 @@ fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(9 << 20, 1));
     write(&pair.there.join("file"), &bytes(9 << 20, 1));
-    let Some(apart) = Apart::read_only(&pair.there) else { return };
+    let apart = need!(Apart::read_only(&pair.there));
     let server = apart.serve(&pair);
     let id = format!("--server-id={}", server.id);
     pair.cp(&[&id, &"file", &server.at("new")]).is(5, &["new", "Read-only file system"]);
-    let Some(apart) = Apart::read_only(&pair.here) else { return };
+    let apart = need!(Apart::read_only(&pair.here));
     let ended = apart.pull(&pair, &[], "file", &pair.here.join("new")).end();
     ended.is(4, &["new", "Read-only file system"]);
     assert_eq!(content(&pair.here), content(&pair.there));
@@ -140,11 +137,11 @@ fn a_disk_without_room_is_noticed_before_anything_is_sent() {
     write(&pair.there.join("file"), &bytes(20_000_000, 1));
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
-    let Some(apart) = Apart::tiny(&pair.there, 8 << 20) else { return };
+    let apart = need!(Apart::tiny(&pair.there, 8 << 20));
     let server = apart.serve(&pair);
     let full: &[&str] = &["not enough room", "MB are to be written", "make room"];
     push(&pair, &server, &[], "file").end().is(5, full);
-    let Some(apart) = Apart::tiny(&small, 8 << 20) else { return };
+    let apart = need!(Apart::tiny(&small, 8 << 20));
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
 }
 
@@ -182,7 +179,7 @@ fn small_files(root: &Path) {
 fn a_disk_that_fills_up_at_the_far_end_stops_the_copy_which_goes_on_after_room_was_made() {
     let pair = Pair::new();
     small_files(&pair.here);
-    let Some(apart) = Apart::tiny(&pair.there, 40 << 20) else { return };
+    let apart = need!(Apart::tiny(&pair.there, 40 << 20));
     let mut server = apart.serve(&pair);
     let there = seen_by(server.child(), &pair.there);
     let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
@@ -199,7 +196,7 @@ fn a_disk_that_fills_up_here_stops_the_copy_which_goes_on_after_room_was_made() 
     small_files(&pair.there);
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
-    let Some(apart) = Apart::tiny(&small, 40 << 20) else { return };
+    let apart = need!(Apart::tiny(&small, 40 << 20));
     // The shell lives on beside the copy, and with it what it mounted.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);

@@ -2,6 +2,7 @@
 
 mod copies;
 mod destination_trouble;
+mod modes;
 mod on_disk;
 mod permissions;
 mod races;
@@ -14,6 +15,7 @@ mod serving;
 mod shown_names;
 mod sizes;
 mod source_trouble;
+mod sparse;
 mod taken_over;
 mod terminal;
 mod trust;

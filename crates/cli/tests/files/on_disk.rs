@@ -5,9 +5,27 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
-use crate::rig::{Child, Pair, bytes, skip, words, write};
+use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
+
+/// Runs a test of this file where strace is missing.
+fn run_without_strace(is_required: bool) -> Output {
+    let mut tests = Command::new(std::env::current_exe().expect("it runs"));
+    let name = "a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_name";
+    tests.args(["--exact", &format!("files::on_disk::{name}")]).env("PATH", "/nonexistent");
+    tests.env("CI_REQUIRE", if is_required { "1" } else { "0" }).output().expect("it can be run")
+}
+
+#[test]
+fn without_strace_these_tests_are_skipped_aloud_and_fail_where_it_is_required() {
+    let skipped = run_without_strace(false);
+    let said = String::from_utf8_lossy(&skipped.stderr).into_owned();
+    assert!(skipped.status.success() && said.contains("SKIPPED: strace"), "{said}");
+    let said = String::from_utf8_lossy(&skipped.stdout).into_owned();
+    assert!(said.contains("1 passed"), "{said}");
+    assert!(!run_without_strace(true).status.success());
+}
 
 /// What changes a file, or says of it that it is on the disk, or gives or takes a name, and what
 /// reads it.
@@ -75,21 +93,25 @@ fn result(line: &str) -> u64 {
     told.and_then(|told| told.parse().ok()).unwrap_or(0)
 }
 
-/// The calls of a client that copies the server's `from` into its own folder. Nothing, said aloud,
-/// where they cannot be seen.
-fn traced(pair: &Pair, flags: &[&str], from: &str) -> Option<Vec<Call>> {
+/// The calls of a client that copies the server's `from` into its own folder; skips the test where
+/// strace cannot show them.
+fn traced(pair: &Pair, flags: &[&str], from: &str) -> Result<Vec<Call>, Skipped> {
     traced_copy(pair, flags, &pair.at(from), OsStr::new("."))
 }
 
 /// The same of a copy from anywhere to anywhere.
-fn traced_copy(pair: &Pair, flags: &[&str], from: &OsStr, to: &OsStr) -> Option<Vec<Call>> {
+fn traced_copy(
+    pair: &Pair,
+    flags: &[&str],
+    from: &OsStr,
+    to: &OsStr,
+) -> Result<Vec<Call>, Skipped> {
     let log = pair.scratch.path().join("trace");
     let log = log.to_str().expect("a scratch folder");
     let strace = ["strace", "-f", "-qq", "-y", "-e", CALLS, "-o", log];
     let tried = Command::new("strace").args(&strace[1..]).arg("true").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        skip("strace, which sees the calls, cannot run here");
-        return None;
+        return Err(skip::uninstalled("strace, which sees the calls, cannot run here"));
     }
     let id = format!("--server-id={}", pair.server.id);
     let mut words = words(&[&"cp", &"--json", &id, &from, &to]);
@@ -97,7 +119,7 @@ fn traced_copy(pair: &Pair, flags: &[&str], from: &OsStr, to: &OsStr) -> Option<
     let mut copy = pair.client.wrapped(&strace, words);
     let ended = Child::spawn(copy.current_dir(&pair.here)).end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
-    Some(calls(&fs::read_to_string(log).expect("strace wrote it")))
+    Ok(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
 /// Whether all that was done to the file `name` before `call` was on the disk before it.
@@ -123,7 +145,7 @@ fn a_large_file_is_on_the_disk_before_its_journal_says_so_and_before_it_has_its_
     let pair = Pair::new();
     write(&pair.there.join("file"), &bytes(10 << 20, 1));
     // Slow enough that the journal is written several times.
-    let Some(calls) = traced(&pair, &["--rate=24M"], "file") else { return };
+    let calls = need!(traced(&pair, &["--rate=24M"], "file"));
     let (partial, journal) = (".file.lh-part", ".file.lh-journal");
     let journalled: Vec<&Call> = calls.iter().filter(|call| call.changes(journal)).collect();
     assert!(!journalled.is_empty(), "{calls:#?}");
@@ -155,10 +177,9 @@ fn the_source_is_read_once_and_nothing_that_was_written_is_read_to_verify_it() {
     write(&pair.there.join("source"), &bytes(LEN as usize, 2));
     for protocol in ["--protocol=rbudp", "--protocol=tcp"] {
         let to = pair.at(protocol);
-        let push = traced_copy(&pair, &[protocol], OsStr::new("object"), &to);
+        let push = need!(traced_copy(&pair, &[protocol], OsStr::new("object"), &to));
         let back = OsString::from(protocol.trim_start_matches('-'));
-        let pull = traced_copy(&pair, &[protocol], &pair.at("source"), &back);
-        let (Some(push), Some(pull)) = (push, pull) else { return };
+        let pull = need!(traced_copy(&pair, &[protocol], &pair.at("source"), &back));
         assert_eq!(read("object", &push), LEN, "{protocol}: {push:#?}");
         let back = back.to_str().expect("plain letters");
         let partial = format!(".{back}.lh-part");
@@ -175,7 +196,7 @@ fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before
         for number in 0..files {
             write(&pair.there.join(format!("tree/{number:03}")), &bytes(1000, number));
         }
-        let Some(calls) = traced(&pair, &["-r"], "tree") else { return };
+        let calls = need!(traced(&pair, &["-r"], "tree"));
         for number in 0..files {
             let partial = format!(".{number:03}.lh-part");
             assert_synced_before(renaming(&partial, &calls), &partial, &calls);
@@ -208,7 +229,7 @@ fn names_of_links_and_empty_files_and_folders_are_synced_after_they_were_given()
         // Its folder is there: nothing but the new name has to be synced.
         fs::create_dir(pair.here.join("tree")).unwrap();
         make(&pair.there.join("tree"));
-        let Some(calls) = traced(&pair, &["-r"], "tree") else { return };
+        let calls = need!(traced(&pair, &["-r"], "tree"));
         assert_names_synced(&calls);
     }
 }

@@ -6,43 +6,46 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::rig::{Child, Pair, Server, skip, write};
+use crate::rig::{Child, Pair, Server, Skipped, need, skip, write};
 
 /// The user and group who own nothing.
-const NOBODY: u32 = 65_534;
+pub(super) const NOBODY: u32 = 65_534;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
 /// The same command, run by somebody whom permissions bind: root becomes nobody.
-fn bound(command: &mut Command) -> &mut Command {
+pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),
         false => command,
     }
 }
 
-/// A pair whose folders all may enter, and whose identities are those of nobody. Nothing, said
-/// aloud, where nobody cannot run the program.
-fn pair() -> Option<Pair> {
+/// Gives a folder and the files in it to another user.
+fn give(folder: &Path, user: u32) {
+    let files = fs::read_dir(folder).expect("it is there").map(|file| file.unwrap().path());
+    for path in files.chain([folder.to_owned()]) {
+        chown(&path, Some(user), Some(user)).expect("root may");
+    }
+}
+
+/// A pair whose folders all may enter, and whose identities are those of nobody; skips
+/// the test where nobody cannot run the program.
+pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {
-        return Some(pair);
+        return Ok(pair);
     }
     set_mode(pair.scratch.path(), 0o755);
-    for config in [&pair.client.config, &pair.host.config] {
-        let files = fs::read_dir(config).expect("it is there").map(|file| file.unwrap().path());
-        for path in files.chain([config.clone()]) {
-            chown(&path, Some(NOBODY), Some(NOBODY)).expect("root may");
-        }
-    }
+    give(&pair.client.config, NOBODY);
+    give(&pair.host.config, NOBODY);
     let ended = bound(&mut pair.client.command(["id"])).output();
     if !ended.is_ok_and(|ended| ended.status.success()) {
-        skip("another user cannot run the program where it lies");
-        return None;
+        return Err(skip::forbidden("another user cannot run the program where it lies"));
     }
-    Some(pair)
+    Ok(pair)
 }
 
 /// A tree with a file that nobody may read and a folder that nobody may enter.
@@ -61,7 +64,7 @@ fn release(root: &Path) {
 
 #[test]
 fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
-    let Some(pair) = pair() else { return };
+    let pair = need!(pair_of_nobody());
     forbidden(&pair.here);
     let cp = |args: &[&dyn AsRef<std::ffi::OsStr>]| {
         Child::spawn(bound(&mut pair.cp_command(args))).end()
@@ -86,7 +89,11 @@ fn what_the_client_may_not_read_or_write_is_named_and_the_rest_is_copied() {
 
 #[test]
 fn what_the_server_may_not_read_or_write_is_named_and_the_rest_is_copied() {
-    let Some(mut pair) = pair() else { return };
+    let mut pair = need!(pair_of_nobody());
+    if rustix::process::geteuid().is_root() {
+        // The client runs as root, who refuses a key that nobody can change.
+        give(&pair.client.config, 0);
+    }
     forbidden(&pair.there);
     let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
     pair.server = Server::start_as(bound(&mut pair.host.command(words)));

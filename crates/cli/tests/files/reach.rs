@@ -1,9 +1,11 @@
 //! What an allowed client can reach, and nothing else.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
-use crate::rig::{Pair, content, write};
+use crate::rig::{Child, Host, Pair, Server, content, write};
 
 #[test]
 fn rights_are_what_the_entry_and_the_server_say() {
@@ -35,7 +37,8 @@ fn rights_are_what_the_entry_and_the_server_say() {
 #[test]
 fn a_subfolder_is_all_that_there_is() {
     let pair = Pair::with_rights(":rw:in", &[]);
-    pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it on the server"]);
+    fs::remove_dir(pair.there.join("in")).unwrap();
+    pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it below the root on the server"]);
     write(&pair.there.join("secret"), b"s");
     write(&pair.there.join("in/open"), b"o");
     symlink("../secret", pair.there.join("in/link")).unwrap();
@@ -125,6 +128,63 @@ fn a_tree_with_links_that_point_out_is_copied_as_links() {
 }
 
 #[test]
+fn links_of_a_write_only_client_are_stored_as_they_stand_and_lead_no_client_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let reader = Host::new(&folder.path().join("reader"));
+    let (whole, inner) = (format!("{}:rw", reader.id), Host::new(&folder.path().join("inner")));
+    let within = format!("{}:rw:in", inner.id);
+    let mut pair = Pair::new();
+    let outside = pair.scratch.path().join("outside");
+    write(&outside.join("secret"), b"secret");
+    write(&pair.there.join("other/secret"), b"other");
+    fs::create_dir(pair.there.join("in")).unwrap();
+    let writer = format!("{}:wo:in", pair.client.id);
+    let allow = ["--allow", &writer, "--allow", &whole, "--allow", &within];
+    pair.server = Server::start(&pair.host, &pair.there, &allow);
+    let targets = [
+        ("absolute", outside.join("secret")),
+        ("relative", PathBuf::from("../../../outside/secret")),
+        ("folder", outside.clone()),
+        ("dangling", outside.join("new")),
+        ("beside", PathBuf::from("../../other/secret")),
+    ];
+    write(&pair.here.join("t/file"), b"f");
+    for (name, target) in &targets {
+        symlink(target, pair.here.join("t").join(name)).unwrap();
+    }
+    pair.cp(&[&"-r", &"t", &pair.at("")]).summary();
+    assert_eq!(content(&pair.here.join("t")), content(&pair.there.join("in/t")));
+    let cp = |host: &Host, args: &[&dyn AsRef<OsStr>]| {
+        let mut command =
+            host.command(["cp", "--json", &format!("--server-id={}", pair.server.id)]);
+        command.args(args.iter().map(AsRef::as_ref)).current_dir(&pair.here);
+        Child::spawn(&mut command).end()
+    };
+    write(&pair.here.join("file"), b"evil");
+    for (host, root) in [(&reader, "in/t"), (&inner, "t")] {
+        for name in ["absolute", "relative", "folder/secret", "dangling"] {
+            let there = pair.at(format!("{root}/{name}"));
+            let read = cp(host, &[&there, &"stolen"]);
+            assert!(matches!(read.status, Some(3 | 5)), "{name}: {read}");
+            let written = cp(host, &[&"file", &there]);
+            assert!(matches!(written.status, Some(3 | 5)), "{name}: {written}");
+        }
+        // As a part of a tree each of them is a link again.
+        cp(host, &[&"-r", &pair.at(root), &"back"]).summary();
+        assert_eq!(content(&pair.here.join("back")), content(&pair.here.join("t")));
+        fs::remove_dir_all(pair.here.join("back")).unwrap();
+    }
+    // A link within the root leads as far as the rights of who follows it.
+    let read = cp(&inner, &[&pair.at("t/beside"), &"stolen"]);
+    assert!(matches!(read.status, Some(3 | 5)), "{read}");
+    assert!(!pair.here.join("stolen").exists());
+    cp(&reader, &[&pair.at("in/t/beside"), &"allowed"]).summary();
+    assert_eq!(fs::read(pair.here.join("allowed")).unwrap(), b"other");
+    assert_eq!(content(&outside).len(), 1);
+    assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret");
+}
+
+#[test]
 fn names_of_our_own_and_impossible_ones_are_refused() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
@@ -134,6 +194,6 @@ fn names_of_our_own_and_impossible_ones_are_refused() {
         assert!(ended.stderr.contains(name), "{ended}");
     }
     let long = "n".repeat(300);
-    pair.cp(&[&pair.at(&long), &"."]).is(5, &[&long, "File name too long"]);
+    pair.cp(&[&pair.at(&long), &"."]).is(5, &[&long, "longer than 255 bytes"]);
     assert!(content(&pair.there).is_empty());
 }

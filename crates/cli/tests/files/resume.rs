@@ -7,7 +7,7 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::rig::{Child, Pair, Server, bytes, remains, write};
+use crate::rig::{Child, Pair, Server, bytes, need, remains, skip, write};
 
 /// Enough that a copy is still on its way for seconds when it is killed.
 const SIZE: usize = 200_000_000;
@@ -280,8 +280,8 @@ fn what_goes_in_vain_when_the_source_has_changed_is_waste_and_no_loss() {
 }
 
 /// Starts a copy of `flags`, kills its client, changes the first byte of the source behind the same
-/// size and time, and copies again by content.
-fn changes_behind_its_time(way: Way, flags: &[&str]) {
+/// size and time, and copies again with `more` flags.
+fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 50_000_000;
     let pair = Pair::new();
     let (from, into) = match way {
@@ -306,7 +306,7 @@ fn changes_behind_its_time(way: Way, flags: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    let ended = copy(&["--checksum"]).end();
+    let ended = copy(more).end();
     let summary = ended.summary();
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
@@ -324,10 +324,36 @@ fn a_source_that_changed_behind_its_size_and_time_is_found_by_checksum() {
     thread::scope(|scope| {
         for way in [Way::Push, Way::Pull] {
             for flags in [&[][..], &["-r"]] {
-                scope.spawn(move || changes_behind_its_time(way, flags));
+                scope.spawn(move || changes_behind_its_time(way, flags, &["--checksum"]));
             }
         }
     });
+}
+
+#[test]
+fn a_source_that_changed_behind_its_size_and_time_is_not_mixed_with_what_came_before() {
+    thread::scope(|scope| {
+        for way in [Way::Push, Way::Pull] {
+            for flags in [&[][..], &["-r"]] {
+                scope.spawn(move || changes_behind_its_time(way, flags, &[]));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_source_that_moved_to_another_place_keeps_what_came_before() {
+    let mut case = Case::new(Way::Push, SIZE);
+    let told = case.kill_half_way(true);
+    let path = case.pair.here.join("file");
+    let then = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(case.pair.here.join("moved"), bytes(SIZE, 1)).unwrap();
+    fs::rename(case.pair.here.join("moved"), &path).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    let summary = case.start("--retry-for=5m").end().summary();
+    assert!(fs::read(case.file("to")).unwrap() == bytes(SIZE, 1));
+    let there = summary["resumed_bytes"].as_u64().unwrap();
+    assert!(there + LOST >= told, "{told} were there, {there} are: {summary}");
 }
 
 /// Bytes that a run found there when it began.
@@ -372,10 +398,8 @@ fn room_for_all_of_a_file_is_reserved_before_its_data_come() {
     let file = fs::File::create(&probe).unwrap();
     let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
     let reserved = rustix::fs::fallocate(&file, keep, 0, LEN).is_ok();
-    if !reserved || file.metadata().unwrap().blocks() * 512 < LEN {
-        crate::rig::skip("this file system reserves no room");
-        return;
-    }
+    let reserved = reserved && file.metadata().unwrap().blocks() * 512 >= LEN;
+    need!(skip::unless(reserved, "this file system reserves no room"));
     fs::remove_file(&probe).unwrap();
     let mut copy = case.start("--rate=40M");
     let told = copy.progressed(1)["bytes"].as_u64().unwrap();

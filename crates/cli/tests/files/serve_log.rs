@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_transfer::error::Class;
 use longhaul_transfer::options::{ServerPin, Trust};
-use longhaul_transfer::progress::{Notice, Observer, Progress};
+use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Settings, connect};
 use rustix::process::Signal;
 
@@ -25,8 +25,8 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
         let mut copy = stranger.command(words);
         crate::rig::Child::spawn(copy.current_dir(&pair.here)).end().is(3, &[]);
         if !quiet {
-            pair.server.child().complaint(&format!("({}) reads", stranger.id));
-            pair.server.child().complaint("not allowed");
+            let refused = format!("was turned away: {} is not allowed here", stranger.id);
+            pair.server.child().complaint(&refused);
         }
         pair.server.child().signal(Signal::TERM);
         let ended = pair.server.into_child().end();
@@ -45,14 +45,20 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
     }
 }
 
-struct Deaf;
-
-impl Observer for Deaf {
-    fn progress(&self, _: &Progress) {}
-    fn notice(&self, _: Notice) {}
-    fn trust_new_server(&self, _: &str, _: &str) -> bool {
-        true
+#[test]
+fn clients_without_rights_get_five_lines_and_the_others_are_counted() {
+    let mut pair = Pair::new();
+    let stranger = Host::new(&pair.scratch.path().join("stranger"));
+    let (id, from) = (format!("--server-id={}", pair.server.id), pair.at("file"));
+    for _ in 0..8 {
+        let words = crate::rig::words(&[&"cp", &"--retry-for=0s", &id, &from, &"stolen"]);
+        crate::rig::Child::spawn(stranger.command(words).current_dir(&pair.here)).end().is(3, &[]);
     }
+    pair.server.child().signal(Signal::TERM);
+    let ended = pair.server.into_child().end();
+    let lines = ended.stderr.lines().filter(|line| line.contains("is not allowed here"));
+    assert_eq!(lines.count(), 5, "{ended}");
+    ended.is(0, &["3 more clients were turned away"]);
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let heard = runtime.expect("a runtime").block_on(async {
         let (host, port) = (server.ip().to_string(), server.port());
-        let session = connect(&host, port, &identity, &trust, &Deaf, &settings).await;
+        let session = connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
         let mut session = session.expect("it listens");
         session.write(&1u32).await.expect("it is open");
         let answer = tokio::time::timeout(Duration::from_secs(60), session.read::<u32>()).await;

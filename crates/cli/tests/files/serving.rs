@@ -55,14 +55,38 @@ fn once_is_one_transfer_and_a_stranger_s_is_none() {
 }
 
 #[test]
-fn a_subfolder_that_is_not_there_is_told_for_it_may_be_a_mistyped_mode() {
-    for rights in [":xx", ":ro:not/there"] {
-        let mut pair = Pair::with_rights(rights, &[]);
-        pair.server.child().complaint("is no folder below");
-        pair.server.child().signal(rustix::process::Signal::TERM);
-        let ended = pair.server.into_child().end();
-        assert!(ended.stderr.contains("ro, wo or rw if a mode"), "{ended}");
+fn a_mode_that_is_unknown_or_a_subfolder_that_is_not_there_ends_a_server_at_its_start() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = Host::new(&scratch.path().join("config"));
+    fs::create_dir(scratch.path().join("xx")).unwrap();
+    for (rights, status, said) in [
+        (":xx", 2, "`xx` is no mode; write `rw:xx` if it is a folder"),
+        (":read", 2, "`read` is no mode"),
+        (":ro:not/there", 4, "not/there: No such file"),
+        (":not-there", 4, "not-there: No such file"),
+    ] {
+        let allowed = format!("{}{rights}", host.id);
+        let words = Server::words("127.0.0.1:0", scratch.path(), &["--allow", &allowed]);
+        let ended = Child::spawn(&mut host.command(words)).end();
+        ended.is(status, &[said]);
+        assert!(ended.stdout.is_empty(), "it says that it is ready: {ended}");
     }
+}
+
+#[test]
+fn a_mode_in_capitals_is_that_mode_and_not_a_folder() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (host, client) =
+        (Host::new(&scratch.path().join("server")), Host::new(&scratch.path().join("client")));
+    let root = scratch.path().join("root");
+    fs::create_dir_all(root.join("RO")).unwrap();
+    write(&scratch.path().join("file"), b"f");
+    let server = Server::start(&host, &root, &["--allow", &format!("{}:RO", client.id)]);
+    let id = format!("--server-id={}", server.id);
+    let words = crate::rig::words(&[&"cp", &id, &"file", &server.at("file")]);
+    let ended = Child::spawn(client.command(words).current_dir(scratch.path())).end();
+    ended.is(3, &["may not write here"]);
+    assert!(fs::read_dir(root.join("RO")).unwrap().next().is_none());
 }
 
 #[test]
@@ -83,7 +107,7 @@ fn the_data_port_may_be_another_than_the_next() {
 
 /// `longhaul id` of somebody whose home is `home`.
 fn id(home: &Path, xdg: Option<&Path>) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let mut command = Command::new(crate::rig::binary());
     command.env_remove("LONGHAUL_CONFIG_DIR").env_remove("XDG_CONFIG_HOME").env("HOME", home);
     if let Some(xdg) = xdg {
         command.env("XDG_CONFIG_HOME", xdg);

@@ -105,3 +105,41 @@ fn a_private_key_that_others_can_read_is_refused() {
     let ended = copy(&pair, &pair.client, &["--accept-new"]);
     ended.is(4, &[key.to_str().unwrap(), "chmod"]);
 }
+
+#[test]
+fn a_list_or_a_key_that_others_can_change_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let set_mode = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let pair = pair();
+    let folder = pair.scratch.path().join("lists");
+    let list = folder.join("allowed");
+    write(&list, format!("{}\n", pair.client.id).as_bytes());
+    let flags = ["--allow-file", list.to_str().unwrap()];
+    let words = crate::rig::Server::words("127.0.0.1:0", &pair.there, &flags);
+    for (of_folder, of_list, named) in [(0o755, 0o664, &list), (0o777, 0o644, &folder)] {
+        set_mode(&folder, of_folder);
+        set_mode(&list, of_list);
+        let ended = Child::spawn(&mut pair.host.command(&words)).end();
+        ended.is(4, &[&format!("{} can be written by others", named.display()), "chmod go-w"]);
+    }
+    set_mode(&pair.client.config, 0o770);
+    let ended = copy(&pair, &pair.client, &["--accept-new"]);
+    ended.is(4, &[pair.client.config.to_str().unwrap(), "chmod go-w"]);
+    assert!(content(&pair.there).is_empty());
+}
+
+#[test]
+fn two_ids_for_one_server_are_refused_with_both_lines() {
+    let pair = pair();
+    let known = pair.client.config.join("known_servers");
+    let other = Host::new(&pair.scratch.path().join("other"));
+    let line = |id: &str| format!("{} {id}\n", pair.server.address);
+    for ids in [[&pair.server.id, &other.id], [&other.id, &pair.server.id]] {
+        fs::write(&known, ids.map(|id| line(id)).concat()).unwrap();
+        let ended = copy(&pair, &pair.client, &["--accept-new"]);
+        ended.is(4, &["two ids, in lines 1 and 2"]);
+    }
+    assert!(content(&pair.there).is_empty());
+}

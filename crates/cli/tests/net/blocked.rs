@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::path::Wan;
 use super::{Relayed, WAYS, Way};
-use crate::rig::{Pair, assert_same, bytes, write};
+use crate::rig::{Pair, assert_same, bytes, need, write};
 
 #[test]
 fn a_data_port_that_is_blocked_is_left_for_tcp_with_a_warning() {
@@ -283,7 +283,7 @@ fn the_number_of_connections_that_is_best_on_a_lossy_path_is_found_while_it_carr
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);
     let copy = |way| {
-        let Some(wan) = Wan::new(link.clone(), 1500, 45_000_000) else { return };
+        let wan = need!(Wan::new(link.clone(), 1500, 45_000_000));
         for host in ["a", "b"] {
             slow_down_at_each_loss(&wan, host);
         }

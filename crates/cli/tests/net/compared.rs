@@ -11,12 +11,12 @@ use longhaul_testbed::link::LinkSpec;
 
 use super::path::Wan;
 use super::protocols;
-use crate::rig::{Child, Host, skip};
+use crate::rig::{Child, Host, need, skip};
 
 #[test]
 fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(10));
-    let Some(wan) = Wan::new(link, 1500, 1) else { return };
+    let wan = need!(Wan::new(link, 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
     let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=3MB"]);
     command.args(["--repeat=2", "--rate=80M", "--protocols=rbudp,tsunami,tcp:auto", &host]);
@@ -40,7 +40,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
 #[test]
 fn what_tcp_sent_again_is_told_and_what_it_has_beside_a_copy() {
     // One packet in a hundred goes, of two thousand.
-    let Some(wan) = Wan::new(protocols::link(0.01), 1500, 1) else { return };
+    let wan = need!(Wan::new(protocols::link(0.01), 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
     let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=3MB"]);
     command.args(["--repeat=1", "--rate=80M", "--protocols=rbudp,tcp:1", "--beside-tcp", &host]);
@@ -58,10 +58,7 @@ fn what_tcp_sent_again_is_told_and_what_it_has_beside_a_copy() {
 
 #[test]
 fn the_command_of_the_page_compares_over_an_emulated_path_by_itself() {
-    if let Err(reason) = available() {
-        skip(&reason);
-        return;
-    }
+    need!(available().map_err(skip::forbidden));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/choosing.md");
     let page = fs::read_to_string(page).expect("it is there");
     let begin = page.find("longhaul emulate").expect("the page has it");

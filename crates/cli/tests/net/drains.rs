@@ -2,7 +2,7 @@
 
 use super::cells::count;
 use super::faults::{serve_slowly, slow_calls, slow_disk};
-use crate::rig::{Ended, Pair, bytes, write};
+use crate::rig::{Ended, Pair, bytes, need, write};
 
 /// Pushes an object of `len` bytes, at no given rate, to a server that `slow` runs.
 fn push_to(slow: &[String], len: usize) -> Ended {
@@ -18,7 +18,7 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 #[test]
 fn a_disk_slower_than_the_path_sets_the_rate_and_nothing_is_lost_for_it() {
     // 5 MB/s: slower than a traced program on a busy machine receives.
-    let Some(slow) = slow_disk(200) else { return };
+    let slow = need!(slow_disk(200));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();
     assert_eq!(summary["bound_by"], "destination-disk", "{ended}");
@@ -29,7 +29,7 @@ fn a_disk_slower_than_the_path_sets_the_rate_and_nothing_is_lost_for_it() {
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
     // Each call takes so much longer, whatever it brings.
-    let Some(slow) = slow_calls("recvmmsg", 20_000) else { return };
+    let slow = need!(slow_calls("recvmmsg", 20_000));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();
     assert_eq!(summary["bound_by"], "receiver-cpu", "{ended}");

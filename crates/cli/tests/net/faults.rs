@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Pair, Server, bytes, peak, skip, write};
+use crate::rig::{Child, Pair, Server, Skipped, bytes, need, peak, skip, write};
 
 fn pair(len: usize) -> (Pair, Vec<u8>) {
     let (pair, content) = (Pair::in_memory(&[]), bytes(len, 5));
@@ -150,24 +150,23 @@ fn what_the_kernel_drops_for_a_frozen_receiver_is_counted_as_its_own() {
     assert!(missing <= own * 2, "{own} of {missing}");
 }
 
-/// What runs a program with writes that take `millis` longer. Nothing, said aloud, where that
-/// cannot be.
-pub(super) fn slow_disk(millis: u32) -> Option<Vec<String>> {
+/// What runs a program with writes that take `millis` longer; skips the test where strace
+/// cannot run.
+pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
 
 /// The same for other calls of the system, in microseconds.
-pub(super) fn slow_calls(call: &str, micros: u32) -> Option<Vec<String>> {
+pub(super) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     let inject = format!("inject={call}:delay_exit={micros}");
     let trace = format!("trace={call}");
     let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let words: Vec<String> = words.map(str::to_owned).to_vec();
     let tried = Command::new(&words[0]).args(&words[1..]).arg("true").output();
     if tried.is_ok_and(|output| output.status.success()) {
-        return Some(words);
+        return Ok(words);
     }
-    skip("strace, which makes a disk slow, cannot run here");
-    None
+    Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
 }
 
 /// Has the pair's folder served by a program that `slow` runs, with so much `memory`.
@@ -184,7 +183,7 @@ fn as_words(words: &[String]) -> Vec<&str> {
 #[test]
 fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
     // Each write of 1 MiB takes 60 ms more: 17 MB/s below a rate of 50 MB/s.
-    let Some(slow) = slow_disk(60) else { return };
+    let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(90_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");
     let ended = start(&pair, Way::Push, &["--rate=400M"]).end();
@@ -202,7 +201,7 @@ fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
     // Making the partial file, and walking the source.
     let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
     for (way, call) in calls {
-        let Some(hangs) = slow_calls(call, HANGS) else { return };
+        let hangs = need!(slow_calls(call, HANGS));
         let (mut pair, _) = pair(20_000_000);
         write(&pair.there.join("tree/file"), b"f");
         serve_slowly(&mut pair, &hangs, "32Mi");
@@ -216,7 +215,7 @@ fn a_far_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
 
 #[test]
 fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
-    let Some(hangs) = slow_calls("ftruncate", HANGS) else { return };
+    let hangs = need!(slow_calls("ftruncate", HANGS));
     let (pair, _) = pair(20_000_000);
     let id = format!("--server-id={}", pair.server.id);
     let from = pair.at("source");
@@ -229,7 +228,7 @@ fn a_near_disk_that_hangs_before_anything_is_sent_is_given_up_after_stall() {
 
 #[test]
 fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_at_once() {
-    let Some(hangs) = slow_calls("getdents64", HANGS) else { return };
+    let hangs = need!(slow_calls("getdents64", HANGS));
     let (pair, _) = pair(1);
     write(&pair.here.join("tree/file"), b"f");
     let id = format!("--server-id={}", pair.server.id);
@@ -253,7 +252,7 @@ fn a_near_disk_that_hangs_while_the_source_is_walked_is_given_up_after_stall_or_
 fn hashing_what_is_there_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
     // Each chunk of 1 MiB takes so much longer; all of them longer than the stall.
-    let Some(slow) = slow_calls("pread64", 400_000) else { return };
+    let slow = need!(slow_calls("pread64", 400_000));
     let (mut pair, content) = pair(CHUNKS << 20);
     // What is there has no journal: all of it is read.
     write(&pair.there.join(".copy.lh-part"), &content[..(CHUNKS - 1) << 20]);
@@ -284,7 +283,7 @@ fn a_copy_from_a_slow_disk_by_streams_is_bound_by_it() {
 }
 
 fn copy_from_a_slow_disk(flags: [&str; 2]) {
-    let Some(slow) = slow_calls("pread64", 40_000) else { return };
+    let slow = need!(slow_calls("pread64", 40_000));
     let (pair, content) = pair(40_000_000);
     let id = format!("--server-id={}", pair.server.id);
     let (to, [by, how]) = (pair.at("copy"), flags);
@@ -297,7 +296,7 @@ fn copy_from_a_slow_disk(flags: [&str; 2]) {
 
 #[test]
 fn a_copy_of_many_small_files_is_bound_by_their_making() {
-    let Some(slow) = slow_calls("renameat,renameat2,linkat", 4_000) else { return };
+    let slow = need!(slow_calls("renameat,renameat2,linkat", 4_000));
     let mut pair = Pair::new();
     for n in 0..1000 {
         write(&pair.here.join(format!("tree/{n}")), &bytes(1000, n));
@@ -312,7 +311,7 @@ fn a_copy_of_many_small_files_is_bound_by_their_making() {
 
 #[test]
 fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_of_it() {
-    let Some(slow) = slow_disk(60) else { return };
+    let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(60_000_000);
     serve_slowly(&mut pair, &slow, "64Mi");
     let server = traced(pair.server.child().id());
@@ -334,7 +333,7 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_and_lose_nothing_for_want_
 
 #[test]
 fn a_slow_disk_slows_streams_too_and_their_chunks_wait_in_bounded_memory() {
-    let Some(slow) = slow_disk(20) else { return };
+    let slow = need!(slow_disk(20));
     let (mut pair, content) = pair(200_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");
     let server = traced(pair.server.child().id());

@@ -238,7 +238,7 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
                 let _ = stranger.send_to(&noise, control);
                 let pause = Duration::from_millis(1);
                 if n % 20 == 0 && stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                    return;
+                    break;
                 }
             }
         });

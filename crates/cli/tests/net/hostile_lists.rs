@@ -147,19 +147,24 @@ fn by_stream(encoded: &[u8]) -> Vec<Message> {
     said
 }
 
+/// The most memory of a server in bytes after a client has pushed a list to it in a dry run.
+#[track_caller]
+fn peak_of_a_plan(pair: &mut Pair, encoded: &[u8]) -> u64 {
+    let stream =
+        Request { protocol: String::new(), dry_run: true, ..liar::request(Direction::Push, "") };
+    let said = [Message::Request(stream)].into_iter().chain(by_stream(encoded));
+    let (heard, refused) = liar::talk(pair, said);
+    assert_eq!(refused, None);
+    assert!(matches!(heard.last(), Some(Message::Outcome(_))), "{} messages", heard.len());
+    peak(pair.server.child().id())
+}
+
 #[test]
 fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
     let mut pair = Pair::new();
     let name = |n: u32| format!("folder-{n:07}").into_bytes();
     let entries: Vec<Entry> = (0..1_000_000).map(|n| folder(&name(n))).collect();
-    let encoded = list(&entries);
-    let stream =
-        Request { protocol: String::new(), dry_run: true, ..liar::request(Direction::Push, "") };
-    let said = [Message::Request(stream)].into_iter().chain(by_stream(&encoded));
-    let (heard, refused) = liar::talk(&pair, said);
-    assert_eq!(refused, None);
-    assert!(matches!(heard.last(), Some(Message::Outcome(_))), "{} messages", heard.len());
-    let peak = peak(pair.server.child().id());
+    let peak = peak_of_a_plan(&mut pair, &list(&entries));
     assert!(peak < 640 << 20, "{peak} bytes");
     assert!(content(&pair.there).is_empty());
 }
@@ -223,4 +228,78 @@ fn a_list_that_ends_before_its_announced_end_is_refused_with_both_lengths() {
     for folder in [&pair.here, &pair.there] {
         assert!(content(folder).is_empty(), "{:?}", content(folder));
     }
+}
+
+/// A list of `files` empty files in the inmost of 16 folders within each other, whose path has
+/// 4,015 bytes.
+fn deep(files: u32) -> Vec<u8> {
+    let mut path = Vec::new();
+    let mut entries = Vec::new();
+    for level in 0..16 {
+        let shared = path.len() as u32;
+        path.extend((level > 0).then_some(b'/'));
+        path.extend([b'd'; 250]);
+        entries.push(Entry { shared, ..folder(&path[shared as usize..]) });
+    }
+    let within = path.len() as u32 + 1;
+    entries.push(Entry { shared: within - 1, ..file(b"/000000") });
+    let name = |n: u32| format!("{n:06}").into_bytes();
+    entries.extend((1..files).map(|n| Entry { shared: within, ..file(&name(n)) }));
+    list(&entries)
+}
+
+#[test]
+fn a_list_of_deep_paths_takes_memory_for_its_names_and_not_for_its_paths() {
+    let mut pair = Pair::new();
+    let peak = peak_of_a_plan(&mut pair, &deep(100_000));
+    // The paths alone are 402 MB.
+    assert!(peak < 128 << 20, "{peak} bytes");
+}
+
+/// A list whose names share all but their last bytes, so that it takes 16 times its length.
+fn many_long_names(files: u32) -> Vec<u8> {
+    let shared = 240;
+    let name = |n: u32| format!("{n:08}").into_bytes();
+    let first = file(&[&[b'n'; 240][..], &name(0)].concat());
+    let others = (1..files).map(|n| Entry { shared, ..file(&name(n)) });
+    list(&std::iter::once(first).chain(others).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_list_that_takes_more_than_the_memory_is_refused_with_what_it_needs_by_either_end() {
+    let pair = Pair::with(&["--memory=40Mi"]);
+    let encoded = many_long_names(60_000);
+    assert!(encoded.len() < 2 << 20, "{} bytes", encoded.len());
+    let stream = Request { protocol: String::new(), ..liar::request(Direction::Push, "") };
+    let said = [Message::Request(stream.clone())].into_iter().chain(by_stream(&encoded));
+    let (_, refused) = liar::talk(&pair, said);
+    let refused = refused.expect("the server refuses it");
+    let needs = ["list of files needs at least", "--memory 40 Mi", "raise --memory to"];
+    for word in needs {
+        assert!(refused.to_string().contains(word), "{refused}");
+    }
+    let server = LyingServer::start(move |_| by_stream(&encoded));
+    let id = format!("--server-id={}", server.id);
+    let mut command = pair.client.command(["cp", "--json", "-r", "--protocol=tcp", &id]);
+    command.args(["--memory=40Mi"]).args([&server.at("tree/"), "."]).current_dir(&pair.here);
+    crate::rig::Child::spawn(&mut command).end().is(2, &needs);
+    for folder in [&pair.here, &pair.there] {
+        assert!(content(folder).is_empty(), "{:?}", content(folder));
+    }
+}
+
+#[test]
+fn a_tree_whose_list_takes_more_than_the_memory_is_refused_by_the_end_that_reads_it() {
+    let pair = Pair::with(&["--memory=32Mi"]);
+    for folder in [&pair.here, &pair.there] {
+        std::fs::create_dir(folder.join("tree")).expect("the folder is ours");
+        for n in 0..60_000 {
+            let name = format!("{n:0>240}");
+            std::fs::File::create(folder.join("tree").join(name)).expect("there is room");
+        }
+    }
+    let needs = ["list of files needs at least", "--memory 32 Mi", "raise --memory to"];
+    pair.cp(&[&"-r", &pair.at("tree"), &"copy"]).is(2, &needs);
+    pair.cp(&[&"-r", &"--memory=32Mi", &"tree", &pair.at("copy")]).is(2, &needs);
+    assert!(!pair.here.join("copy").exists() && !pair.there.join("copy").exists());
 }

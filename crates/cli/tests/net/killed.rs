@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use super::Way;
 use super::path::Wan;
 use super::wan::{End, MTU, link};
+use crate::rig::need;
 
 /// Half as much again as a kill may cost is there when it comes, and seconds are still to come.
 const LEN: u64 = 200_000_000;
@@ -47,7 +48,7 @@ fn a_server_killed_on_a_lossy_path_costs_64_mb_at_most() {
 
 fn kill_each(end: End) {
     for case in CASES.into_iter().filter(|case| case.killed == end) {
-        let Some(wan) = Wan::new(link(1000, 60, 0.01), MTU, LEN as usize) else { return };
+        let wan = need!(Wan::new(link(1000, 60, 0.01), MTU, LEN as usize));
         kill(case, wan);
     }
 }

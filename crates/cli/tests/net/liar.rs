@@ -8,16 +8,17 @@ use longhaul_transfer::control::{Direction, Frame, Message, Offer, Request};
 use longhaul_transfer::error::Error;
 use longhaul_transfer::options::{ServerPin, Trust};
 use longhaul_transfer::progress::{Notice, Observer, Progress};
+use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Listener, Session, Settings, connect};
 use tokio::sync::oneshot;
 
-use crate::rig::{DEADLINE, Pair};
+use crate::rig::{DEADLINE, Host, Pair};
 
 /// The flow and the transfer of a liar's request.
 pub(super) const FLOW: u32 = 7;
 
 /// A user who looks away.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Observer for Nobody {
     fn progress(&self, _: &Progress) {}
@@ -53,7 +54,8 @@ pub(super) fn offer(encoded: Vec<u8>, bytes: u64) -> Message {
     Message::Offer(Offer { manifest: encoded, manifest_digest, object_len, ..Offer::default() })
 }
 
-fn block_on<T>(talk: impl Future<Output = T>) -> T {
+/// Runs `talk` to its end, by the deadline.
+pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
     runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
@@ -64,8 +66,17 @@ pub(super) fn talk(
     pair: &Pair,
     said: impl IntoIterator<Item = Message>,
 ) -> (Vec<Message>, Option<Error>) {
+    talk_as(pair, &pair.client, said)
+}
+
+/// The same as `client`, which the server need not allow.
+pub(super) fn talk_as(
+    pair: &Pair,
+    client: &Host,
+    said: impl IntoIterator<Item = Message>,
+) -> (Vec<Message>, Option<Error>) {
     block_on(async {
-        let mut session = meet(pair).await;
+        let mut session = meet(pair, client).await;
         for message in said {
             // It may have hung up in the middle of it.
             if session.write(&Frame::from(message)).await.is_err() {
@@ -76,16 +87,19 @@ pub(super) fn talk(
     })
 }
 
-async fn meet(pair: &Pair) -> Session {
-    let identity = Identity::load_or_create(&pair.client.config).expect("the client has one");
+/// A session of `client` with the pair's server.
+pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
+    let identity = Identity::load_or_create(&client.config).expect("the client has one");
     let trust = Trust {
-        config_dir: pair.client.config.clone(),
+        config_dir: client.config.clone(),
         pins: vec![ServerPin { server: None, id: pair.server.id.clone() }],
         accept_new: false,
     };
     let address: SocketAddr = pair.server.address.parse().expect("a server's address");
     let (host, settings) = (address.ip().to_string(), Settings::default());
-    connect(&host, address.port(), &identity, &trust, &Nobody, &settings).await.expect("it answers")
+    connect(&host, address.port(), &identity, &trust, &ask_nobody, &settings)
+        .await
+        .expect("it answers")
 }
 
 /// What comes, to the other side's last word or the message that is the last.
@@ -121,6 +135,17 @@ impl LyingServer {
     /// One whose answer to a request is what `lie` makes of it; then it waits for the client to
     /// hang up.
     pub(super) fn start(lie: impl Fn(&Request) -> Vec<Message> + Send + 'static) -> LyingServer {
+        LyingServer::answering(move |_, heard| match heard {
+            Message::Request(request) => Some(lie(request)),
+            _ => Some(Vec::new()),
+        })
+    }
+
+    /// One that answers each message as `lie` says; without an answer it drops the session.
+    /// Sessions are numbered from 0.
+    pub(super) fn answering(
+        mut lie: impl FnMut(usize, &Message) -> Option<Vec<Message>> + Send + 'static,
+    ) -> LyingServer {
         let (ready, is_ready) = std::sync::mpsc::channel();
         let (over, mut is_over) = oneshot::channel::<()>();
         thread::spawn(move || {
@@ -132,12 +157,12 @@ impl LyingServer {
                 let mut listener =
                     Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
                 let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-                loop {
+                for number in 0.. {
                     let session = tokio::select! {
                         session = listener.accept() => session,
                         _ = &mut is_over => return,
                     };
-                    let hung_up = answer(session, &lie);
+                    let hung_up = answer(session, |heard| lie(number, heard));
                     tokio::select! {
                         () = hung_up => {}
                         _ = &mut is_over => return,
@@ -155,14 +180,13 @@ impl LyingServer {
     }
 }
 
-async fn answer(mut session: Session, lie: &impl Fn(&Request) -> Vec<Message>) {
-    let Ok(Some(Frame { message: Some(Message::Request(request)) })) = session.read().await else {
-        return;
-    };
-    for message in lie(&request) {
-        if session.write(&Frame::from(message)).await.is_err() {
-            return;
+async fn answer(mut session: Session, mut lie: impl FnMut(&Message) -> Option<Vec<Message>>) {
+    while let Ok(Some(Frame { message: Some(heard) })) = session.read().await {
+        let Some(said) = lie(&heard) else { return };
+        for message in said {
+            if session.write(&Frame::from(message)).await.is_err() {
+                return;
+            }
         }
     }
-    listen(&mut session, |_| false).await;
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::faults::slow_down;
 use super::relay::Relay;
-use crate::rig::{Child, Ended, Host, Server, bytes, scratch, skip, write};
+use crate::rig::{Child, Ended, Host, Server, bytes, need, scratch, skip, write};
 
 /// A client, and servers with a folder each.
 pub(super) struct Star {
@@ -262,11 +262,9 @@ fn a_replica_that_slows_down_is_named_and_the_others_bring_the_rest() {
     let rates = progress.iter().filter(is_between).map(|event| event["rate_now_bps"].as_f64());
     let rates: Vec<Option<f64>> = rates.collect();
     // A disk that stands still shows nothing on the way.
-    if rates.len() < 5 || rates.iter().any(|rate| *rate < Some(100e6)) {
-        return skip(
-            "this machine is too busy for 60 Mbit/s from each: nobody is slower than others",
-        );
-    }
+    let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
+    let busy = "this machine is too busy for 60 Mbit/s from each: nobody is slower than others";
+    need!(skip::unless(is_idle, busy));
     let warnings = texts(&ended, "warning", "text");
     let address = &star.servers[0].address;
     let is_told = |text: &String| text.contains("has become slow") && text.contains(address);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::many::Star;
 use super::ssh::Ssh;
-use crate::rig::{Host, Server, bytes, remains, skip, write};
+use crate::rig::{Host, Server, bytes, need, remains, skip, write};
 
 /// Servers for the client of `ssh`, that each have `content` as `NAME`.
 fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
@@ -23,7 +23,7 @@ fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
 
 #[test]
 fn hosts_of_ssh_and_servers_bring_what_each_has_into_one_folder() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let other = bytes(3_000_000, 21);
     let [server] = &servers(&ssh, &["other"], &other)[..] else { unreachable!("one was named") };
     let (near, at) = (ssh.at("source"), server.at("other").into_string().expect("it is ASCII"));
@@ -41,7 +41,7 @@ fn hosts_of_ssh_and_servers_bring_what_each_has_into_one_folder() {
 
 #[test]
 fn replicas_on_an_ssh_host_and_on_servers_are_one_object_also_when_a_server_dies() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let content = bytes(16_000_000, 22);
     write(&ssh.path("there/source"), &content);
     let mut servers = servers(&ssh, &["a", "b"], &content);
@@ -109,10 +109,9 @@ fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
     let receives = &summary["receives"];
     assert_eq!((&receives["from"], &receives["rate_bps"]), (&"given".into(), &16_000_000.into()));
     assert!(receives["others_bps"].is_null(), "{ended}");
-    if summary["seconds"].as_f64() > Some(12.0) {
-        // Flows that do less than they are asked for have no use for a larger share.
-        return skip("this machine is too busy for 16 Mbit/s: weights decide nothing");
-    }
+    // Flows that do less than they are asked for have no use for a larger share.
+    let in_time = summary["seconds"].as_f64() <= Some(12.0);
+    need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
     // Four to one, but for what came before the first schedule.
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }

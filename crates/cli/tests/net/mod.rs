@@ -1,10 +1,12 @@
 //! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
 
+mod admission;
 mod blocked;
 mod cells;
 mod compared;
 mod damage;
 mod drains;
+mod every_message;
 mod faults;
 mod flood;
 mod gathered;
@@ -25,6 +27,7 @@ mod silent;
 mod ssh;
 mod strangers;
 mod taken_up;
+mod unasked;
 mod unheard;
 mod untrusted;
 mod wan;

@@ -10,7 +10,7 @@ use longhaul_testbed::link::LinkSpec;
 use tempfile::TempDir;
 
 use super::Way;
-use crate::rig::{Child, Host, Server, bytes, scratch, skip, write};
+use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 
 /// Where the server listens, on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
@@ -32,26 +32,21 @@ pub(super) struct Wan {
 }
 
 impl Wan {
-    /// The same link both ways, an object of `len` bytes at either end. Nothing, said aloud, where
-    /// this machine cannot emulate.
-    pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
+    /// The same link both ways, an object of `len` bytes at either end; skips the test where this
+    /// host forbids the emulator.
+    pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         Wan::at(ADDRESS, link, mtu, len)
     }
 
-    /// The same over IPv6; nothing, said aloud, where this machine has none.
-    pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
-        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-            skip("this machine has no IPv6");
-            return None;
-        }
+    /// The same over IPv6; skips the test where this host has none.
+    pub(super) fn over_v6(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
+        let has_v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        skip::unless(has_v6, "this machine has no IPv6")?;
         Wan::at(ADDRESS_V6, link, mtu, len)
     }
 
-    fn at(address: &'static str, link: LinkSpec, mtu: u16, len: usize) -> Option<Wan> {
-        if let Err(reason) = available() {
-            skip(&reason);
-            return None;
-        }
+    fn at(address: &'static str, link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
+        available().map_err(skip::forbidden)?;
         let spec = EmulationSpec { mtu, ..EmulationSpec::pair(link.clone(), link) };
         let emulation = Emulation::start(spec).expect("it is available");
         let scratch = scratch();
@@ -74,7 +69,7 @@ impl Wan {
             _scratch: scratch,
         };
         wan.serve();
-        Some(wan)
+        Ok(wan)
     }
 
     /// Starts the server (again).

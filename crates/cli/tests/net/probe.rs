@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Relayed;
 use super::path::Wan;
-use crate::rig::{Child, Ended, Host, Pair, words};
+use crate::rig::{Child, Ended, Host, Pair, need, words};
 
 /// Runs a probe of `server` as `client`, with JSON.
 fn probe(client: &Host, server: &str, id: &str, args: &[&str]) -> Ended {
@@ -126,7 +126,7 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     const MEGABITS: u64 = 20;
     let link = LinkSpec::path(Rate::from_mbps(MEGABITS), Span::from_millis(30));
     let loss = Loss::independent(LossRatio::new(0.1).expect("a share"));
-    let Some(wan) = Wan::new(link.with_loss(loss), 1500, 1) else { return };
+    let wan = need!(Wan::new(link.with_loss(loss), 1500, 1));
     let words = ["probe", "--json", "--accept-new", "--udp", "--rate=5M,60M", "--time=500ms"];
     let command = wan.client.command(words.into_iter().chain(["lh://10.77.0.2"]));
     let ended: Ended = wan.run("a", &command).end();

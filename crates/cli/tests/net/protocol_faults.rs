@@ -15,7 +15,7 @@ use super::path::Wan;
 use super::protocols::{MTU, link};
 use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
-use crate::rig::{Child, Pair, bytes, remains, write};
+use crate::rig::{Child, Pair, bytes, need, remains, write};
 
 /// A freeze: longer than any protocol's patience with one message. 20 s at each of the four ends
 /// would take a minute more than all else here, and more at once would be too much for two cores:
@@ -48,7 +48,7 @@ fn a_network_that_is_gone_for_a_while_is_waited_for() {
 }
 
 fn interrupt(cell: Cell, way: Way) {
-    let Some(wan) = Wan::new(link(0.0), MTU, 6_000_000) else { return };
+    let wan = need!(Wan::new(link(0.0), MTU, 6_000_000));
     let mut copy = wan.start(way, &cell.flags(&["--rate=20M"]));
     under_way(&mut copy, cell);
     wan.set(&LinkSpec { up: false, ..link(0.0) });
@@ -69,7 +69,7 @@ fn an_end_that_is_frozen_for_a_while_is_waited_for() {
 }
 
 fn freeze(cell: Cell, way: Way, end: End) {
-    let Some(mut wan) = Wan::new(link(0.0), MTU, 6_000_000) else { return };
+    let mut wan = need!(Wan::new(link(0.0), MTU, 6_000_000));
     let mut copy = wan.start(way, &cell.flags(&["--rate=20M"]));
     under_way(&mut copy, cell);
     let frozen = match end {
@@ -130,7 +130,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 #[test]
 fn a_disk_slower_than_the_network_bounds_memory_and_loses_nothing_for_want_of_it() {
     // Each write of 1 MiB takes 100 ms more: 10 MB/s below a rate of 50 MB/s.
-    let Some(slow) = faults::slow_disk(100) else { return };
+    let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {
         let mut pair = Pair::in_memory(&[]);

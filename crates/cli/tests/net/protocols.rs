@@ -11,7 +11,7 @@ use longhaul_testbed::link::{LinkSpec, Loss};
 use super::cells::{assert_counted, cells, cells_of_datagrams, count, each};
 use super::path::Wan;
 use super::{WAYS, Way};
-use crate::rig::{Pair, assert_same, bytes, write};
+use crate::rig::{Pair, assert_same, bytes, need, write};
 
 pub(super) const MTU: u16 = 1500;
 
@@ -53,7 +53,7 @@ pub(super) fn link(loss: f64) -> LinkSpec {
 #[test]
 fn every_protocol_comes_through_loss_at_a_rate_that_is_given_or_found() {
     each(&cells_of_datagrams(), |cell| {
-        let Some(wan) = Wan::new(link(0.01), MTU, 3_000_000) else { return };
+        let wan = need!(Wan::new(link(0.01), MTU, 3_000_000));
         for way in WAYS {
             for rate in [Some("--rate=80M"), None] {
                 let others: Vec<&str> = rate.into_iter().collect();

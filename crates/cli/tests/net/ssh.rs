@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::{WAYS, Way};
-use crate::rig::{Child, Ended, Host, Server, assert_same, bytes, skip, write};
+use crate::rig::{Child, Ended, Host, Server, Skipped, assert_same, bytes, need, skip, write};
 
 const SSHD: &str = "/usr/sbin/sshd";
 /// Where sshd wants an empty folder before it starts as root.
@@ -28,13 +28,13 @@ pub(super) struct Ssh {
 }
 
 impl Ssh {
-    /// An sshd that listens on loopback. Nothing, said aloud, where there is none.
-    pub(super) fn new() -> Option<Ssh> {
+    /// An sshd that listens on loopback; skips the test where there is none.
+    pub(super) fn new() -> Result<Ssh, Skipped> {
         Ssh::on("127.0.0.1")
     }
 
     /// The same on another address of this host.
-    fn on(address: &str) -> Option<Ssh> {
+    fn on(address: &str) -> Result<Ssh, Skipped> {
         let mut ssh = Ssh::folders()?;
         let port = free_port();
         let near = format!("HostName {address}\n  Port {port}");
@@ -45,16 +45,15 @@ impl Ssh {
         let mut daemon = Child::spawn(&mut command);
         daemon.complaint("Server listening");
         ssh._daemon = Some(daemon);
-        Some(ssh)
+        Ok(ssh)
     }
 
     /// An sshd in a network of its own, from which nothing but its channel leads anywhere.
-    fn only_channel() -> Option<Ssh> {
+    fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
         if !alone.is_ok_and(|output| output.status.success()) {
-            skip("this user may not make a network namespace");
-            return None;
+            return Err(skip::forbidden("this user may not make a network namespace"));
         }
         let config = ssh.path("sshd_config");
         let proxy = format!(
@@ -62,17 +61,16 @@ impl Ssh {
             config.display()
         );
         ssh.configure(&proxy, "");
-        Some(ssh)
+        Ok(ssh)
     }
 
-    fn folders() -> Option<Ssh> {
+    fn folders() -> Result<Ssh, Skipped> {
         if !Path::new(SSHD).exists() || Command::new("ssh").arg("-V").output().is_err() {
-            skip("ssh over loopback needs openssh-server and openssh-client");
-            return None;
+            let reason = "ssh over loopback needs openssh-server and openssh-client";
+            return Err(skip::uninstalled(reason));
         }
         if rustix::process::geteuid().is_root() && fs::create_dir_all(PRIVILEGE_FOLDER).is_err() {
-            skip("sshd wants the folder /run/sshd, which cannot be made");
-            return None;
+            return Err(skip::forbidden("sshd wants the folder /run/sshd, which cannot be made"));
         }
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
@@ -80,7 +78,7 @@ impl Ssh {
         write(&here.join("object"), &content);
         write(&there.join("source"), &content);
         let client = Host::new(&scratch.path().join("client"));
-        Some(Ssh { client, here, there, content, scratch, _daemon: None })
+        Ok(Ssh { client, here, there, content, scratch, _daemon: None })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -156,7 +154,7 @@ fn free_port() -> u16 {
 
 #[test]
 fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     for way in WAYS {
         let ended = ssh.copies(way, "", &["--rate=100M"]);
         assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
@@ -167,7 +165,7 @@ fn a_file_goes_over_ssh_both_ways_with_its_data_beside_it() {
 
 #[test]
 fn a_copy_over_ssh_that_was_killed_goes_on_at_once() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     write(&ssh.here.join("object"), &bytes(40_000_000, 11));
     let to = ssh.at("copy");
     for _ in 0..2 {
@@ -182,11 +180,8 @@ fn a_copy_over_ssh_that_was_killed_goes_on_at_once() {
 
 #[test]
 fn a_file_goes_over_ssh_by_ipv6() {
-    if UdpSocket::bind("[::1]:0").is_err() {
-        skip("this machine has no IPv6");
-        return;
-    }
-    let Some(ssh) = Ssh::on("::1") else { return };
+    need!(skip::unless(UdpSocket::bind("[::1]:0").is_ok(), "this machine has no IPv6"));
+    let ssh = need!(Ssh::on("::1"));
     for way in WAYS {
         let ended = ssh.copies(way, "", &["--rate=100M"]);
         assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
@@ -196,7 +191,7 @@ fn a_file_goes_over_ssh_by_ipv6() {
 
 #[test]
 fn a_tree_goes_over_ssh_through_a_gate() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     for n in 0..40 {
         write(&ssh.here.join(format!("tree/d{}/f{n}", n % 5)), &bytes(n * 700, n as u64));
     }
@@ -207,7 +202,7 @@ fn a_tree_goes_over_ssh_through_a_gate() {
 
 #[test]
 fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let root = ssh.path("root");
     let content = bytes(3_000_000, 12);
     write(&root.join("part"), &content);
@@ -229,7 +224,7 @@ fn a_server_and_a_host_behind_ssh_are_fetched_at_once_and_may_be_replicas() {
 
 #[test]
 fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
-    let Some(ssh) = Ssh::only_channel() else { return };
+    let ssh = need!(Ssh::only_channel());
     let near = ssh.at("source");
     let other = near.replacen("far", "gate", 1);
     let ended = ssh.cp("", &["--replicas", &near, &other, "copy"]);
@@ -242,7 +237,7 @@ fn replicas_come_through_sshs_own_channels_where_nothing_else_passes() {
 
 #[test]
 fn without_longhaul_over_there_the_error_says_how_to_install_it() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let to = ssh.at("copy");
     let ended = ssh.cp("", &["--remote-path=/no/such/longhaul", "object", &to]);
     ended.is(3, &["/no/such/longhaul", "install longhaul there", "--remote-path"]);
@@ -250,14 +245,14 @@ fn without_longhaul_over_there_the_error_says_how_to_install_it() {
 
 #[test]
 fn a_host_that_ssh_does_not_reach_is_named() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let ended = ssh.cp("-o Port=1", &["object", "nowhere:copy"]);
     ended.is(3, &["ssh cannot reach nowhere"]);
 }
 
 #[test]
 fn the_far_side_opens_ports_of_the_range_only() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     // Two neighbours that are free now: all that the far side may take.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
@@ -277,7 +272,7 @@ fn the_far_side_opens_ports_of_the_range_only() {
 
 #[test]
 fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let take = |port| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
     let neighbours = (0..50).find_map(|_| {
         let first = take(0).ok()?;
@@ -294,7 +289,7 @@ fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
 
 #[test]
 fn a_probe_goes_over_ssh_without_a_server() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let command = format!("ssh -F {}", ssh.path("ssh_config").display());
     let longhaul = concat!("--remote-path=", env!("CARGO_BIN_EXE_longhaul"));
     let words = ["probe", "--json", "-e", &command, longhaul, "--rate=5M", "--time=100ms", "far"];
@@ -307,7 +302,7 @@ fn a_probe_goes_over_ssh_without_a_server() {
 
 #[test]
 fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
-    let Some(ssh) = Ssh::only_channel() else { return };
+    let ssh = need!(Ssh::only_channel());
     for way in WAYS {
         let ended = ssh.copies(way, "", &[]);
         assert_eq!(ended.events("connected")[0]["carrier"], "ssh", "{way:?} {ended}");
@@ -320,7 +315,7 @@ fn where_only_ssh_passes_the_data_go_through_it_with_a_warning() {
 
 #[test]
 fn a_remote_path_may_have_blanks_and_the_shell_over_there_may_talk() {
-    let Some(ssh) = Ssh::new() else { return };
+    let ssh = need!(Ssh::new());
     let script = ssh.path("my longhaul");
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     write(&script, format!("#!/bin/sh\necho Welcome\nexec {longhaul} \"$@\"\n").as_bytes());

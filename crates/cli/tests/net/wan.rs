@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::path::Wan;
 use super::{WAYS, Way};
-use crate::rig::Child;
+use crate::rig::{Child, Skipped, need};
 
 pub(super) const MTU: u16 = 1500;
 
@@ -28,7 +28,7 @@ fn rough(loss: f64) -> LinkSpec {
 
 #[test]
 fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
-    let Some(wan) = Wan::new(rough(0.0), MTU, 5_000_000) else { return };
+    let wan = need!(Wan::new(rough(0.0), MTU, 5_000_000));
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
         // In many segments, and in one.
@@ -48,12 +48,12 @@ fn an_object_arrives_whole_at_any_loss_with_disorder_repeats_and_damage() {
 #[test]
 fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
     const LOSS: f64 = 0.05;
-    let Some(wan) = Wan::new(link(100, 20, LOSS), MTU, 8_000_000) else { return };
+    let wan = need!(Wan::new(link(100, 20, LOSS), MTU, 8_000_000));
     for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
         let tally = || {
             let statistics = wan.emulation.statistics().expect("it runs");
             let tally = statistics.link(from, to).expect("the link is");
-            let dropped = tally.lost + tally.queue_full + statistics.own_drops;
+            let dropped = tally.dropped() + statistics.own_drops;
             [tally.offered, dropped].map(|count| count as f64)
         };
         let before = tally();
@@ -77,7 +77,7 @@ fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
 #[test]
 fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
     const LOSS: f64 = 0.01;
-    let Some(wan) = Wan::new(link(100, 40, LOSS), MTU, 24_000_000) else { return };
+    let wan = need!(Wan::new(link(100, 40, LOSS), MTU, 24_000_000));
     let args = ["--protocol=rbudp", "--rate=94M", "--segment=2Mi"];
     let ended = wan.start(Way::Push, &args).end();
     let summary = ended.summary();
@@ -99,7 +99,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_goes_on() {
 
 #[test]
 fn streams_over_a_narrow_path_are_bound_by_it() {
-    let Some(wan) = Wan::new(link(40, 20, 0.0), MTU, 6_000_000) else { return };
+    let wan = need!(Wan::new(link(40, 20, 0.0), MTU, 6_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--protocol=tcp", "--streams=4"]).end();
         let summary = ended.summary();
@@ -136,7 +136,7 @@ pub(super) enum End {
 /// The network is gone in the middle of a copy.
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
-    let Some(wan) = Wan::new(path.clone(), MTU, 20_000_000) else { return };
+    let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
     // It tells once a second how far it is: slow enough to be told half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
@@ -148,7 +148,7 @@ fn gone_for(time: Duration, way: Way) {
 
 /// One end is frozen in the middle of a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
-    let Some(mut wan) = Wan::new(link(100, 20, 0.0), MTU, 20_000_000) else { return };
+    let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
     // It tells once a second how far it is: slow enough to be told half-way on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
@@ -171,7 +171,7 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 #[test]
 fn every_packet_size_is_found_and_used() {
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
-        let Some(wan) = Wan::new(link(200, 10, 0.0), mtu, 3_000_000) else { return };
+        let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
         // Nothing looks for a size before the server's id is known.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
@@ -189,7 +189,7 @@ fn every_packet_size_is_found_and_used() {
 
 #[test]
 fn a_size_that_the_path_does_not_take_is_given_up_and_not_told() {
-    let Some(wan) = Wan::new(link(200, 10, 0.0), MTU, 3_000_000) else { return };
+    let wan = need!(Wan::new(link(200, 10, 0.0), MTU, 3_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--rate=80M", "--datagram=4000"]).end();
         let payload = ended.summary()["payload_bytes"].as_u64().expect("it is a size");
@@ -201,7 +201,7 @@ fn a_size_that_the_path_does_not_take_is_given_up_and_not_told() {
 #[test]
 fn a_block_larger_than_any_packet_goes_in_fragments() {
     for mtu in [MTU, 9000] {
-        let Some(wan) = Wan::new(link(200, 10, 0.001), mtu, 3_000_000) else { return };
+        let wan = need!(Wan::new(link(200, 10, 0.001), mtu, 3_000_000));
         for way in WAYS {
             let args = ["--protocol=tsunami", "--rate=80M", "--datagram=32800"];
             let ended = wan.start(way, &args).end();
@@ -219,7 +219,7 @@ fn a_block_larger_than_any_packet_goes_in_fragments() {
 fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
-        let Some(wan) = Wan::new(narrow, 9000, 3_000_000) else { return };
+        let wan = need!(Wan::new(narrow, 9000, 3_000_000));
         // At first use nothing has been looked for when the data go.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
@@ -238,7 +238,7 @@ fn a_hole_for_large_packets_is_passed_by_smaller_ones() {
 #[test]
 fn over_ipv6_a_hole_for_large_packets_is_passed() {
     let narrow = LinkSpec { swallow_above: Some(1300), ..link(200, 20, 0.005) };
-    let Some(wan) = Wan::over_v6(narrow, 9000, 3_000_000) else { return };
+    let wan = need!(Wan::over_v6(narrow, 9000, 3_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--rate=80M"]).end();
         let summary = ended.summary();
@@ -252,9 +252,9 @@ fn over_ipv6_a_hole_for_large_packets_is_passed() {
 
 #[test]
 fn a_name_with_both_families_leads_to_a_server_that_has_one() {
-    type Begin = fn(LinkSpec, u16, usize) -> Option<Wan>;
+    type Begin = fn(LinkSpec, u16, usize) -> Result<Wan, Skipped>;
     for (begin, family) in [(Wan::new as Begin, "10.77.0.2"), (Wan::over_v6, "[fd77::2]")] {
-        let Some(wan) = begin(link(200, 5, 0.0), MTU, 1_000_000) else { return };
+        let wan = need!(begin(link(200, 5, 0.0), MTU, 1_000_000));
         let both = wan.run("a", Command::new("getent").args(["ahosts", "b"])).end();
         for address in ["10.77.0.2", "fd77::2"] {
             assert!(both.stdout.iter().any(|line| line.starts_with(address)), "{both}");
@@ -272,7 +272,7 @@ fn a_name_with_both_families_leads_to_a_server_that_has_one() {
 
 #[test]
 fn over_ipv6_data_that_are_blocked_go_by_tcp() {
-    let Some(wan) = Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000) else { return };
+    let wan = need!(Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000));
     for way in WAYS {
         // Nobody is where the client looks for the data.
         let ended = wan.start(way, &["--rate=80M", "--data-port=9"]).end();

@@ -7,7 +7,7 @@ use longhaul_testbed::link::LinkSpec;
 
 use super::Way;
 use super::path::Wan;
-use crate::rig::{Server, skip};
+use crate::rig::{Server, need, skip};
 
 /// The link-local address of a host's device, as `fe80::1%wan0`, once the kernel has found that
 /// nobody else has it.
@@ -31,11 +31,9 @@ fn own(wan: &Wan, host: &str) -> Option<String> {
 #[test]
 fn a_server_is_reached_by_a_link_local_address_and_its_interface() {
     let link = LinkSpec::default();
-    let Some(wan) = Wan::over_v6(link, 1500, 3_000_000) else { return };
-    let Some(zoned) = own(&wan, "b") else {
-        skip("the device of an emulated host has no link-local address");
-        return;
-    };
+    let wan = need!(Wan::over_v6(link, 1500, 3_000_000));
+    let no_address = || skip::forbidden("the device of an emulated host has no link-local address");
+    let zoned = need!(own(&wan, "b").ok_or_else(no_address));
     let address = format!("[{zoned}]:7721");
     let words = Server::words(&address, &wan.there, &["--allow", &wan.client.id]);
     let server = Server::ready(wan.run("b", &wan.host.command(words)));

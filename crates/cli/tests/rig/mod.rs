@@ -11,12 +11,13 @@ mod terminal;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub(crate) use child::{Child, Ended};
+pub(crate) use longhaul_testbed::need;
+pub(crate) use longhaul_testbed::skip::{self, Skipped};
 pub(crate) use pair::{Pair, Server};
 pub(crate) use scratch::scratch;
 pub(crate) use terminal::Terminal;
@@ -24,6 +25,12 @@ pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wri
 
 /// Every wait ends by then, well or with a panic; generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The program under test: the one that cargo has built, or a copy of it that `LONGHAUL_BINARY`
+/// names, for a user who cannot enter the folders above the target folder.
+pub(crate) fn binary() -> OsString {
+    std::env::var_os("LONGHAUL_BINARY").unwrap_or(env!("CARGO_BIN_EXE_longhaul").into())
+}
 
 /// Somebody with an identity: a folder of configuration that no other test knows.
 pub(crate) struct Host {
@@ -45,7 +52,7 @@ impl Host {
 
     /// `longhaul ARGS` as this host, not started yet.
     pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        let mut command = Command::new(binary());
         self.dress(&mut command).args(args);
         command
     }
@@ -58,7 +65,7 @@ impl Host {
     ) -> Command {
         let mut command = Command::new(wrapper[0]);
         self.dress(&mut command).args(&wrapper[1..]);
-        command.arg(env!("CARGO_BIN_EXE_longhaul")).args(args);
+        command.arg(binary()).args(args);
         command
     }
 
@@ -76,11 +83,6 @@ impl Host {
 /// Words of a command line, whatever each of them is made of.
 pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
-}
-
-/// Says aloud that a test cannot run on this machine; not through the harness, which hides it.
-pub(crate) fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 /// Bytes that no other seed gives, and that no file system or path can squeeze.

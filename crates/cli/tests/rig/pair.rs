@@ -102,15 +102,17 @@ impl Pair {
         Pair::within(scratch(), "", args)
     }
 
-    /// The same with `rights` (`:ro`, say) behind the client's id.
+    /// The same with `rights` (`:ro`, say) behind the client's id; makes their subfolder.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }
 
     fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
-        for folder in [&here, &there] {
-            std::fs::create_dir(folder).expect("the scratch folder is ours");
+        // A server refuses to start without the subfolder of an id.
+        let subfolder = rights.trim_start_matches(':').split_once(':').map_or("", |(_, f)| f);
+        for folder in [&here, &there.join(subfolder)] {
+            std::fs::create_dir_all(folder).expect("the scratch folder is ours");
         }
         let client = Host::new(&scratch.path().join("client"));
         let host = Host::new(&scratch.path().join("server"));

@@ -4,17 +4,9 @@ use std::fs;
 
 use super::{files, none, root};
 
-/// The level of each crate that there is or will be.
-const LEVELS: [(&str, u8); 8] = [
-    ("proto", 1),
-    ("transfer", 2),
-    ("testbed", 2),
-    ("control", 2),
-    ("experiments", 3),
-    ("share", 3),
-    ("cli", 4),
-    ("py", 4),
-];
+/// The level of each crate.
+const LEVELS: [(&str, u8); 6] =
+    [("proto", 1), ("net", 2), ("testbed", 2), ("transfer", 3), ("experiments", 4), ("cli", 5)];
 
 fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)

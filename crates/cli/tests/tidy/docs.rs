@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{Text, files, none, root};
+use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
 /// Flags of other tools that our pages name.
-const OTHERS: [&str; 5] = ["--example", "--path", "--release", "--test", "--workspace"];
+const OTHERS: [&str; 6] = ["--example", "--lib", "--path", "--release", "--test", "--workspace"];
 
 /// The pages of the repository.
 fn pages() -> Vec<Text> {
@@ -154,4 +154,35 @@ fn the_map_leads_somewhere() {
     assert!(paths.len() > 20, "the map names only {paths:?}");
     let lost = paths.into_iter().filter(|path| !root().join("crates").join(path).exists());
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only what there is");
+}
+
+/// The names in a page that can only be those of tests: words in backticks with two underscores or
+/// more, perhaps behind the modules that hold them.
+fn tests_named_in(page: &str) -> Vec<&str> {
+    let code = page.split('`').skip(1).step_by(2);
+    code.filter(|word| {
+        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c);
+        word.chars().all(is_path) && (word.matches('_').count() > 1 || word.contains("::"))
+    })
+    .collect()
+}
+
+#[test]
+fn each_promise_of_the_security_page_names_tests_that_exist() {
+    let page = fs::read_to_string(root().join("docs/security.md")).expect("the page is there");
+    let sources = sources();
+    let exists = |path: &&str| {
+        let name = path.rsplit("::").next().unwrap_or(path);
+        let (test, module) = (format!("fn {name}("), format!("mod {name};"));
+        sources.iter().any(|file| file.text.contains(&test) || file.text.contains(&module))
+    };
+    let named = tests_named_in(&page);
+    assert!(named.len() > 40, "only {} tests are named", named.len());
+    none(
+        named.iter().filter(|name| !exists(name)).map(|n| (*n).to_owned()).collect(),
+        "no such test",
+    );
+    let promises = page.lines().filter(|line| line.starts_with("- "));
+    let bare = promises.filter(|line| tests_named_in(line).is_empty());
+    none(bare.map(str::to_owned).collect(), "each promise names its test");
 }

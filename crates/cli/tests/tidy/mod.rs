@@ -4,11 +4,13 @@ mod arrows;
 mod docs;
 mod figures;
 mod lengths;
+mod loops;
 mod modules;
 mod names;
 mod prose;
 mod purity;
 mod registry;
+mod skips;
 mod wire;
 mod worked_out;
 

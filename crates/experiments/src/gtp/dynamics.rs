@@ -4,7 +4,6 @@ use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{Outcome, Outcomes, fairness};
-use crate::page::Page;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, Quantity, Unit};
 use crate::scenarios::vary;
@@ -338,7 +337,7 @@ pub(super) static FIG12: Experiment = Experiment {
     set: Set::Full,
 };
 
-fn parallel_figures(outcomes: &Outcomes, _: &Page) -> Vec<Figure> {
+fn parallel_figures(outcomes: &Outcomes, _: &[Table]) -> Vec<Figure> {
     let figure = |name, quantity: Quantity, of: fn(&Outcome) -> f64| {
         let points = (1..=MOST_FLOWS)
             .filter_map(|count| Some((count as f64, outcomes.of(&parallel_case(count), of)?)));

@@ -6,7 +6,7 @@ use crate::outcome::FlowOutcome;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
-use crate::table::{Row, Table};
+use crate::table::{Row, Table, emulated_value};
 
 /// Figure 1: "100MB data transmission across a 1Gbps link", "from 0.5 ms to 60ms".
 const FIG1_RTTS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0];
@@ -55,7 +55,7 @@ pub(super) static FIG1: Experiment = Experiment {
         FIG1_WINDOWS.map(table).into()
     },
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let mut series = Vec::new();
         for (name, _) in FIG1_WINDOWS {
             let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
@@ -63,7 +63,7 @@ pub(super) static FIG1: Experiment = Experiment {
                 rtts.filter_map(|rtt| Some((*rtt, value(&fig1_case(name, *rtt))?))).collect()
             };
             let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
-            let real = points(&|case| page.emulated_value(case, GOODPUT));
+            let real = points(&|case| emulated_value(tables, case, GOODPUT));
             series.push(Series::new(format!("simulated: {name}"), Origin::Simulated, ours));
             if !real.is_empty() {
                 series.push(Series::new(format!("emulated: {name}"), Origin::Emulated, real));

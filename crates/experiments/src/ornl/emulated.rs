@@ -3,11 +3,10 @@
 use super::{Columns, Contender, case_name, columns, contender, rows, runs, tables};
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{FlowOutcome, Outcomes, Sample};
-use crate::page::Page;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
-use crate::table::{Published, Row, Table};
+use crate::table::{Published, Row, Table, emulated_value};
 
 /// The conditions, and the loss of the second: "--drop 0.0107", in per cent.
 const LOSSES: [&str; 2] = ["loss 0", "loss 0.0107 %"];
@@ -111,7 +110,7 @@ pub(super) static MEMORY: Experiment = Experiment {
     set: Set::Quick,
 };
 
-fn memory_figures(outcomes: &Outcomes, page: &Page) -> Vec<Figure> {
+fn memory_figures(outcomes: &Outcomes, tables: &[Table]) -> Vec<Figure> {
     let mut series = Vec::new();
     for (index, loss) in LOSSES.iter().enumerate() {
         let numbered = || CONTENDERS.iter().enumerate();
@@ -123,7 +122,7 @@ fn memory_figures(outcomes: &Outcomes, page: &Page) -> Vec<Figure> {
         });
         let real: Vec<(f64, f64)> = numbered()
             .filter_map(|(x, contender)| {
-                Some((x as f64, page.emulated_value(&case(contender), GOODPUT)?))
+                Some((x as f64, emulated_value(tables, &case(contender), GOODPUT)?))
             })
             .collect();
         series.push(Series::new(format!("published, {loss}"), Origin::Published, theirs));

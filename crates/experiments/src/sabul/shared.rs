@@ -5,7 +5,7 @@ use crate::outcome::{FlowOutcome, Outcome, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, Quantity, Unit};
 use crate::scenarios::{Variant, vary};
-use crate::table::{Aim, Published, Row, Table};
+use crate::table::{Aim, Published, Row, Table, emulated_value};
 
 /// Each flow's round-trip time and initial rate in Mbit/s.
 const THREE: [&str; 3] = ["10 ms, from 100", "50 ms, from 300", "100 ms, from 500"];
@@ -123,7 +123,7 @@ pub(super) static FIG4: Experiment = Experiment {
         vec![Table::new("", rows.collect())]
     },
     courses: Experiment::NO_COURSES,
-    figures: |outcomes, page| {
+    figures: |outcomes, tables| {
         let mut series = Vec::new();
         for capacity in CAPACITIES {
             let points = |value: &dyn Fn(&str) -> Option<f64>| -> Vec<(f64, f64)> {
@@ -134,7 +134,7 @@ pub(super) static FIG4: Experiment = Experiment {
             let ours = points(&|case| outcomes.of(case, tcp_share));
             let label = format!("simulated: {capacity} Mbit/s");
             series.push(Series::new(label, Origin::Simulated, ours));
-            let real = points(&|case| page.emulated_value(case, TCP_SHARE));
+            let real = points(&|case| emulated_value(tables, case, TCP_SHARE));
             if !real.is_empty() {
                 let label = format!("emulated: {capacity} Mbit/s");
                 series.push(Series::new(label, Origin::Emulated, real));

@@ -11,7 +11,7 @@ use crate::accounting::SenderAccounting;
 use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
 use crate::layout::{Block, Layout};
 use crate::pace::Pacer;
-use crate::rate::{Feedback, datagram};
+use crate::rate::Feedback;
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
 use crate::time::{Span, Time};
@@ -58,7 +58,7 @@ impl SendingEnd {
             flow: setup.flow,
             layout: setup.layout,
             frontier: Frontier::new(setup),
-            pacer: Pacer::new(rate, datagram(setup)),
+            pacer: Pacer::new(rate, setup.datagram()),
             rtt: Rtt::new(setup.rtt),
             accounting: SenderAccounting::default(),
             overhead: setup.overhead,

@@ -2,7 +2,6 @@
 
 use crate::endpoint::{PacketNumber, Setup};
 use crate::pulse::TRAIN_LEN;
-use crate::rate::datagram;
 use crate::rate::train::first_rate;
 use crate::units::{Bytes, Rate};
 use crate::wire::Pulse;
@@ -26,7 +25,7 @@ impl FirstTrain {
     /// is taken.
     pub fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
-        let (datagram, len) = (datagram(setup), TRAIN_LEN);
+        let (datagram, len) = (setup.datagram(), TRAIN_LEN);
         FirstTrain { datagram, share, len, limit, is_open: wanted }
     }
 

@@ -47,6 +47,8 @@ pub(super) struct Known {
     pub(super) highest: u64,
     /// An acknowledgement that takes longer is lost.
     pub(super) patience: Span,
+    /// Only datagrams up to this number are lost for want of an acknowledgement.
+    pub(super) by_time_to: u64,
 }
 
 /// What has been sent and is not known to have arrived.
@@ -109,7 +111,8 @@ impl Circle {
         self.close();
         let due = |stretch: &Stretch| {
             known.is_none_or(|known| {
-                stretch.gone.last < known.highest || stretch.gone.at + known.patience <= now
+                let Gone { last, at } = stretch.gone;
+                last < known.highest || (last <= known.by_time_to && at + known.patience <= now)
             })
         };
         loop {

@@ -66,7 +66,8 @@ pub use sender::FobsSender;
 
 use alloc::boxed::Box;
 
-use crate::registry::{ProtocolOption, Row};
+use crate::row::Row;
+use crate::settings::ProtocolOption;
 
 /// The paper's main parameter (section 3.2).
 pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::own(

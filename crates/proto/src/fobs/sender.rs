@@ -30,6 +30,8 @@ pub struct FobsSender {
     /// Blocks of a chunk, and where the one that is sent ends, counted through the object.
     chunk: u64,
     chunk_end: u64,
+    /// The number of the last datagram whose block went for the first time.
+    last_first: u64,
     /// The newest acknowledgement that has come to its end.
     sequence: u64,
     /// What it said of the datagrams under way.
@@ -94,6 +96,7 @@ impl FobsSender {
             },
             chunk: (blocks as u64).max(1),
             chunk_end: 0,
+            last_first: 0,
             sequence: 0,
             highest: 0,
             rest: None,
@@ -117,8 +120,12 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
+    /// What counts as lost. While a first block may go, time alone does not have a repeat count as
+    /// lost: the repeats of a slow sender take longer than its patience, and without
+    /// acknowledgements no first block would ever go.
     fn known(&self) -> Known {
-        Known { highest: self.highest, patience: self.end.rtt.timeout() }
+        let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
+        Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
     }
 
     /// Whether a block goes again only when it is known to be lost.
@@ -160,8 +167,8 @@ impl FobsSender {
         }
         let rest = u32::try_from(self.chunk_end - next).unwrap_or(u32::MAX);
         let run = self.end.frontier.take(max.min(rest))?;
-        let last = number + run.blocks.len() as u64 - 1;
-        self.circle.send_first(now, &run, last, self.end.frontier.there());
+        self.last_first = number + run.blocks.len() as u64 - 1;
+        self.circle.send_first(now, &run, self.last_first, self.end.frontier.there());
         self.end.accounting.rounds = self.end.accounting.rounds.max(1);
         Some(run)
     }
@@ -241,6 +248,7 @@ impl FobsSender {
             repeats_first: known_first || frontier.is_out_of_grant(),
             known_only: known_first || self.is_thrifty(),
             first_left: frontier.peek().is_some(),
+            first_may_go: frontier.is_open(),
             patience: self.known().patience,
         }
     }
@@ -257,6 +265,8 @@ pub(super) struct Standing {
     pub(super) known_only: bool,
     /// A first block is left.
     pub(super) first_left: bool,
+    /// A first block is left, and the grant lets it go.
+    pub(super) first_may_go: bool,
     /// What is not acknowledged for so long is lost.
     pub(super) patience: Span,
 }

@@ -313,6 +313,39 @@ mod tests {
         assert_eq!((tell(3_000, 1_500), tell(5_000, 2_500)), (500, 500));
     }
 
+    /// Finds one rate, in bits a second.
+    struct Finds(u64);
+
+    impl RateController for Finds {
+        fn rate(&self) -> Rate {
+            Rate::from_bps(self.0)
+        }
+
+        fn train(&mut self, _: Time, _: PacketNumber) -> u64 {
+            0
+        }
+
+        fn on_sent(&mut self, _: Time, _: PacketNumber, _: u64) {}
+
+        fn on_feedback(&mut self, _: Time, _: &Feedback<'_>) {}
+    }
+
+    #[test]
+    fn a_found_rate_has_settled_when_it_rises_by_no_more_than_5_percent_in_a_segment() {
+        let top = |found: &[u64]| {
+            let mut table = Table { found: Rate::from_mbps(100), ..table(None, None) };
+            for bps in found {
+                table.finder = Box::new(Finds(*bps));
+                table.on_segment(LossRatio::NONE);
+            }
+            table.top.map(Rate::as_bps)
+        };
+        assert_eq!(top(&[105_000_000]), Some(105_000_000));
+        assert_eq!(top(&[105_000_001]), None);
+        assert_eq!(top(&[200_000_000, 210_000_001]), None, "it is compared with the last segment");
+        assert_eq!(top(&[90_000_000]), Some(100_000_000), "the highest that was found");
+    }
+
     #[test]
     fn where_nothing_is_told_the_maximum_is_what_the_path_showed() {
         let mut table = table(None, None);

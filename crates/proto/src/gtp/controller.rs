@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn the_shortest_round_trip_is_that_of_the_last_two_stretches_of_time() {
+        let mut path = PathRtt::new(Time::ZERO, Span::from_millis(100), Span::from_secs(10));
+        for (second, sample, shortest) in
+            [(9, 120, 100), (10, 135, 100), (20, 150, 135), (29, 140, 135), (30, 160, 140)]
+        {
+            path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(sample));
+            assert_eq!(path.shortest(), Span::from_millis(shortest), "at {second} s");
+        }
+    }
+
+    #[test]
     fn a_queue_lowers_the_rate_only_with_delay_control() {
         let mut path = PathRtt::new(Time::ZERO, Span::from_millis(100), Span::from_secs(10));
         path.on_sample(Time::ZERO, Span::from_millis(135));

@@ -147,6 +147,31 @@ mod tests {
     }
 
     #[test]
+    fn a_departed_flow_raises_the_estimate_up_to_the_bound() {
+        let mut ce = Estimator::new(100.0);
+        ce.raise(30.0, 200.0);
+        assert_eq!(ce.estimate(), 130.0);
+        ce.raise(100.0, 200.0);
+        assert_eq!(ce.estimate(), 200.0);
+    }
+
+    #[test]
+    fn intervals_below_the_target_count_in_a_row_and_the_best_of_them_is_followed() {
+        let rules = Rules { patience: 2, ..Rules::new(&Settings::default()) };
+        let mut ce = Estimator::new(1000.0);
+        let mut after = |total: f64, bound: f64| {
+            ce.on_interval(&rules, (total, 0.0), 100.0, bound);
+            ce.estimate()
+        };
+        assert_eq!(after(60.0, 1000.0), 1000.0);
+        assert_eq!(after(100.0, 1000.0), 102.0, "an interval at the target begins a new row");
+        assert_eq!(after(50.0, 80.0), 80.0, "the bound holds meanwhile");
+        assert_eq!(after(40.0, 1000.0), 51.0, "of this row the best did 50");
+        assert_eq!(after(45.0, 1000.0), 51.0);
+        assert_eq!(after(30.0, 1000.0), 45.9);
+    }
+
+    #[test]
     fn the_estimate_never_passes_its_bound_and_a_silent_flow_has_none() {
         run(
             105.0,

@@ -23,7 +23,6 @@ use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
 use crate::ends::{Frontier, ReceivingEnd, Wholes};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
-use crate::rate::datagram;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Offer, Request};
@@ -112,7 +111,7 @@ impl Flow {
         let mut asked = Asked::default();
         let mut unasked = Bytes::ZERO;
         for run in early(setup, &mut frontier) {
-            unasked += Bytes::new((run.end - run.start) * datagram(setup).get());
+            unasked += Bytes::new((run.end - run.start) * setup.datagram().get());
             asked.note(now, 0, run);
         }
         let mut end = ReceivingEnd::new(now, setup);
@@ -133,7 +132,7 @@ impl Flow {
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),
             least,
-            datagram: datagram(setup),
+            datagram: setup.datagram(),
             overhead: setup.overhead,
             spacing: Span::ZERO,
             pending: Pending::default(),

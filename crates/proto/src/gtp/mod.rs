@@ -69,7 +69,7 @@ pub use tuning::*;
 
 use alloc::boxed::Box;
 
-use crate::registry::Row;
+use crate::row::Row;
 
 /// GTP in the registry.
 pub const ROW: Row = Row {

@@ -2,8 +2,7 @@
 //! set. Those that are ours alone are in `tuning`.
 
 use super::tuning::{TUNING, Tuning};
-use crate::registry::ProtocolOption;
-use crate::settings::Settings;
+use crate::settings::{ProtocolOption, Settings};
 use crate::units::Rate;
 
 /// C_r, "the capacity of all GTP traffic" (section 4.3).

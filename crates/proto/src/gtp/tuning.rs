@@ -4,8 +4,7 @@
 //!
 //! What bounds a host against a hostile peer (`sender`: runs and requests that wait) is no setting.
 
-use crate::registry::ProtocolOption;
-use crate::settings::Settings;
+use crate::settings::{ProtocolOption, Settings};
 use crate::time::Span;
 
 /// From the table below: an option each, and what the decisions read.

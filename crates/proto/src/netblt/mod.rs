@@ -40,7 +40,8 @@ pub use sender::NetbltSender;
 
 use alloc::boxed::Box;
 
-use crate::registry::{ProtocolOption, Row};
+use crate::row::Row;
+use crate::settings::ProtocolOption;
 
 /// What the two ends of RFC 998 agree on when they open a connection.
 pub const BUFFER: ProtocolOption = ProtocolOption::own(

@@ -10,7 +10,6 @@ use super::{BUFFERS, BURST};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
 use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::ranges::RangeSet;
-use crate::rate::datagram;
 use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
@@ -186,7 +185,7 @@ impl ReceivingFlow for Flow {
             end: ReceivingEnd::new(now, setup),
             tallies: Tallies::new(setup.layout),
             buffers: Buffers::new(setup),
-            datagram: datagram(setup),
+            datagram: setup.datagram(),
             burst: if burst > 0 { burst } else { OFFERED_BURST },
             most: setup.settings.count(&BUFFERS),
             go: 0,

@@ -10,7 +10,7 @@ use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
 use crate::ends::{Run, SendingEnd, SendingFlow};
 use crate::layout::Block;
 use crate::pulse::until_train;
-use crate::rate::{RateController, controller, datagram};
+use crate::rate::{RateController, controller};
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::{Begun, BufferOk, Burst, Control, Pulse, Resend};
@@ -48,7 +48,7 @@ impl NetbltSender {
             end,
             controller,
             buffers: Buffers::new(setup),
-            datagram: datagram(setup),
+            datagram: setup.datagram(),
             go: 0,
             open: BTreeMap::new(),
             resending: BTreeSet::new(),

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::endpoint::{PacketNumber, Setup};
 use crate::time::{Span, Time};
-use crate::units::{Bytes, Rate};
+use crate::units::Rate;
 use crate::wire::Pulse;
 
 use alloc::boxed::Box;
@@ -49,11 +49,6 @@ pub trait RateController: Send {
 pub fn controller(setup: &Setup) -> Box<dyn RateController> {
     match setup.fixed_rate() {
         Some(rate) => Box::new(fixed::Fixed::new(rate)),
-        None => Box::new(train::Trains::new(datagram(setup), setup.rate_limit)),
+        None => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
     }
-}
-
-/// A full datagram's UDP payload.
-pub fn datagram(setup: &Setup) -> Bytes {
-    Bytes::new(u64::from(setup.layout.block_size())) + setup.overhead
 }

@@ -513,3 +513,6 @@ impl RateController for Trains {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,8 @@ pub use sender::RbudpSender;
 
 use alloc::boxed::Box;
 
-use crate::registry::{ProtocolOption, Row};
+use crate::row::Row;
+use crate::settings::ProtocolOption;
 
 /// Each round costs a round trip, a copy of a few blocks nothing: at 1 % loss two copies spare the
 /// next round in 99 of 100.

@@ -1,6 +1,8 @@
 //! What RBUDP's two ends do to each other, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "a list of one run is what is meant")]
 
+mod timers;
+
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 

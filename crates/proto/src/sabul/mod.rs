@@ -56,7 +56,8 @@ pub use sender::SabulSender;
 
 use alloc::boxed::Box;
 
-use crate::registry::{ProtocolOption, Row};
+use crate::row::Row;
+use crate::settings::ProtocolOption;
 
 /// "The constant SYN interval in SABUL is 0.01 seconds." (3.5)
 pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption::own(

@@ -2,7 +2,6 @@
 
 use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;
-use crate::rate::datagram;
 use crate::units::Rate;
 
 /// What the two releases of SABUL decide differently about the rate.
@@ -73,7 +72,7 @@ impl PaperRate {
     /// The rate control of a flow that begins at `first` and never goes above `cap`.
     pub(super) fn new(setup: &Setup, first: Rate, cap: Option<Rate>) -> PaperRate {
         let settings = &setup.settings;
-        let (mtu, sync) = (datagram(setup).bits() / 8.0, settings.value(&SYNC_INTERVAL));
+        let (mtu, sync) = (setup.datagram().bits() / 8.0, settings.value(&SYNC_INTERVAL));
         let per_sync = |rate: Rate| rate.as_bps() as f64 * sync / (mtu * 8.0);
         PaperRate {
             mtu,

@@ -14,7 +14,6 @@
 use super::rate::{LossAverage, RateControl};
 use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DELAY};
 use crate::endpoint::Setup;
-use crate::rate::datagram;
 use crate::units::Rate;
 
 /// "If equal, .1 is added": microseconds.
@@ -41,7 +40,7 @@ impl ReleaseRate {
         let value = |option| setup.settings.value(option);
         let shortest = value(&SHORTEST_DELAY);
         ReleaseRate {
-            datagram: datagram(setup).bits(),
+            datagram: setup.datagram().bits(),
             delay: value(&FIRST_DELAY).max(shortest),
             shortest,
             longest: value(&LONGEST_DELAY).max(shortest),

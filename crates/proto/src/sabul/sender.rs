@@ -9,7 +9,6 @@ use super::{AVAILABLE_WINDOW, INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
 use crate::pulse::TRAIN_LEN;
-use crate::rate::datagram;
 use crate::rate::train::{FIRST_SHARE, TRICKLE};
 use crate::time::{Span, Time};
 use crate::units::Rate;
@@ -72,7 +71,7 @@ impl SabulSender {
         let first = wanted.unwrap_or(TRICKLE);
         let first = cap.map_or(first, |cap| first.min(cap));
         let control = Box::new(PaperRate::new(setup, first, cap));
-        let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, datagram(setup));
+        let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, setup.datagram());
         let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
         sender.train = FirstTrain::new(setup, wanted.is_none(), FIRST_SHARE);
@@ -83,7 +82,7 @@ impl SabulSender {
     pub fn release(setup: &Setup) -> SabulSender {
         let control = Box::new(ReleaseRate::new(setup, setup.cap()));
         let interval = Interval::new(setup.settings.value(&RELEASE_SYNC_INTERVAL));
-        let window = Window::unlimited(datagram(setup));
+        let window = Window::unlimited(setup.datagram());
         let sender = SabulSender::with(setup, control, interval, window);
         SabulSender { release: true, expiries: Again::new(0), ..sender }
     }

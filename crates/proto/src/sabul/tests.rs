@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::{ORNL_ROW, ROW, SabulOrnlReceiver, SabulReceiver, SabulSender};
 use crate::endpoint::{Arrival, BlockRange, FlowId, PacketNumber, Receiver, Sender, Setup, Wake};
 use crate::layout::{Block, Layout};
-use crate::registry::Row;
+use crate::row::Row;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};

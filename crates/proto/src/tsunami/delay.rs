@@ -2,7 +2,6 @@
 
 use super::{ERROR_RATE, SLOW_DOWN, SPEED_UP};
 use crate::endpoint::Setup;
-use crate::rate::datagram;
 use crate::units::Rate;
 use crate::wire::ErrorRate;
 
@@ -29,7 +28,7 @@ impl Delay {
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {
-            datagram: datagram(setup).bits(),
+            datagram: setup.datagram().bits(),
             target: 0.0,
             delay: 0.0,
             slow_down: value(&SLOW_DOWN),

@@ -54,7 +54,8 @@ pub use sender::TsunamiSender;
 
 use alloc::boxed::Box;
 
-use crate::registry::{ProtocolOption, Row};
+use crate::row::Row;
+use crate::settings::ProtocolOption;
 
 /// "A timed interval (>350ms) since the last update." (Study, 3.2)
 pub const REPORT_INTERVAL: ProtocolOption =

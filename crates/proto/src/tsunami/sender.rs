@@ -7,7 +7,7 @@ use super::delay::Delay;
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
 use crate::ends::{Again, Heard, Repairs, Run, SendingEnd, SendingFlow};
 use crate::pulse::{TRAIN_LEN, until_train};
-use crate::rate::{Feedback, RateController, controller, datagram};
+use crate::rate::{Feedback, RateController, controller};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
@@ -58,7 +58,7 @@ impl TsunamiSender {
             target,
             begun: setup.rate.is_some(),
             rtt: setup.rtt,
-            train: Bytes::new(TRAIN_LEN * datagram(setup).get()),
+            train: Bytes::new(TRAIN_LEN * setup.datagram().get()),
             requests: Heard::default(),
             rates: Heard::default(),
             reported: None,

@@ -9,7 +9,13 @@
 //!
 //! A probe of the path, its answer and the challenges use the block's place as they like.
 
-use crate::endpoint::{FlowId, PacketNumber};
+/// The id of a flow, which takes one object from one sender to one receiver. Random on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// The number of a datagram within its flow. Every transmission has its own, repeats too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketNumber(pub u64);
 
 /// What a datagram carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ pub use control::{
     Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Loss, Offer, Pulse,
     Report, Request, Resend, Selective, Sync, Train, WireError,
 };
-pub use header::{Header, Kind};
+pub use header::{FlowId, Header, Kind, PacketNumber};
 
 /// The longest control message that is ever made, in bytes: it fits one sealed datagram on any
 /// path.

@@ -64,8 +64,7 @@ impl Lane {
         for segment in run.segments.clone() {
             let fate = self.link.offer(run.at, shape.packet_bytes(segment.into()));
             let Fate::Arrives(passage) = fate else {
-                let queue = matches!(fate, Fate::QueueFull | Fate::Managed);
-                self.burst_drops += u64::from(bunched && queue);
+                self.burst_drops += u64::from(bunched && fate.is_queue());
                 continue;
             };
             let run = run.only(segment, passage);

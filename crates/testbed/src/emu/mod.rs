@@ -45,6 +45,7 @@ mod spec;
 mod starvation;
 mod statistics;
 mod superpacket;
+#[allow(unsafe_code, reason = "system calls that no library offers in a safe form")]
 mod sys;
 mod ways;
 

@@ -116,8 +116,7 @@ impl Statistics {
                  more than {allowance}"
             ));
         }
-        let queues = self.links.iter().map(|link| link.tally.queue_full + link.tally.managed);
-        let dropped: u64 = queues.sum();
+        let dropped: u64 = self.links.iter().map(|link| link.tally.dropped_by_queue()).sum();
         let bursts = self.burst_drops;
         if bursts as f64 > sent as f64 * OWN_DROP_SHARE
             && bursts as f64 > dropped as f64 * BURST_SHARE
@@ -138,20 +137,34 @@ impl Statistics {
 
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for LinkStatistics { from, to, tally: t } in &self.links {
+        for LinkStatistics { from, to, tally } in &self.links {
+            // Every field is named, so that a new one is printed.
+            let LinkTally {
+                offered,
+                offered_bytes,
+                arrives,
+                arrives_bytes,
+                lost,
+                queue_full,
+                managed,
+                down,
+                too_large,
+                duplicates,
+                corrupted,
+                held_back,
+            } = *tally;
             write!(
                 f,
-                "{from} > {to}: {} packets ({}) offered, {} arrive ({}), {} lost, {} dropped by \
-                 the queue",
-                t.offered, t.offered_bytes, t.arrives, t.arrives_bytes, t.lost, t.queue_full
+                "{from} > {to}: {offered} packets ({offered_bytes}) offered, {arrives} arrive \
+                 ({arrives_bytes}), {lost} lost, {queue_full} dropped by the queue"
             )?;
             let seldom = [
-                (t.managed, "by CoDel"),
-                (t.down, "by an outage"),
-                (t.too_large, "as too large"),
-                (t.duplicates, "doubled"),
-                (t.corrupted, "corrupted"),
-                (t.held_back, "held back"),
+                (managed, "by CoDel"),
+                (down, "by an outage"),
+                (too_large, "as too large"),
+                (duplicates, "doubled"),
+                (corrupted, "corrupted"),
+                (held_back, "held back"),
             ];
             for (count, what) in seldom.iter().filter(|(count, _)| *count > 0) {
                 write!(f, ", {count} {what}")?;

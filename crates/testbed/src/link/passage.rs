@@ -27,6 +27,17 @@ pub enum Fate {
     TooLarge,
 }
 
+impl Fate {
+    /// Whether the queue before the rate dropped the packet: for want of room, or because CoDel
+    /// told it to.
+    pub fn is_queue(&self) -> bool {
+        match self {
+            Fate::QueueFull | Fate::Managed => true,
+            Fate::Arrives(_) | Fate::Lost | Fate::Down | Fate::TooLarge => false,
+        }
+    }
+}
+
 /// How a packet arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -40,7 +51,7 @@ pub struct Passage {
 
 /// What a link did with the packets offered to it.
 ///
-/// `offered = arrives + lost + queue_full + managed + down + too_large`; duplicates come on top.
+/// `offered = arrives + dropped`; duplicates come on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTally {
     /// Packets offered.
@@ -67,6 +78,33 @@ pub struct LinkTally {
     pub corrupted: u64,
     /// Packets held back so that later ones overtake.
     pub held_back: u64,
+}
+
+impl LinkTally {
+    /// Packets that do not arrive, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        // Every field is named, so that a new one does not compile until it is placed here.
+        let LinkTally {
+            offered: _,
+            offered_bytes: _,
+            arrives: _,
+            arrives_bytes: _,
+            lost,
+            queue_full,
+            managed,
+            down,
+            too_large,
+            duplicates: _,
+            corrupted: _,
+            held_back: _,
+        } = *self;
+        lost + queue_full + managed + down + too_large
+    }
+
+    /// Packets that the queue before the rate dropped: those whose [`Fate::is_queue`].
+    pub fn dropped_by_queue(&self) -> u64 {
+        self.queue_full + self.managed
+    }
 }
 
 /// A link that packets can be offered to.
@@ -235,6 +273,42 @@ mod tests {
             _ => None,
         };
         fates.iter().filter_map(at).collect()
+    }
+
+    /// A link of 10 Mbit/s on which every packet after the first meets this fate.
+    fn doomed(fate: Fate) -> LinkSpec {
+        let path = LinkSpec::path(Rate::from_mbps(10), Span::from_millis(1));
+        match fate {
+            Fate::Arrives(_) => path,
+            Fate::Lost => path.with_loss(Loss::Pattern([false, true, true, true].into())),
+            // As many bytes as one packet has on the wire.
+            Fate::QueueFull => LinkSpec { queue: Bytes::new(1_538), ..path },
+            Fate::Managed => {
+                let (target, interval) = (Span::ZERO, Span::from_nanos(1));
+                let control = QueueControl::CoDel(CoDel { target, interval });
+                LinkSpec { control, ..path }
+            }
+            Fate::Down => LinkSpec { up: false, ..path },
+            Fate::TooLarge => LinkSpec { swallow_above: Some(1_499), ..path },
+        }
+    }
+
+    #[test]
+    fn every_fate_but_arrival_is_counted_as_dropped_and_the_queues_as_the_queues() {
+        let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
+        let drops = [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Down, Fate::TooLarge];
+        for fate in drops.into_iter().chain([arrives]) {
+            let (tally, fates) = offered(doomed(fate), 40, Span::from_micros(100), 1_500);
+            let arrived = arrivals(&fates).len() as u64;
+            let met = fates.iter().filter(|met| **met == fate).count();
+            assert!(met > 0 || arrived == 40, "{fate:?} befalls none: {tally:?}");
+            assert_eq!((tally.offered, tally.arrives), (40, arrived));
+            assert_eq!(tally.dropped(), 40 - arrived, "{fate:?}: {tally:?}");
+            let by_queue = fates.iter().filter(|fate| fate.is_queue()).count() as u64;
+            assert_eq!(tally.dropped_by_queue(), by_queue, "{fate:?}: {tally:?}");
+        }
+        let by_queue = drops.into_iter().filter(Fate::is_queue).collect::<Vec<_>>();
+        assert_eq!(by_queue, [Fate::QueueFull, Fate::Managed]);
     }
 
     #[test]

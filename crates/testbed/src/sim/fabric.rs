@@ -158,7 +158,7 @@ impl Fabric {
         let backlog = wire.link.backlog(self.now);
         wire.queue_max = wire.queue_max.max(backlog);
         let Fate::Arrives(passage) = fate else {
-            self.drop(packet, matches!(fate, Fate::QueueFull | Fate::Managed));
+            self.drop(packet, fate.is_queue());
             return;
         };
         packet.hop += 1;
@@ -290,10 +290,8 @@ impl Fabric {
     pub(super) fn leak(&self) -> Option<usize> {
         self.wires.iter().position(|wire| {
             let tally = wire.link.tally();
-            let queue = tally.queue_full + tally.managed;
-            let dropped = queue + tally.lost + tally.down + tally.too_large;
             let on_it = wire.flying.len() as u64 + wire.loose;
-            tally.offered != tally.arrives + dropped
+            tally.offered != tally.arrives + tally.dropped()
                 || tally.arrives + tally.duplicates != wire.delivered + on_it
         })
     }

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use longhaul_proto::registry::{ProtocolOption, Row, all};
+use longhaul_proto::registry::{Row, all};
+use longhaul_proto::settings::ProtocolOption;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;

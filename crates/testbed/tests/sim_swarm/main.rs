@@ -9,12 +9,14 @@
 
 mod draw;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
 use longhaul_proto::registry::{Row, all, find};
 use longhaul_proto::time::{Span, Time};
+use longhaul_testbed::link::{Change, LinkSpec, Loss, QueueControl};
 use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim::{self, Outcome};
 
@@ -131,8 +133,13 @@ fn every_protocol_brings_every_object_over_every_path() {
     if let Ok(named) = std::env::var(ONE) {
         let (row, seed) = one(&named);
         check(row, seed);
-        return;
+    } else {
+        check_all();
     }
+}
+
+/// Checks a new path of each run in turn for every protocol.
+fn check_all() {
     let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let all_of = |row: &Row| {
         let mut met = Met::default();
@@ -147,6 +154,86 @@ fn every_protocol_brings_every_object_over_every_path() {
     assert!(sum(|met| met.dropped) > 0 && sum(|met| met.queue_full) > 0, "{met:?}");
     assert!(sum(|met| met.socket_lost) > 0 && sum(|met| met.replayed) > 0, "{met:?}");
     assert!(sum(|met| met.beside) > 0, "{met:?}");
+}
+
+/// What a link has of what links can have. Every field and variant is named, so that a new one does
+/// not compile until it is drawn, or left out here with its reason.
+fn models(link: &LinkSpec) -> [(&'static str, bool); 15] {
+    let LinkSpec {
+        rate,
+        delay,
+        jitter,
+        queue: _, // There is always one; its size is drawn.
+        control,
+        loss,
+        duplicate,
+        reorder,
+        corrupt,
+        framing: _,       // No protocol sees it.
+        swallow_above: _, // A path that takes no full packet brings nothing.
+        up: _,            // Outages come and go by the schedule.
+        schedule,
+    } = link;
+    let jitters = jitter.spread > Span::ZERO;
+    let changes: Vec<&str> = schedule.iter().map(|step| change(&step.change)).collect();
+    let changes = |what| (what, changes.contains(&what));
+    let (is_independent, is_burst) = match loss {
+        Loss::None => (false, false),
+        Loss::Independent(_) => (true, false),
+        Loss::GilbertElliott(_) => (false, true),
+        // For packets of one size the first of these is independent loss, and a pattern is one
+        // draw of any other.
+        Loss::BitErrors(_) | Loss::Pattern(_) => (false, false),
+    };
+    let is_codel = match control {
+        QueueControl::DropTail => false,
+        QueueControl::CoDel(_) => true,
+    };
+    [
+        ("a rate", rate.is_some()),
+        ("a delay", *delay > Span::ZERO),
+        ("jitter", jitters),
+        ("jitter that overtakes", jitters && jitter.overtakes),
+        ("CoDel", is_codel),
+        ("independent loss", is_independent),
+        ("loss in bursts", is_burst),
+        ("duplicates", *duplicate > 0.0),
+        ("reordering", reorder.share > 0.0),
+        ("corruption", *corrupt > 0.0),
+        changes("another rate"),
+        changes("a rate that goes evenly to another"),
+        changes("another delay"),
+        changes("another loss"),
+        changes("an outage"),
+    ]
+}
+
+/// What changes, as a row of [`models`].
+fn change(change: &Change) -> &'static str {
+    match change {
+        Change::Rate(_) => "another rate",
+        Change::RateRamp { .. } => "a rate that goes evenly to another",
+        // To a flow an even change is many small ones.
+        Change::Delay(_) | Change::DelayRamp { .. } => "another delay",
+        Change::Loss(_) => "another loss",
+        Change::Up(_) => "an outage",
+    }
+}
+
+#[test]
+fn every_model_of_a_link_is_drawn() {
+    let row = find("rbudp").expect("a protocol");
+    let mut drawn = BTreeMap::new();
+    for seed in 0..RUNS {
+        let text = draw::case(row, seed).text;
+        let scenario = Scenario::parse("swarm", &text, &Reading::PLAIN).expect("a scenario");
+        for (model, has) in scenario.network.links.iter().flat_map(|link| models(&link.link)) {
+            *drawn.entry(model).or_insert(false) |= has;
+        }
+    }
+    let never: Vec<&str> =
+        drawn.into_iter().filter(|(_, has)| !has).map(|(name, _)| name).collect();
+    assert!(never.is_empty(), "in {RUNS} scenarios no link has {never:?}: draw it in draw.rs");
 }
 
 #[test]

@@ -9,6 +9,13 @@ use crate::objects::manifest::MAX_OBJECT;
 pub const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
+    /// The bytes of the encoded manifest; none of one that is too long and will be refused.
+    pub fn list_len(&self) -> u64 {
+        let inline = self.manifest.len() as u64;
+        let len = inline.max(self.manifest_len).max(self.streamed_len);
+        if len > MAX_MANIFEST { 0 } else { len }
+    }
+
     /// Looks at an offer.
     ///
     /// # Errors

@@ -30,7 +30,8 @@ pub struct Pass {
     /// Its number, from 0.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// The flow.
+    /// The flow, new for each pass: the receiving end refuses the id of an earlier pass of the same
+    /// transfer, which would repeat keys and nonces.
     #[prost(fixed32, tag = "2")]
     pub flow: u32,
     /// Block size in bytes.
@@ -390,6 +391,10 @@ pub struct EntryFailed {
     /// It is the file's own trouble at the source, not at the destination.
     #[prost(bool, tag = "4")]
     pub at_source: bool,
+    /// The source file changed while it was read: all that came of it is void. A new request finds
+    /// its new version.
+    #[prost(bool, tag = "5")]
+    pub changed: bool,
 }
 
 /// The first message of a further stream that carries chunks of a transfer.

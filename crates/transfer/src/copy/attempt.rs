@@ -8,6 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::access;
+use longhaul_net::clock;
+use longhaul_net::port::PortHandle;
+use longhaul_net::sealing::keys::Suite;
+use longhaul_net::socket::Path;
+use longhaul_net::zone;
 use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::registry;
 use longhaul_proto::time::{Span, Time};
@@ -20,12 +26,7 @@ use super::hooks::{ClientHooks, State, interrupted};
 use super::part::Part;
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
-use crate::access;
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
-use crate::datapath::clock;
-use crate::datapath::keys::Suite;
-use crate::datapath::port::PortHandle;
-use crate::datapath::socket::Path;
 use crate::driver::writer::Target;
 use crate::driver::{random_flow, random_u64};
 use crate::end::receiving::{Received, ReceivingEnd};
@@ -33,11 +34,11 @@ use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::{Mark, Place, SinkOptions, Source, SourceOptions};
+use crate::objects::{Asked, Mark, Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
+use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};
-use crate::zone;
 
 /// How long another copy on this host may take to let go of a file: one that was killed does so as
 /// soon as the system has cleared it away, one that runs does not.
@@ -69,6 +70,8 @@ impl Way<'_> {
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
     route: &'a Route,
+    /// What a pull may bring.
+    asked: Option<Arc<Asked>>,
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
@@ -101,9 +104,15 @@ impl<'a> Attempt<'a> {
         part: Part,
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
+        let mut state = State::new();
+        if options.receive == Receive::Fake || part.joint.is_some() {
+            // Nothing stands at the end, or other sources bring the version that was agreed on.
+            state.rereads = 0;
+        }
         Ok(Attempt {
             options,
             route,
+            asked: route.asked(options)?.map(Arc::new),
             identity: Identity::load_or_create(&options.trust.config_dir)?,
             hooks: ClientHooks {
                 observer,
@@ -113,7 +122,7 @@ impl<'a> Attempt<'a> {
                 sends,
                 stall: options.stall,
                 names: options.names,
-                state: RefCell::new(State::new()),
+                state: RefCell::new(state),
             },
             started: clock::now(),
             part,
@@ -209,7 +218,9 @@ impl<'a> Attempt<'a> {
         let watch = self.hooks.board.watch().clone();
         let recursive = self.options.recursive;
         let options = SourceOptions { recursive, filters, watch: watch.clone() };
-        let mut walk = tokio::task::spawn_blocking(move || Source::open(&places, &options));
+        let memory = Box::new(self.part.shared.memory.list());
+        let open = move || Source::open_within(&places, &options, memory);
+        let mut walk = tokio::task::spawn_blocking(open);
         let mut tick = interval_at(Instant::now() + TICK, TICK);
         let opened = loop {
             tokio::select! {
@@ -309,7 +320,7 @@ impl<'a> Attempt<'a> {
         contact: SocketAddr,
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
-        let Route::Pull { destination, .. } = self.route else {
+        let (Route::Pull { destination, .. }, Some(asked)) = (self.route, &self.asked) else {
             return Err(End::Fatal(Error::new(Class::Usage, "nowhere to copy to")));
         };
         let options = self.options;
@@ -320,8 +331,10 @@ impl<'a> Attempt<'a> {
             (None, Receive::Fake) => Target::Nowhere,
             (None, _) => Target::Place {
                 place: Place::Ambient(destination.clone()),
+                asked: asked.clone(),
                 options: SinkOptions {
                     together: claims.map(|claims| claims.together().clone()),
+                    left: part.shared.left.clone(),
                     ..sink_options(options)
                 },
                 claim: claims.map(|claims| claims.of_source(part.number)),
@@ -425,11 +438,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn watch_for_cut(&self, session: &Session) -> Option<CutWatch> {
-        let knock = Knock {
-            identity: self.identity.clone(),
-            trust: self.options.trust.clone(),
-            observer: self.hooks.observer.clone(),
-        };
+        let knock = Knock { identity: self.identity.clone(), trust: self.options.trust.clone() };
         CutWatch::begin(session, self.hooks.board.clone(), knock, self.hooks.cut.clone())
     }
 
@@ -438,13 +447,12 @@ impl<'a> Attempt<'a> {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {
             let (identity, trust, ends) = (self.identity.clone(), trust.clone(), ends.clone());
-            let observer = self.hooks.observer.clone();
             let settings = self.settings(Way::Streams(1));
             let (host, port) = (zone::host(session.remote), session.remote.port());
             let transfer = terms.transfer;
             tokio::task::spawn_local(async move {
                 let opened =
-                    session::connect(&host, port, &identity, &trust, &*observer, &settings).await;
+                    session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
                 // The others carry what this one would have.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
@@ -477,6 +485,7 @@ pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
         names: options.names >= Names::Done,
         patience: LET_GO,
         together: None,
+        left: Arc::default(),
     }
 }
 

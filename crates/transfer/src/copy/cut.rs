@@ -8,15 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_net::zone;
 use longhaul_proto::time::Time;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::driver::board::Board;
 use crate::options::Trust;
-use crate::progress::Observer;
+use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
-use crate::zone;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -42,7 +42,6 @@ impl Drop for CutWatch {
 pub(super) struct Knock {
     pub(super) identity: Identity,
     pub(super) trust: Trust,
-    pub(super) observer: Arc<dyn Observer>,
 }
 
 impl CutWatch {
@@ -88,8 +87,8 @@ impl CutWatch {
 impl Knock {
     async fn is_answered(&self, host: &str, port: u16) -> bool {
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
-        let Knock { identity, trust, observer } = self;
-        session::connect(host, port, identity, trust, &**observer, &settings).await.is_ok()
+        let Knock { identity, trust } = self;
+        session::connect(host, port, identity, trust, &ask_nobody, &settings).await.is_ok()
     }
 }
 

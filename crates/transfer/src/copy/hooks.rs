@@ -10,20 +10,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::recent::{Recent, over};
 use crate::control::Status;
-use crate::datapath::clock;
 use crate::driver::board::Board;
 use crate::end::wire::End;
-use crate::end::{Hooks, There};
+use crate::end::{Hooks, There, Whence};
 use crate::error::{Class, Error};
+use crate::objects::manifest::MAX_PATH;
 use crate::objects::watch::Held;
 use crate::objects::{Entry, Kind, Manifest};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::text::clipped;
+
+/// How many further attempts there are where a source file changes while it is read.
+const MOST_REREADS: u32 = 2;
 
 /// The client's side of [`Hooks`].
 pub(super) struct ClientHooks {
@@ -37,6 +42,9 @@ pub(super) struct ClientHooks {
     pub(super) names: Names,
     pub(super) state: RefCell<State>,
 }
+
+/// Bytes of names and reasons of failed entries that are kept.
+const MOST_FAILED: usize = 256 << 20;
 
 /// Why an entry failed.
 pub(super) struct Failed {
@@ -58,8 +66,14 @@ pub(super) struct State {
     pub(super) skipped: u64,
     /// What has failed and why, in words and by side; each is told once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
+    /// Bytes that the other end's words on that have taken.
+    failed_bytes: usize,
     /// How many sessions this copy has had.
     pub(super) attempts: u32,
+    /// A source file changed in this attempt while it was read, and how many did.
+    changed: Option<(PathBuf, u64)>,
+    /// How many more attempts may follow one in which that happened.
+    pub(super) rereads: u32,
     /// The object is one file, no tree.
     pub(super) single: bool,
     /// The plan of this attempt has come.
@@ -82,7 +96,10 @@ impl State {
             found: 0,
             skipped: 0,
             failed: BTreeMap::new(),
+            failed_bytes: 0,
             attempts: 0,
+            changed: None,
+            rereads: MOST_REREADS,
             single: false,
             planned: false,
             streams_told: false,
@@ -119,6 +136,8 @@ impl ClientHooks {
         state.planned = false;
         state.streams_told = false;
         state.failed.clear();
+        state.failed_bytes = 0;
+        state.changed = None;
         state.attempts += 1;
         let (bytes, files) = self.board.totals();
         let first = self.board.first_datagram();
@@ -225,6 +244,20 @@ impl ClientHooks {
         }
     }
 
+    /// The end of an attempt: what is to be told where source files changed in it while they were
+    /// read, and another attempt is to bring their new versions.
+    pub(super) fn read_again(&self) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        let (path, count) = state.changed.take()?;
+        state.rereads -= 1;
+        let others = match count {
+            1 => String::new(),
+            count => format!(" and {} more files", count - 1),
+        };
+        let path = path.display();
+        Some(format!("{path}{others} changed while being copied; copying the new version"))
+    }
+
     /// The end of an attempt that tried numbers of connections: it may have been over before the
     /// best was found.
     pub(super) fn tried_streams(&self) {
@@ -250,6 +283,10 @@ impl Hooks for ClientHooks {
         }
         let status = self.status();
         let mut state = self.state.borrow_mut();
+        if state.failed_bytes > MOST_FAILED {
+            let what = "more files fail than fit into memory: the list of them takes 256 MiB";
+            return Err(Error::new(Class::Unfinished, what).advise("copy in several parts").into());
+        }
         // Before the plan nothing comes across, and perhaps for long: each end tells how much it
         // has looked at. A sign of life is not enough, for a disk may hang beside it. What has been
         // written was synced all along, so that the end takes no time of its own.
@@ -290,8 +327,9 @@ impl Hooks for ClientHooks {
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There) {
         if self.names == Names::All {
             // That a folder is there says nothing of what is in it.
-            let told = entries_of(manifest, skipped).filter(|entry| entry.kind != Kind::Folder);
-            for path in told.map(|entry| shown(&entry.path)) {
+            let told = entries_of(manifest, skipped).filter(|(_, it)| it.kind != Kind::Folder);
+            for (number, _) in told {
+                let path = shown(&manifest.path(number));
                 self.observer.notice(Notice::Skipped { path });
             }
         }
@@ -301,7 +339,7 @@ impl Hooks for ClientHooks {
         // What a later attempt finds is what the earlier ones brought.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
-            let files = entries_of(manifest, skipped).filter_map(Entry::size);
+            let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
         // What is asked about is known at the end: it is told once.
@@ -317,16 +355,33 @@ impl Hooks for ClientHooks {
 
     fn would_copy(&self, manifest: &Manifest, entries: &[Range<u64>]) {
         let failed = &self.state.borrow().failed;
-        let due = entries_of(manifest, entries).filter(|due| !failed.contains_key(&due.path[..]));
-        due.for_each(|due| self.observer.notice(told(due)));
+        let due = entries_of(manifest, entries).map(|(due, _)| (due, manifest.path(due)));
+        let due = due.filter(|(_, path)| !failed.contains_key(path));
+        due.for_each(|(due, path)| self.observer.notice(told(manifest, due, &path)));
     }
 
-    fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool) {
-        let here = at_source == self.sends;
-        let failed = Failed { reason: reason.to_owned(), here };
-        if self.state.borrow_mut().failed.insert(path.to_owned(), failed).is_some() {
+    fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence) {
+        let here = (whence != Whence::Destination) == self.sends;
+        // A peer may choose both, and how many there are.
+        let (path, mut reason) = (&path[..path.len().min(MAX_PATH)], clipped(reason));
+        let mut state = self.state.borrow_mut();
+        if whence == Whence::Changed && state.rereads == 0 && state.attempts > MOST_REREADS {
+            reason = format!("{reason}, in each of {} attempts", state.attempts);
+        }
+        state.failed_bytes += path.len() + reason.len() + size_of::<(Vec<u8>, Failed)>();
+        if state.failed_bytes > MOST_FAILED {
             return;
         }
+        let failed = Failed { reason: reason.clone(), here };
+        if state.failed.insert(path.to_owned(), failed).is_some() {
+            return;
+        }
+        if whence == Whence::Changed && state.rereads > 0 {
+            let (_, count) = state.changed.get_or_insert_with(|| (shown(path), 0));
+            *count += 1;
+            return;
+        }
+        drop(state);
         let side = if here { "here" } else { "on the other side" };
         self.observer
             .notice(Notice::FileFailed { path: shown(path), reason: format!("{reason} ({side})") });
@@ -365,10 +420,10 @@ fn joined(from: Status, to: &Status) -> Status {
 fn entries_of<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
-) -> impl Iterator<Item = &'a Entry> {
+) -> impl Iterator<Item = (u32, &'a Entry)> {
     let all = manifest.entries();
     let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
-    numbers.filter_map(|number| all.get(number as usize))
+    numbers.filter_map(|number| Some((number as u32, all.get(number as usize)?)))
 }
 
 /// What is to be told of entries that were made, or would be.
@@ -376,12 +431,12 @@ pub(super) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
 ) -> impl Iterator<Item = Notice> + 'a {
-    entries_of(manifest, entries).map(told)
+    entries_of(manifest, entries).map(|(made, _)| told(manifest, made, &manifest.path(made)))
 }
 
-fn told(entry: &Entry) -> Notice {
-    let path = shown(&entry.path);
-    match &entry.kind {
+fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
+    let path = shown(path);
+    match &manifest.entries()[number as usize].kind {
         Kind::File { .. } => Notice::File { path },
         Kind::Folder => Notice::Folder { path },
         Kind::Link { target } => Notice::Link { path, target: shown(target) },
@@ -448,6 +503,12 @@ mod tests {
         }
     }
 
+    /// Returns a moment longer ago than a copy may make no progress.
+    fn long_ago() -> Instant {
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
+        long_ago.expect("Linux counts its clock from before the boot")
+    }
+
     #[test]
     fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
         let hooks = |planned| {
@@ -456,8 +517,7 @@ mod tests {
             hooks.board.set_totals(100, 1);
             hooks
         };
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
-        let Some(long_ago) = long_ago else { return };
+        let long_ago = long_ago();
         for planned in [false, true] {
             let hooks = hooks(planned);
             // All of it is there, or nothing is known yet.
@@ -474,7 +534,7 @@ mod tests {
     #[test]
     fn work_at_either_ends_files_is_no_stall_but_a_sign_of_life_alone_is() {
         let hooks = hooks_of(true);
-        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(61)) else { return };
+        let long_ago = long_ago();
         let stalled = |looks: &dyn Fn()| {
             hooks.state.borrow_mut().last_progress = long_ago;
             hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(6));
@@ -486,5 +546,19 @@ mod tests {
         assert!(!stalled(&|| looked(1)), "the other one does");
         assert!(!stalled(&|| looked(2)));
         assert!(stalled(&|| looked(2)), "its disk hangs");
+    }
+
+    #[test]
+    fn names_and_reasons_of_failed_files_are_bounded_and_their_excess_ends_the_copy() {
+        let hooks = hooks_of(true);
+        hooks.entry_failed(&[b'p'; 100_000], &"r".repeat(100_000), Whence::Source);
+        let (path, failed) = hooks.state.borrow_mut().failed.pop_first().expect("it is kept");
+        assert_eq!((path.len(), failed.reason.len()), (MAX_PATH, 2000));
+        assert!(hooks.tick().is_ok());
+        hooks.state.borrow_mut().failed_bytes = MOST_FAILED;
+        hooks.entry_failed(b"one more", "why", Whence::Source);
+        assert!(hooks.state.borrow().failed.is_empty());
+        let Err(End::Fatal(error)) = hooks.tick() else { panic!("it goes on") };
+        assert!(error.what.contains("more files fail than fit into memory"), "{error}");
     }
 }

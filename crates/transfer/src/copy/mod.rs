@@ -5,7 +5,7 @@
 //! one session's try, `cut` looks whether UDP still passes; `hooks` is what the user sees and
 //! wishes meanwhile, `recent` how fast it goes; `summing` makes the summary, `stream_bound` says
 //! what bounded streams. `many` is a copy from several sources, each a copy like that by itself;
-//! `part` is what they share.
+//! `part` is what they share; `rehearsal` is a session without a network, for the fuzzer.
 
 mod attempt;
 mod cut;
@@ -14,6 +14,7 @@ mod many;
 mod part;
 pub(crate) mod reach;
 mod recent;
+mod rehearsal;
 pub(crate) mod route;
 mod stream_bound;
 mod summing;
@@ -36,6 +37,8 @@ use part::Part;
 use route::Route;
 
 pub use many::{Answer as SurveyAnswer, Found as SurveyFound};
+#[doc(hidden)]
+pub use rehearsal::rehearse;
 
 /// The first pause before a lost connection is taken up again; doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -113,7 +116,13 @@ async fn run(
         let result = attempt.run(way).await;
         attempt.hooks.tell_last();
         let reason = match result {
-            Ok(finished) => return summing::summary(options, &attempt, finished),
+            Ok(finished) => match attempt.hooks.read_again() {
+                Some(changed) => {
+                    observer.notice(Notice::Warning(changed));
+                    continue;
+                }
+                None => return summing::summary(options, &attempt, finished),
+            },
             // Not even TCP passes, but the control path did: it carries the data then.
             Err(End::Fatal(error))
                 if fell_back && error.class == Class::Unreachable && !attempt.was_refused() =>

@@ -13,6 +13,7 @@ use crate::driver::claims::Claims;
 use crate::driver::jobs::Jobs;
 use crate::driver::joint::JointLink;
 use crate::driver::shared_core::SharedCore;
+use crate::objects::sink::Left;
 
 /// What all sources share.
 pub(super) struct Shared {
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) writers: Vec<Jobs>,
     /// Names that no two sources may bring.
     pub(super) claims: Option<Arc<Claims>>,
+    /// Partial files that attempts left.
+    pub(super) left: Arc<Left>,
 }
 
 impl Shared {
@@ -63,7 +66,8 @@ impl Part {
     /// that shares out what the host takes.
     pub(super) fn alone(memory: Budget, core: Option<SharedCore>) -> Part {
         let (ports, writers, claims) = (None, Vec::new(), None);
-        let shared = Shared { sources: 1, memory, ports, core, writers, claims };
+        let left = Arc::default();
+        let shared = Shared { sources: 1, memory, ports, core, writers, claims, left };
         Part { shared: Rc::new(shared), number: 0, joint: None, reached: RefCell::default() }
     }
 }
@@ -85,6 +89,7 @@ mod tests {
             core: Some(SharedCore::new(registry::of_many())),
             writers: Vec::new(),
             claims: None,
+            left: Arc::default(),
         };
         let limit = Rate::from_mbps(100);
         let other = registry::all().iter().find(|row| !row.many);

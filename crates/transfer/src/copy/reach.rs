@@ -5,14 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use longhaul_net::port::Port;
+use longhaul_net::port::mtu;
+use longhaul_net::socket::Path;
+use longhaul_net::zone;
 use longhaul_proto::time::Span;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::route::Host;
-use crate::datapath::mtu;
-use crate::datapath::port::Port;
-use crate::datapath::socket::Path;
 use crate::error::Error;
 use crate::options::{ReachOptions, Trust};
 use crate::progress::Observer;
@@ -20,7 +21,6 @@ use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
-use crate::zone;
 
 /// The largest UDP payload that is looked for: a jumbo frame's over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
@@ -138,8 +138,8 @@ impl Reach<'_> {
         let data = data.filter(|_| self.is_known(host, port));
         let begun = data.and_then(|data| begin(data, doors, look));
         let (identity, trust) = (self.identity, self.trust);
-        let session =
-            session::connect(host, port, identity, trust, self.observer, settings).await?;
+        let ask = |server: &str, id: &str| self.observer.trust_new_server(server, id);
+        let session = session::connect(host, port, identity, trust, &ask, settings).await?;
         let contact = zone::at_port(session.remote, data_port);
         finish(session, contact, begun, doors, look).await
     }
@@ -224,7 +224,7 @@ fn open_port(address: IpAddr) -> Result<Port, Error> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    Port::bind(SocketAddr::new(any, 0))
+    Ok(Port::bind(SocketAddr::new(any, 0))?)
 }
 
 /// Starts the search for what the way to `address` takes.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::error::{Class, Error};
 use crate::location::Location;
+use crate::objects::Asked;
 use crate::options::CopyOptions;
 
 /// The other host of a copy.
@@ -96,6 +97,22 @@ impl Route {
                 Ok(hosts.into_iter().map(pull).collect())
             }
         }
+    }
+
+    /// What a pull may bring; nothing for a push.
+    ///
+    /// # Errors
+    /// [`Class::Usage`] for a source whose name only the other host knows, or a bad filter.
+    pub(crate) fn asked(&self, options: &CopyOptions) -> Result<Option<Asked>, Error> {
+        let Route::Pull { host, sources, .. } = self else { return Ok(None) };
+        // The far side replaces it by the home folder's own path.
+        let is_home = |path: &PathBuf| path.as_os_str() == "~";
+        if matches!(host, Host::Ssh { .. }) && sources.iter().any(is_home) {
+            let what = format!("the name of the home folder on {host} is not known here");
+            return Err(Error::new(Class::Usage, what)
+                .advise("write ~/ for what is in the home folder, or name its path"));
+        }
+        Asked::pull(sources, options.recursive, &options.filters).map(Some)
     }
 
     /// The other host.

@@ -1,5 +1,6 @@
 //! The summary of a finished copy, and what bounded it.
 
+use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -8,7 +9,6 @@ use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
 use super::stream_bound;
 use crate::control::{Outcome, Status};
-use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::names::PARTIAL;
 use crate::objects::place::show;

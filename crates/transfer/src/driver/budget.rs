@@ -10,19 +10,29 @@
 //! for it, before all who would grow; a quarter is left for them beforehand. So the parts together
 //! are never more than the memory, and a transfer never has more buffers than its part: what is
 //! sent beyond a grant finds none, whatever the other end believes.
+//!
+//! At a server every transfer has an owner, the client's id. An owner that has parts already gets
+//! another one only while more parts are free than the owner has. So one owner leaves half of the
+//! least parts to the other owners, and its further transfers wait apart from theirs.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::buffers::chunks::ChunkPool;
 use longhaul_proto::units::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::datapath::chunks::ChunkPool;
-use crate::end::EARLY_GRANT;
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
+use crate::objects::{CHUNK, ListMemory};
+use crate::session::PeerId;
+
+/// What may be sent before the receiving end has planned: both know it, and it will hold as much.
+/// With the two chunks that may be open beside them these are 32 MiB.
+pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// A grant may begin and end within a chunk: so many more are open. Of a transfer by streams, the
 /// control stream's own chunks: the one that is put together, and the one that waits for room.
@@ -50,16 +60,29 @@ struct Inner {
     expected: u32,
     entered: AtomicU32,
     patience: Duration,
+    /// Parts of each owner that has one.
+    owners: Mutex<HashMap<PeerId, u32>>,
+    /// Chunks that the lists of each owner hold, where they hold any.
+    lists: Mutex<HashMap<PeerId, u32>>,
+    /// Chunks or a part were given back.
+    returned: Notify,
 }
 
 /// A place among the transfers that share the memory; given back when dropped.
 struct Place(Arc<Inner>);
 
+/// One of the parts of an owner; given back when dropped.
+struct Share {
+    inner: Arc<Inner>,
+    owner: PeerId,
+}
+
 /// A transfer's part; given back when dropped.
 pub(crate) struct Part {
-    place: Place,
-    /// As many chunks as `pool` may have.
+    /// As many chunks as `pool` may have. Given back before the share is, for whoever waits.
     held: Mutex<OwnedSemaphorePermit>,
+    share: Option<Share>,
+    place: Place,
     pool: ChunkPool,
     streamed: Arc<Semaphore>,
 }
@@ -96,7 +119,18 @@ impl Budget {
         let total = u32::try_from(memory.get() / CHUNK).unwrap_or(u32::MAX).min(1 << 28);
         let free = Arc::new(Semaphore::new(total as usize));
         let (count, entered) = (AtomicU32::new(0), AtomicU32::new(0));
-        Ok(Budget(Arc::new(Inner { total, free, count, expected, entered, patience })))
+        let (owners, returned) = (Mutex::default(), Notify::new());
+        Ok(Budget(Arc::new(Inner {
+            total,
+            free,
+            count,
+            expected,
+            entered,
+            patience,
+            owners,
+            lists: Mutex::default(),
+            returned,
+        })))
     }
 
     /// A part for one more transfer, as soon as there is memory for it.
@@ -106,26 +140,214 @@ impl Budget {
     /// for too long.
     pub(crate) async fn enter(&self) -> Result<Part, Error> {
         let place = Place::new(&self.0);
-        let held = timeout(self.0.patience, self.0.free.clone().acquire_many_owned(LEAST)).await;
+        let held = timeout(self.0.patience, self.0.acquire()).await;
         let Ok(Ok(held)) = held else {
             let others = self.0.count().saturating_sub(1);
-            let what = format!("{others} copies under way into here hold all of --memory");
-            return Err(Error::new(Class::Unfinished, what)
-                .advise("raise --memory there, or wait for one to end"));
+            return Err(full(&format!("{others} copies under way into here hold all of --memory")));
         };
+        Ok(self.part(place, None, held))
+    }
+
+    /// A part for one more transfer of `owner`, as soon as there is memory for it and `owner` has
+    /// no more than its share.
+    ///
+    /// # Errors
+    /// [`Class::Unfinished`], as [`Budget::enter`].
+    pub(crate) async fn enter_for(&self, owner: PeerId) -> Result<Part, Error> {
+        let place = Place::new(&self.0);
+        let entered = timeout(self.0.patience, async {
+            let share = self.0.share(owner).await;
+            self.0.acquire().await.map(|held| (share, held))
+        });
+        let Ok(Ok((share, held))) = entered.await else {
+            return Err(full(&match self.0.of(owner) {
+                0 => {
+                    let others = self.0.count().saturating_sub(1);
+                    format!("{others} copies under way into here hold all of --memory")
+                }
+                own => format!("{own} copies of {owner} hold as much of --memory as one id may"),
+            }));
+        };
+        Ok(self.part(place, Some(share), held))
+    }
+
+    fn part(&self, place: Place, share: Option<Share>, held: OwnedSemaphorePermit) -> Part {
         self.0.entered.fetch_add(1, Ordering::Relaxed);
-        Ok(Part {
-            place,
+        Part {
             held: Mutex::new(held),
+            share,
+            place,
             pool: ChunkPool::new(Bytes::new(CHUNK), Budget::least_of(1)),
             streamed: Arc::new(Semaphore::new(EARLY as usize)),
-        })
+        }
+    }
+}
+
+fn full(what: &str) -> Error {
+    Error::new(Class::Unfinished, what).advise("raise --memory there, or wait for one to end")
+}
+
+/// Memory that a list of files is charged to, beside the transfers' parts; given back when dropped.
+/// What is left of a MiB is not charged: lists that short go with every transfer.
+pub(crate) struct ListCharge {
+    inner: Arc<Inner>,
+    owner: Option<PeerId>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// A charge for one list, which holds nothing yet.
+    pub(crate) fn list(&self) -> ListCharge {
+        ListCharge::new(&self.0, None)
+    }
+
+    /// A charge for one list of `owner`. One list may hold all that lists may hold; several lists
+    /// of one owner hold at most half of that together.
+    pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
+        ListCharge::new(&self.0, Some(owner))
+    }
+}
+
+impl Part {
+    /// A charge for one list of this part's owner.
+    pub(crate) fn list(&self) -> ListCharge {
+        ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
+    }
+}
+
+impl ListCharge {
+    fn new(inner: &Arc<Inner>, owner: Option<PeerId>) -> ListCharge {
+        ListCharge { inner: inner.clone(), owner, held: None }
+    }
+}
+
+impl ListMemory for ListCharge {
+    fn hold(&mut self, bytes: u64) -> Result<(), Error> {
+        let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
+        let wanted = bytes / CHUNK;
+        if wanted <= has {
+            return Ok(());
+        }
+        let (free, reserve) = (&self.inner.free, self.inner.reserve());
+        let spare = free.available_permits().saturating_sub(reserve as usize) as u64;
+        let fitting = u32::try_from(wanted - has).ok().filter(|more| u64::from(*more) <= spare);
+        let count = fitting.unwrap_or_default();
+        if let Some(owner) = self.owner
+            && let others = self.inner.lists_of(owner).saturating_sub(has as u32)
+            && others > 0
+            && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
+        {
+            let what = format!("the lists of files of {owner} hold as much memory as one id may");
+            return Err(full(&what));
+        }
+        let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
+        let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
+        if let Some(owner) = self.owner {
+            *self.inner.lists().entry(owner).or_default() += count;
+        }
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ListCharge {
+    fn drop(&mut self) {
+        let has = self.held.take().map_or(0, |held| held.num_permits() as u32);
+        let mut lists = self.inner.lists();
+        if let Some(owner) = self.owner
+            && let Some(all) = lists.get_mut(&owner)
+        {
+            *all -= has;
+            if *all == 0 {
+                lists.remove(&owner);
+            }
+        }
+        drop(lists);
+        self.inner.returned.notify_waiters();
+    }
+}
+
+impl fmt::Debug for ListCharge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListCharge").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
 impl Inner {
+    /// The refusal of a list that needs `wanted` MiB where `spare` are left.
+    fn no_room_for_list(&self, wanted: u64, spare: u64) -> Error {
+        let what = format!(
+            "the list of files needs at least {wanted} MiB of memory, and --memory {} Mi has \
+             {spare} MiB for it",
+            self.total
+        );
+        // With this much, a list has so much beside one transfer and what is left for the next.
+        let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
+        let class = match enough > u64::from(self.total) {
+            true => Class::Usage,
+            // Others have it now.
+            false => Class::Unfinished,
+        };
+        let enough = enough.max(u64::from(self.total));
+        Error::new(class, what).advise(format!(
+            "raise --memory to {enough}Mi or more on the host that says so, or copy the folders \
+             one by one"
+        ))
+    }
+
     fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    async fn acquire(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.free.clone().acquire_many_owned(LEAST).await
+    }
+
+    fn owners(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // Nothing panics while the lock is held.
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
+        // Nothing panics while the lock is held.
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chunks that the lists of `owner` hold.
+    fn lists_of(&self, owner: PeerId) -> u32 {
+        self.lists().get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Parts that `owner` has, and those that it is about to get.
+    fn of(&self, owner: PeerId) -> u32 {
+        self.owners().get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Waits until `owner` may have another part.
+    async fn share(self: &Arc<Inner>, owner: PeerId) -> Share {
+        loop {
+            let mut returned = std::pin::pin!(self.returned.notified());
+            returned.as_mut().enable();
+            if self.has_share(owner) {
+                return Share { inner: self.clone(), owner };
+            }
+            returned.await;
+        }
+    }
+
+    /// Counts another part of `owner`, unless as many parts as are free belong to it already.
+    fn has_share(&self, owner: PeerId) -> bool {
+        let free = self.free.available_permits() / LEAST as usize;
+        let mut owners = self.owners();
+        let own = owners.get(&owner).copied().unwrap_or(0);
+        let may = own == 0 || (own as usize) < free;
+        if may {
+            owners.insert(owner, own + 1);
+        }
+        may
     }
 
     /// Chunks that are left to who comes next.
@@ -135,9 +357,18 @@ impl Inner {
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Among how many the memory is divided.
-    fn sharers(&self) -> u32 {
-        self.count().max(self.expected.saturating_sub(self.gone())).max(1)
+    /// Among how many the memory is divided: the transfers, or for a transfer of an owner as many
+    /// as there would be if all owners had as many as this one.
+    fn sharers(&self, share: Option<&Share>) -> u32 {
+        let transfers = match share {
+            Some(share) => {
+                let owners = self.owners();
+                let own = owners.get(&share.owner).copied().unwrap_or(1);
+                own.saturating_mul(u32::try_from(owners.len()).unwrap_or(u32::MAX))
+            }
+            None => self.count(),
+        };
+        transfers.max(self.expected.saturating_sub(self.gone())).max(1)
     }
 
     /// Transfers that have had a part and have given it back.
@@ -159,6 +390,20 @@ impl Drop for Place {
     }
 }
 
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut owners = self.inner.owners();
+        if let Some(own) = owners.get_mut(&self.owner) {
+            *own -= 1;
+            if *own == 0 {
+                owners.remove(&self.owner);
+            }
+        }
+        drop(owners);
+        self.inner.returned.notify_waiters();
+    }
+}
+
 impl Part {
     /// Where buffers are taken from.
     pub(crate) fn pool(&self) -> ChunkPool {
@@ -176,10 +421,11 @@ impl Part {
         let shared = &self.place.0;
         let mut permit = self.held();
         let has = permit.num_permits();
-        let fair = (shared.total - shared.reserve()) / shared.sharers();
+        let fair = (shared.total - shared.reserve()) / shared.sharers(self.share.as_ref());
         let wanted = chunks_of(held).max(fair.max(LEAST) as usize);
         if wanted < has {
             drop(permit.split(has - wanted));
+            shared.returned.notify_waiters();
         } else {
             let spare = shared.free.available_permits().saturating_sub(shared.reserve() as usize);
             let more = (wanted - has).min(spare);
@@ -264,6 +510,74 @@ mod tests {
         }
     }
 
+    /// A part of the owner `n`, if there is one at once.
+    fn enter_for(budget: &Budget, n: u8) -> Option<Part> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let mut entering = pin!(budget.enter_for(PeerId([n; 32])));
+        match entering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(entered) => entered.ok(),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn one_owner_gets_half_of_the_parts_and_each_further_owner_half_of_the_rest() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<Part>>();
+        let mut parts: Vec<Vec<Part>> = (0..6).map(all).collect();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [8, 4, 2, 1, 1, 0]);
+        // What the first gives back an owner without any gets, and the first does not.
+        parts[0].pop();
+        assert!(enter_for(&budget, 0).is_none());
+        assert!(enter_for(&budget, 6).is_some());
+        drop(parts);
+        assert!(budget.0.owners().is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_waits_for_its_share_does_not_hold_up_another_and_gets_what_it_gives_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let budget = Budget::patient(Bytes::mebi(128), 0, Duration::from_secs(60)).unwrap();
+            let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+            let mut parts = vec![budget.enter_for(one).await.unwrap()];
+            parts.push(budget.enter_for(one).await.unwrap());
+            let mut third = pin!(budget.enter_for(one));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(third.as_mut().poll(&mut context).is_pending(), "it has half of them");
+            let _other = budget.enter_for(other).await.unwrap();
+            assert!(third.as_mut().poll(&mut context).is_pending());
+            parts.clear();
+            assert!(third.as_mut().poll(&mut context).is_ready());
+        });
+    }
+
+    #[test]
+    fn owners_share_the_memory_in_equal_parts_however_many_transfers_each_has() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let three: Vec<Part> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
+        let alone = enter_for(&budget, 2).unwrap();
+        // 384 MiB are not reserved: half for each owner.
+        assert_eq!(mebi(alone.room(Bytes::ZERO)), 192 - 2);
+        for part in &three {
+            assert_eq!(mebi(part.room(Bytes::ZERO)), 64 - 2);
+        }
+    }
+
+    #[test]
+    fn an_owner_with_its_share_is_told_so() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
+            let owner = PeerId([1; 32]);
+            let _part = budget.enter_for(owner).await.unwrap();
+            let refused = budget.enter_for(owner).await.err().expect("it has its share");
+            assert_eq!(refused.class, Class::Unfinished);
+            assert!(refused.what.starts_with(&format!("1 copies of {owner}")), "{refused}");
+        });
+    }
+
     #[test]
     fn too_little_memory_is_refused_with_the_least() {
         let error = Budget::new(Bytes::mebi(31)).err().unwrap();
@@ -298,6 +612,48 @@ mod tests {
             assert_eq!(refused.class, Class::Unfinished);
             assert!(refused.what.starts_with("2 copies"), "{refused}");
         });
+    }
+
+    #[test]
+    fn lists_are_charged_beside_the_parts_and_leave_room_for_the_next_transfer() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let part = enter(&budget).unwrap();
+        let mut list = part.list();
+        assert_eq!(list.hold(CHUNK - 1), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 480);
+        // A quarter of all is left for who comes next.
+        assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 128);
+        assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
+        let refused = list.hold(353 * CHUNK).unwrap_err();
+        assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
+        assert_eq!(refused.class, Class::Usage);
+        assert!(refused.advice.is_some_and(|advice| advice.contains("514Mi")));
+        // Another list waits for this one: the same command may go on later.
+        let refused = budget.list().hold(10 * CHUNK).unwrap_err();
+        assert_eq!(refused.class, Class::Unfinished);
+        assert!(budget.list().hold(u64::MAX).is_err());
+        drop(list);
+        assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
+        assert_eq!(budget.0.free.available_permits(), 480);
+    }
+
+    #[test]
+    fn several_lists_of_one_owner_hold_half_of_what_lists_may_hold() {
+        let budget = Budget::new(Bytes::mebi(512)).unwrap();
+        let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        let mut first = budget.list_for(one);
+        assert_eq!(first.hold(150 * CHUNK), Ok(()));
+        let mut second = budget.list_for(one);
+        assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
+        let refused = second.hold(43 * CHUNK).unwrap_err();
+        assert_eq!(refused.class, Class::Unfinished);
+        assert!(first.hold(151 * CHUNK).is_err());
+        assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
+        drop(second);
+        assert_eq!(first.hold(384 * CHUNK), Ok(()), "it is the only one");
+        drop(first);
+        assert!(budget.0.lists().is_empty());
     }
 
     proptest! {

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Class, Error};
 use crate::objects::place::show;
-use crate::objects::{Kind, Manifest, Together};
+use crate::objects::{Digest, Kind, Manifest, Together};
 
 /// The names that sources have claimed, and the folders that they have together.
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
-    taken: Mutex<HashMap<Box<[u8]>, usize>>,
+    /// By a hash of the path: whole paths of a deep tree would take any amount of memory.
+    taken: Mutex<HashMap<Digest, usize>>,
 }
 
 /// One source's way to claim.
@@ -46,18 +47,19 @@ impl Claim {
     pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
         // Nothing panics while the lock is held.
         let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = || manifest.entries().iter().filter(|entry| entry.kind != Kind::Folder);
-        for entry in entries() {
-            if let Some(other) = taken.get(&entry.path[..]).filter(|other| **other != self.source) {
+        let all = || manifest.entries().iter().zip(0..).filter(|(it, _)| it.kind != Kind::Folder);
+        let hash = |number| *blake3::hash(&manifest.path(number)).as_bytes();
+        for (_, number) in all() {
+            if let Some(other) = taken.get(&hash(number)).filter(|other| **other != self.source) {
                 let name = |source: usize| &self.claims.sources[source];
-                let (path, other) = (show(&entry.path), name(*other));
+                let (path, other) = (show(&manifest.path(number)), name(*other));
                 let what = format!("{other} and {} both have {path}", name(self.source));
                 return Err(Error::new(Class::Usage, what)
                     .advise("copy one of the two into another folder"));
             }
         }
-        for entry in entries() {
-            taken.insert(entry.path.to_vec().into(), self.source);
+        for (_, number) in all() {
+            taken.insert(hash(number), self.source);
         }
         Ok(())
     }

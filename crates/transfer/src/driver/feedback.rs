@@ -6,6 +6,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use longhaul_net::port::address::{AddressRule, Advice, CHALLENGE_COST};
+use longhaul_net::port::{Datagrams, FlowSink};
+use longhaul_net::sealing::open::{OpenError, Opener};
+use longhaul_net::socket::Path;
 use longhaul_proto::time::Time;
 use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
@@ -14,10 +18,6 @@ use tokio::sync::mpsc;
 use super::board::Board;
 use super::send::Command;
 use crate::control::{Frame, Message};
-use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
-use crate::datapath::open::{OpenError, Opener};
-use crate::datapath::port::{Datagrams, FlowSink};
-use crate::datapath::socket::Path;
 
 /// The port's side of a sending flow.
 pub(crate) struct Feedback {
@@ -126,13 +126,13 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
+    use longhaul_net::port::Port;
+    use longhaul_net::sealing::keys::{FlowKeys, Suite};
+    use longhaul_net::sealing::seal::Sealer;
+    use longhaul_net::socket::Socket;
     use longhaul_proto::endpoint::FlowId;
 
     use super::*;
-    use crate::datapath::keys::{Class, Direction, FlowKeys, Suite};
-    use crate::datapath::port::Port;
-    use crate::datapath::seal::Sealer;
-    use crate::datapath::socket::Socket;
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     /// Another address of the same host.
@@ -157,8 +157,7 @@ mod tests {
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
             let (commands, told) = channel();
             let (inlet, _) = tokio::sync::mpsc::channel(1);
-            let schedule = keys(1).schedule(Direction::Backward, Class::Control);
-            let reports = Opener::with_limit(schedule, limit);
+            let reports = keys(1).sending_end().reports.limited_to(limit);
             let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());
             port.register(FlowId(4), Box::new(feedback)).unwrap();
             Rig { port, told, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }

@@ -5,12 +5,13 @@
 //! copy. What a chunk must hash to was agreed on beforehand: a source that brings something else is
 //! named, and takes no more part. Chunks that come twice are written once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -22,13 +23,13 @@ use super::skip::{tidy, without};
 use super::spent::Spent;
 use super::writer::{Content, forged, port_closed};
 use crate::control::{Offer, Outcome, PassEnd, Ranges};
-use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
 use crate::objects::place::show;
 use crate::objects::{
     CHUNK, ChunkKind, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
 };
+use crate::text::clipped;
 
 /// How often it is looked who lives, how fast each is, and what is due on the disk.
 const TICK: Duration = Duration::from_millis(100);
@@ -251,6 +252,8 @@ impl Joint {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
+        // All that is missing is leased.
+        let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();
         let resumed = self.resumed;
@@ -276,7 +279,7 @@ impl Joint {
                 }
             }
             Job::SourceFailed(failed) => {
-                let what = format!("{}: {}", show(&failed.path), failed.reason);
+                let what = clipped(&format!("{}: {}", show(&failed.path), failed.reason));
                 self.exclude(source, what);
             }
             Job::Forged => self.fail(source, forged()),
@@ -392,16 +395,17 @@ impl Joint {
 
     /// Where a chunk lies, for people.
     fn place_of(&self, chunk: u64) -> String {
-        let entries = self.object.manifest().entries();
+        let manifest = self.object.manifest();
+        let entries = manifest.entries();
         match self.object.chunk_kind(chunk) {
             Some(ChunkKind::Large { entry, chunk }) => {
-                let path = entries.get(entry as usize).map(|entry| show(&entry.path));
+                let path = entries.get(entry as usize).map(|_| show(&manifest.path(entry)));
                 let (from, path) = (chunk * CHUNK, path.unwrap_or_default());
                 format!("{path}, the MiB from byte {from} on")
             }
             _ => {
                 let mut paths = self.object.extents(chunk).filter_map(|extent| {
-                    entries.get(extent.entry as usize).map(|entry| show(&entry.path))
+                    entries.get(extent.entry as usize).map(|_| show(&manifest.path(extent.entry)))
                 });
                 let first = paths.next().unwrap_or_default();
                 match paths.last() {
@@ -444,6 +448,11 @@ impl Joint {
     fn settle(&mut self) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         sink.tick(Instant::now())?;
+        if sink.is_complete() {
+            sink.sync()?;
+        }
+        let changed = sink.take_changed().into_iter().filter(|chunk| sink.needs(*chunk));
+        changed.for_each(|chunk| self.leases.reopen(chunk));
         let named = sink.take_named();
         for failure in &sink.failures()[self.failures_told..] {
             let (path, reason) = (failure.path.clone(), failure.reason.clone());
@@ -506,7 +515,7 @@ impl Joint {
         self.tell_named(std::mem::take(&mut outcome.named));
         let files = outcome.files + outcome.skipped;
         self.board.update(|status| status.files = files);
-        let outcome = planned::outcome(outcome, &BTreeSet::new(), self.resumed);
+        let outcome = planned::outcome(outcome, &BTreeMap::new(), self.resumed);
         // What was there before is the whole copy's, no single source's.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {

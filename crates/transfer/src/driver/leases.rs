@@ -111,6 +111,11 @@ impl Leases {
         had.collect()
     }
 
+    /// A chunk that stood must be brought again.
+    pub(crate) fn reopen(&mut self, chunk: u64) {
+        self.open.insert(chunk..chunk + 1);
+    }
+
     /// Whether a source that lives has nothing to bring.
     pub(crate) fn is_idle(&self, source: usize) -> bool {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
@@ -290,6 +295,16 @@ mod tests {
         assert_eq!(second.chunks, [50..100]);
         assert_eq!(second.taken, [(0, vec![50..100])]);
         assert_eq!(given(&mut leases, 2), [25..50]);
+    }
+
+    #[test]
+    fn a_chunk_that_a_failed_sync_lost_is_leased_again_after_all_was_brought() {
+        let mut leases = leases(4, 2);
+        assert_eq!(given(&mut leases, 0), [0..4]);
+        bring(&mut leases, 0..4);
+        assert_eq!(leases.next(1), None);
+        leases.reopen(2);
+        assert_eq!(given(&mut leases, 1), [2..3]);
     }
 
     #[test]

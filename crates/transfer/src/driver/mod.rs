@@ -49,7 +49,7 @@ pub(crate) fn random_u64() -> u64 {
 }
 
 /// A challenge that nobody can guess.
-pub(crate) fn random_challenge() -> crate::datapath::address::Challenge {
+pub(crate) fn random_challenge() -> longhaul_net::port::address::Challenge {
     let mut challenge = [0; 16];
     aws_lc_rs::rand::fill(&mut challenge).expect("the system has randomness");
     challenge

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_net::socket::{Path, Socket};
 use prost::Message as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::control::{Frame, Message};
-use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
-use crate::datapath::socket::{Path, Socket};
 use longhaul_proto::wire::header::Kind;
 
 /// The largest datagram that carries a message: what every path takes (RFC 8200 section 5, less

@@ -1,6 +1,6 @@
 //! What a destination says, in messages that each fit a frame.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -82,10 +82,10 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 }
 
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
-/// that failed at the source.
+/// that failed at the source, and whether each changed there.
 pub(super) fn outcome(
     outcome: objects::Outcome,
-    at_source: &BTreeSet<u32>,
+    at_source: &BTreeMap<u32, bool>,
     resumed_bytes: u64,
 ) -> Outcome {
     let mut room = FAILURE_BYTES;
@@ -93,7 +93,8 @@ pub(super) fn outcome(
         entry: failure.entry.map_or(u64::MAX, u64::from),
         path: failure.path.clone(),
         reason: failure.reason.clone(),
-        at_source: failure.entry.is_some_and(|entry| at_source.contains(&entry)),
+        at_source: failure.entry.is_some_and(|entry| at_source.contains_key(&entry)),
+        changed: failure.entry.and_then(|entry| at_source.get(&entry)).copied().unwrap_or(false),
     });
     let failed = told.take_while(|failure| {
         let taken = room.checked_sub(failure.encoded_len() + FIELD);
@@ -157,11 +158,12 @@ mod tests {
             entry: Some(entry),
             path: vec![b'p'; 4096],
             reason: "no space left on the device".into(),
+            changed: false,
         };
         let failures: Vec<_> = (0..1_000).map(failure).collect();
         let outcome = outcome(
             objects::Outcome { failures, ..objects::Outcome::default() },
-            &BTreeSet::new(),
+            &BTreeMap::new(),
             0,
         );
         assert_eq!(outcome.failed_count, 1_000);

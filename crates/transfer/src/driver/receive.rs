@@ -8,6 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use longhaul_net::buffers::assembly::Assembly;
+use longhaul_net::buffers::chunks::ChunkBuffer;
+use longhaul_net::clock;
+use longhaul_net::port::address::{AddressRule, Advice, CHALLENGE_COST};
+use longhaul_net::port::place::Placer;
+use longhaul_net::port::scatter::{Scatter, ScatterCall};
+use longhaul_net::port::{Datagram, Datagrams, FlowSink, PortHandle};
+use longhaul_net::sealing::open::{OpenError, Opener};
+use longhaul_net::sealing::seal::Sealer;
+use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::{Arrival, BlockRange, BoxedReceiver, Event, FlowId, Setup, Wake};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::time::{Span, Time};
@@ -17,24 +27,13 @@ use prost::Message as _;
 use tokio::sync::mpsc;
 
 use super::board::Board;
-use super::budget::Part;
+use super::budget::{EARLY_GRANT, Part};
 use super::drain::Drain;
 use super::jobs::{Job, Jobs};
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
 use crate::control::{Frame, Message, Relay, Status};
-use crate::datapath::address::{AddressRule, Advice, CHALLENGE_COST};
-use crate::datapath::assembly::Assembly;
-use crate::datapath::chunks::ChunkBuffer;
-use crate::datapath::clock;
-use crate::datapath::open::{OpenError, Opener};
-use crate::datapath::place::Placer;
-use crate::datapath::port::{Datagram, Datagrams, FlowSink, PortHandle};
-use crate::datapath::scatter::{Scatter, ScatterCall};
-use crate::datapath::seal::Sealer;
-use crate::datapath::socket::Path;
-use crate::end::EARLY_GRANT;
 use crate::options::Receive;
 
 /// How often the board is brought up to date.

@@ -4,8 +4,8 @@
 //! A port counts both for all of its flows together. What was refused there is told to each. What
 //! the kernel dropped is divided by what came: it drops whatever comes while the buffer is full.
 
-use crate::datapath::open::OpenCounts;
-use crate::datapath::port::PortStatistics;
+use longhaul_net::port::PortStatistics;
+use longhaul_net::sealing::open::OpenCounts;
 
 /// One flow's view of its port's losses.
 #[derive(Debug)]

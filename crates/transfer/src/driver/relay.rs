@@ -1,12 +1,12 @@
 //! A core's control messages, wrapped and numbered: what goes both by stream and by datagram
 //! reaches the other core once.
 
+use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};
 use longhaul_proto::wire::Control;
 
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
-use crate::datapath::replay::{ReplayWindow, Seen};
 
 /// No end counts so far: a number from here on would leave none for what follows.
 const NUMBERS: u64 = 1 << 62;

@@ -8,6 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use longhaul_net::batch::{Batch, MAX_DATAGRAMS};
+use longhaul_net::clock;
+use longhaul_net::port::address::Challenge;
+use longhaul_net::port::mtu::HoleWatch;
+use longhaul_net::sealing::seal::Sealer;
+use longhaul_net::socket::{Outcome, Path, SendError, Socket};
+use longhaul_net::wait::{self, Woken};
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::time::{Span, Time};
@@ -23,13 +30,6 @@ use super::payloads::Payloads;
 use super::relay::Relays;
 use super::skip::blocks_of;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
-use crate::datapath::address::Challenge;
-use crate::datapath::batch::{Batch, MAX_DATAGRAMS};
-use crate::datapath::clock;
-use crate::datapath::mtu::HoleWatch;
-use crate::datapath::seal::Sealer;
-use crate::datapath::socket::{Outcome, Path, SendError, Socket};
-use crate::datapath::wait::{self, Woken};
 use crate::error::{Class, Error};
 use crate::objects::Failure;
 use longhaul_proto::wire::header::Kind;
@@ -471,5 +471,6 @@ pub(crate) fn tell_failure(failure: &Failure, outbox: &Outbox) {
         path: failure.path.clone(),
         reason: failure.reason.clone(),
         at_source: true,
+        changed: failure.changed,
     }));
 }

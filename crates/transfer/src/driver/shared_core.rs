@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use longhaul_net::access::Watch;
+use longhaul_net::port::{PortHandle, PortStatistics};
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::endpoint::{
     Arrival, BlockRange, BoxedReceiver, Event, FlowId, Outgoing, ReceiveCapacity, Receiver, Setup,
@@ -23,8 +25,6 @@ use longhaul_proto::time::Time;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::Control;
 
-use crate::access::Watch;
-use crate::datapath::port::{PortHandle, PortStatistics};
 use crate::options::Protocol;
 
 /// The core of a protocol, for all flows of a copy. Clones are the same.
@@ -326,8 +326,9 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_net::port::Port;
+
     use super::*;
-    use crate::datapath::port::Port;
     use longhaul_proto::layout::Layout;
     use longhaul_proto::registry;
     use longhaul_proto::time::Span;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use longhaul_net::clock;
 use longhaul_proto::pace::Pacer;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -19,7 +20,6 @@ use super::send::Noticed;
 use super::skip::{tidy, without};
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
-use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 use crate::session::Session;

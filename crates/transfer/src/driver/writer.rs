@@ -4,6 +4,7 @@
 //! It is the only thread that waits for the destination's disk. What waits for it is bounded by
 //! what the receiving flow grants, so a slow disk slows the sender and nothing else.
 
+mod at_source;
 mod dry_run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
+use self::at_source::AtSource;
 use super::ahead;
 use super::board::Board;
 use super::claims::Claim;
@@ -27,13 +29,13 @@ use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
-use crate::objects::{CHUNK, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject};
+use crate::objects::{
+    Asked, CHUNK, ListMemory, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
+};
+use crate::text::clipped;
 
 /// How often the destination gets a chance to sync and rename while nothing comes.
 const TICK: Duration = Duration::from_millis(250);
-
-/// Failures kept until the destination is open; a source in worse shape is copied in parts.
-const MOST_EARLY_FAILURES: usize = 1 << 20;
 
 /// Where an object goes.
 pub(crate) enum Target {
@@ -41,6 +43,8 @@ pub(crate) enum Target {
     Place {
         /// The destination.
         place: Place,
+        /// What the manifest may list.
+        asked: Arc<Asked>,
         /// How it is written.
         options: SinkOptions,
         /// What is not to be another source's too.
@@ -72,17 +76,19 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
 /// As [`thread`].
 pub(crate) fn begin(
     offer: Offer,
+    list: Box<dyn ListMemory>,
     target: Target,
     shared: Option<&Jobs>,
     board: Arc<Board>,
     happened: UnboundedSender<Happened>,
 ) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
-    begin_patient(offer, target, shared, board, happened, withheld::PATIENCE)
+    begin_patient(offer, list, target, shared, board, happened, withheld::PATIENCE)
 }
 
 /// The same with so much `patience` for digests that do not come.
 pub(crate) fn begin_patient(
     offer: Offer,
+    list: Box<dyn ListMemory>,
     target: Target,
     shared: Option<&Jobs>,
     board: Arc<Board>,
@@ -101,11 +107,14 @@ pub(crate) fn begin_patient(
         happened,
         closed: ended,
         opened: None,
-        manifest: BTreeMap::new(),
+        list,
+        manifest: Vec::new(),
+        listed: BTreeSet::new(),
         digests: BTreeMap::new(),
         waiting: BTreeMap::new(),
         withheld: Withheld::new(patience),
         early_failures: Vec::new(),
+        early_bytes: 0,
         all_arrived: false,
         ended: false,
         pass: 0,
@@ -139,6 +148,18 @@ fn run(inbox: &JobInbox) {
             writers.values_mut().for_each(|writer| writer.attempt(Writer::settle));
         }
     }
+}
+
+/// Reads the list of files that the other side has sent. Its encoding stays charged: a tree's
+/// digest is made of that.
+fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
+    let refused = |error| {
+        let what = format!("the other side's list of files is refused: {error}");
+        Error::new(Class::Unreachable, what)
+    };
+    let measured = Manifest::measure(encoded).map_err(refused)?;
+    memory.hold(encoded.len() as u64 + measured.bytes())?;
+    measured.read().map_err(refused)
 }
 
 pub(super) fn forged() -> Error {
@@ -183,14 +204,20 @@ pub(crate) struct Writer {
     /// Told when the destination is closed.
     closed: oneshot::Sender<()>,
     opened: Option<Opened>,
-    /// The manifest's own chunks, until all have come.
-    manifest: BTreeMap<u64, Vec<u8>>,
+    /// What the manifest is charged to, encoded and decoded.
+    list: Box<dyn ListMemory>,
+    /// The encoded manifest, until all of it has come.
+    manifest: Vec<u8>,
+    /// The chunks of it that have come.
+    listed: BTreeSet<u64>,
     digests: BTreeMap<u64, Digest>,
     /// Chunks that wait for their digest, or for the manifest.
     waiting: BTreeMap<u64, Content>,
     withheld: Withheld,
     /// Files that went wrong at the source before the destination was open.
-    early_failures: Vec<EntryFailed>,
+    early_failures: Vec<AtSource>,
+    /// Bytes that these take.
+    early_bytes: usize,
     all_arrived: bool,
     ended: bool,
     pass: u32,
@@ -208,8 +235,9 @@ struct Opened {
     /// What was there before this run.
     resumed: u64,
     failed: BTreeSet<u64>,
-    /// Entries of whose failure the source has told: it need not be told back.
-    failed_at_source: BTreeSet<u32>,
+    /// Entries of whose failure the source has told, and whether each changed there: it need not be
+    /// told back.
+    failed_at_source: BTreeMap<u32, bool>,
     failures_told: usize,
     /// Bytes that streams have yet to bring to a measurement that writes nothing.
     left: u64,
@@ -248,10 +276,15 @@ impl Writer {
             Job::Chunk(arrived) => self.take_chunk(arrived.chunk, Content::Datagrams(arrived)),
             Job::Streamed(streamed) => self.take_chunk(streamed.chunk, Content::Stream(streamed)),
             Job::Digests(digests) => self.take_digests(&digests),
-            Job::SourceFailed(failed) => {
-                self.take_source_failure(failed);
-                Ok(())
-            }
+            Job::SourceFailed(EntryFailed { entry, reason, changed, .. }) => match entry.try_into()
+            {
+                Ok(entry) => {
+                    let reason = clipped(&reason);
+                    self.take_source_failure(AtSource { entry, reason, changed })
+                }
+                // It is not among those of the manifest.
+                Err(_) => Ok(()),
+            },
             Job::Compared(compared) => self.take_compared(&compared),
             Job::BeginPass { number, .. } => {
                 self.pass = number;
@@ -270,23 +303,6 @@ impl Writer {
             Job::Forged => Err(forged()),
             Job::PortClosed(why) => Err(port_closed(&why)),
             Job::Join(_) | Job::Begin(_) | Job::Stop => Ok(()),
-        }
-    }
-
-    /// A file that went wrong at the source never gets its name; what is known too early is kept
-    /// until the destination is open.
-    fn take_source_failure(&mut self, failed: EntryFailed) {
-        let Ok(entry) = u32::try_from(failed.entry) else { return };
-        let Some(opened) = &mut self.opened else {
-            if self.early_failures.len() < MOST_EARLY_FAILURES {
-                self.early_failures.push(failed);
-            }
-            return;
-        };
-        if let Some(sink) = &mut opened.sink {
-            opened.failed_at_source.insert(entry);
-            let needless = sink.fail_entry(entry, &failed.reason);
-            let _ = self.happened.send(Happened::Needless(needless));
         }
     }
 
@@ -332,15 +348,19 @@ impl Writer {
         }
         let rest = self.offer.manifest_len - chunk * CHUNK;
         let len = rest.min(CHUNK) as usize;
-        let part = content.bytes().get(..len).unwrap_or_default().to_vec();
-        self.manifest.insert(chunk, part);
+        if let Some(part) = content.bytes().get(..len) {
+            // The memory for all of it was granted before anything came.
+            self.manifest.resize(self.offer.manifest_len as usize, 0);
+            self.manifest[(chunk * CHUNK) as usize..][..len].copy_from_slice(part);
+            self.listed.insert(chunk);
+        }
         if content.release(len) {
             let _ = self.happened.send(Happened::Drained);
         }
-        if (self.manifest.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
+        if (self.listed.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
             return Ok(());
         }
-        let encoded: Vec<u8> = std::mem::take(&mut self.manifest).into_values().flatten().collect();
+        let encoded = std::mem::take(&mut self.manifest);
         self.open(&encoded)?;
         for (chunk, content) in std::mem::take(&mut self.waiting) {
             self.take_chunk(chunk, content)?;
@@ -354,11 +374,7 @@ impl Writer {
             let what = "the manifest that came is not the one that was offered";
             return Err(Error::new(Class::Verification, what));
         }
-        let manifest = Manifest::decode(encoded).map_err(|error| {
-            let what = format!("the other side's list of files is refused: {error}");
-            Error::new(Class::Unreachable, what)
-        })?;
-        let manifest = Arc::new(manifest);
+        let manifest = Arc::new(read_list(encoded, &mut *self.list)?);
         let object = VirtualObject::new(&manifest, self.offer.manifest_len);
         if object.len() != self.offer.object_len {
             let what = format!(
@@ -374,7 +390,8 @@ impl Writer {
             Some(Target::Place { options, .. }) if options.dry_run
         );
         let (sink, plan) = match self.target.take() {
-            Some(Target::Place { place, options, claim }) => {
+            Some(Target::Place { place, asked, options, claim }) => {
+                asked.admits(&manifest)?;
                 claim.map_or(Ok(()), |claim| claim.take(&manifest))?;
                 let prefix = self.offer.manifest_len;
                 let watch = self.board.watch();
@@ -397,7 +414,7 @@ impl Writer {
             unanswered: None,
             resumed,
             failed,
-            failed_at_source: BTreeSet::new(),
+            failed_at_source: BTreeMap::new(),
             failures_told: 0,
             left,
         });
@@ -414,12 +431,6 @@ impl Writer {
         let Some(Opened { object, .. }) = &self.opened else { return };
         let happened = planned::happened(object.manifest(), plan, object.implied());
         let _ = self.happened.send(happened);
-    }
-
-    fn take_early_failures(&mut self) {
-        for failed in std::mem::take(&mut self.early_failures) {
-            self.take_source_failure(failed);
-        }
     }
 
     /// Answers come in the order of the questions, perhaps in several messages an entry.
@@ -487,7 +498,7 @@ impl Writer {
         let Some(opened) = &mut self.opened else { return };
         let Some(sink) = &opened.sink else { return };
         for failure in &sink.failures()[opened.failures_told..] {
-            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains(&entry)) {
+            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains_key(&entry)) {
                 continue;
             }
             let (path, reason) = (failure.path.clone(), failure.reason.clone());
@@ -513,6 +524,12 @@ impl Writer {
             return Ok(());
         };
         self.spent.on(|| sink.tick(Instant::now()))?;
+        if sink.is_complete() {
+            // A sync that fails here leaves something to be sent again.
+            self.spent.on(|| sink.sync())?;
+        }
+        let changed = sink.take_changed().into_iter();
+        opened.failed.extend(changed.filter(|chunk| sink.needs(*chunk)));
         let named = sink.take_named();
         if !named.is_empty() {
             let manifest = opened.object.manifest();

@@ -4,8 +4,8 @@
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
 
-use super::EARLY_GRANT;
 use crate::control::{Pass, Status};
+use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longhaul_net::port::Port;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::Settings;
@@ -16,11 +17,10 @@ use super::turns::{Alone, terms};
 use super::wire::{End, Wire};
 use super::{Terms, listing};
 use crate::control::{Card, Frame, Message};
-use crate::datapath::port::Port;
 use crate::driver::board::Board;
 use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
-use crate::objects::{Place, SinkOptions};
+use crate::objects::{Asked, Place, SinkOptions};
 use crate::options::Receive;
 use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader};
@@ -103,7 +103,12 @@ async fn hear_receiver(card: Rate) {
             receive: Receive::Naive,
             core: None,
             writer: None,
-            target: Target::Place { place, options: SinkOptions::default(), claim: None },
+            target: Target::Place {
+                place,
+                asked: Arc::new(Asked::push(true)),
+                options: SinkOptions::default(),
+                claim: None,
+            },
         };
         end.run().await.map(|_| ())
     });

@@ -18,14 +18,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::offer;
 use super::sending::decode;
 use super::terms::layout;
-use crate::control::{Compare, Compared, Digests, Offer, Ranges};
+use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
 use crate::driver::board::Board;
 use crate::driver::jobs::{Happened, Job, Jobs};
 use crate::driver::payloads::Payloads;
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Target};
 use crate::error::Class;
-use crate::objects::{CHUNK, Place, SinkOptions, Source, SourceOptions};
+use crate::objects::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
 
 fn honest() -> Offer {
     Offer { manifest_digest: vec![0; 32], object_len: 5 * CHUNK, ..Offer::default() }
@@ -117,17 +117,29 @@ impl Writing {
 
     /// The same with so much patience for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
+        Writing::offered(prepare, patience, |_| {})
+    }
+
+    /// The same with an offer that `change` has changed.
+    fn offered(
+        prepare: impl FnOnce(&std::path::Path),
+        patience: Duration,
+        change: impl FnOnce(&mut Offer),
+    ) -> Writing {
         let folder = tempfile::tempdir().unwrap();
         let mut source = source(&folder);
         prepare(folder.path());
         let place = Place::Ambient(folder.path().join("copy"));
         // What is there is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
-        let target = Target::Place { place, options, claim: None };
+        let target =
+            Target::Place { place, asked: Arc::new(Asked::push(true)), options, claim: None };
         let (end, happened) = tokio::sync::mpsc::unbounded_channel();
         let board = Arc::new(Board::default());
-        let (offer, _) = offer::whole(&mut source, false);
-        let (jobs, _) = writer::begin_patient(offer, target, None, board, end, patience).unwrap();
+        let (mut offer, _) = offer::whole(&mut source, false);
+        change(&mut offer);
+        let (jobs, _) =
+            writer::begin_patient(offer, Box::new(()), target, None, board, end, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }
 
@@ -250,6 +262,46 @@ fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stand
     assert_eq!(error.class, Class::Verification);
     assert!(error.what.starts_with("2 chunks") && error.what.contains("chunk 2 first"), "{error}");
     assert!(!writing.folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_created() {
+    for byte in 0..32 {
+        let another = |offer: &mut Offer| offer.manifest_digest[byte] ^= 1;
+        let mut writing = Writing::offered(|_| {}, Duration::from_secs(600), another);
+        writing.send_all();
+        assert_eq!(writing.end(), Err(Class::Verification), "{byte}");
+        let names = std::fs::read_dir(writing.folder.path()).unwrap().count();
+        assert_eq!(names, 1, "only the source is there");
+    }
+}
+
+#[test]
+fn failures_without_end_before_the_list_of_files_end_the_transfer() {
+    // The list comes as the beginning of the object, and so never.
+    let unlisted = |offer: &mut Offer| {
+        offer.manifest_len = offer.manifest.len() as u64;
+        offer.object_len += CHUNK;
+        offer.manifest = Vec::new();
+    };
+    let mut writing = Writing::offered(|_| {}, Duration::from_secs(600), unlisted);
+    let reason = "x".repeat(2000);
+    let failed = (0..).find_map(|entry| {
+        let (path, reason) = (Vec::new(), reason.clone());
+        writing.tell(Job::SourceFailed(EntryFailed {
+            entry,
+            path,
+            reason,
+            at_source: true,
+            changed: false,
+        }));
+        match writing.happened.try_recv() {
+            Ok(Happened::Failed(error)) => Some(error),
+            _ => None,
+        }
+    });
+    let what = failed.expect("it never stops before").what;
+    assert!(what.contains("more failed files than fit into memory"), "{what}");
 }
 
 #[test]

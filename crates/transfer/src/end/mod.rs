@@ -8,6 +8,7 @@ mod bounds;
 #[cfg(test)]
 mod cards;
 mod due;
+mod flows;
 #[cfg(test)]
 mod greed;
 #[cfg(test)]
@@ -28,13 +29,13 @@ use std::time::Duration;
 
 use longhaul_proto::time::Span;
 
-pub(crate) use terms::{DEFAULT_SEGMENT, EARLY_GRANT, Terms};
+pub(crate) use terms::{DEFAULT_SEGMENT, Terms};
 use wire::End;
 
-use crate::control::Message;
+use crate::control::{EntryFailed, Message};
 use crate::error::Class;
-use crate::objects::Manifest;
 use crate::objects::watch::Held;
+use crate::objects::{Failure, Manifest};
 
 /// How long the files may take to close, after `result`. A disk that has not answered before does
 /// not do so then; a later run hashes what was not journalled.
@@ -53,6 +54,33 @@ pub(crate) struct There {
     pub(crate) bytes: u64,
     /// The source is asked about more, which may be there as well.
     pub(crate) asks: bool,
+}
+
+/// Where an entry failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whence {
+    /// At the source, where it changed while it was read.
+    Changed,
+    /// At the source.
+    Source,
+    /// At the destination.
+    Destination,
+}
+
+impl Whence {
+    /// What a peer says of an entry.
+    pub(crate) fn of(failed: &EntryFailed) -> Whence {
+        match (failed.at_source, failed.changed) {
+            (true, true) => Whence::Changed,
+            (true, false) => Whence::Source,
+            (false, _) => Whence::Destination,
+        }
+    }
+
+    /// What the source itself has found.
+    pub(crate) fn at_source(failure: &Failure) -> Whence {
+        if failure.changed { Whence::Changed } else { Whence::Source }
+    }
 }
 
 /// What the process around an end wants to know, and decides.
@@ -86,5 +114,5 @@ pub(crate) trait Hooks {
     fn would_copy(&self, _manifest: &Manifest, _entries: &[Range<u64>]) {}
 
     /// An entry failed.
-    fn entry_failed(&self, path: &[u8], reason: &str, at_source: bool);
+    fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence);
 }

@@ -7,22 +7,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_net::clock;
+use longhaul_net::port::{Mailbox, PortHandle};
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::due::Due;
+use super::flows::Flows;
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, bounds, closing, listing};
+use super::{Hooks, There, Whence, bounds, closing, listing};
 use crate::control::{
     Card, ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan,
     Ranges, Status,
 };
-use crate::datapath::clock;
-use crate::datapath::port::{Mailbox, PortHandle};
 use crate::driver::board::Board;
 use crate::driver::budget::Part;
 use crate::driver::jobs::{Happened, Job, Jobs};
@@ -33,7 +34,7 @@ use crate::driver::stream::Streamed;
 use crate::driver::thread_time;
 use crate::driver::writer::{self, Target};
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, Mark};
+use crate::objects::{CHUNK, ListMemory, Mark};
 use crate::options::Receive;
 use crate::session::Session;
 
@@ -100,7 +101,9 @@ struct Running<'a, 'b> {
     object_len: u64,
     manifest_len: u64,
     flow: Option<Flow>,
-    number: u32,
+    /// The present pass.
+    number: Option<u32>,
+    flows: Flows,
     /// Chunks that need not come, once that is known.
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
@@ -122,13 +125,15 @@ impl ReceivingEnd<'_> {
             self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
         }
         let mut offer = self.first_offer().await?;
+        let mut list = Box::new(self.memory.list());
+        list.hold(offer.list_len())?;
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
         let target = std::mem::replace(&mut self.target, Target::Nowhere);
         let (happened_end, happened) = mpsc::unbounded_channel();
         let (shared, board) = (self.writer.as_ref(), self.board.clone());
-        let (jobs, done) = writer::begin(offer, target, shared, board, happened_end)?;
+        let (jobs, done) = writer::begin(offer, list, target, shared, board, happened_end)?;
         let (pieces_end, pieces) = mpsc::channel(2);
         let room = self.memory.streamed();
         let mut running = Running {
@@ -144,7 +149,8 @@ impl ReceivingEnd<'_> {
             object_len,
             manifest_len,
             flow: None,
-            number: 0,
+            number: None,
+            flows: Flows::default(),
             have: None,
             implied: Vec::new(),
             due: Due::default(),
@@ -183,7 +189,8 @@ impl ReceivingEnd<'_> {
             match message {
                 Message::Offer(offer) => return Ok(offer),
                 Message::EntryFailed(failed) => {
-                    self.hooks.entry_failed(&failed.path, &failed.reason, true);
+                    let failed = EntryFailed { at_source: true, ..failed };
+                    self.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
                 }
                 Message::Status(status) => self.board.set_theirs(status),
                 _ => {}
@@ -282,11 +289,14 @@ impl Running<'_, '_> {
                     flow.mailbox.post(Letter::Relay(relay));
                 }
             }
-            Message::Pass(pass) if pass.number > 0 || self.flow.is_none() => self.begin(&pass)?,
+            Message::Pass(pass) if self.number.is_none_or(|last| pass.number > last) => {
+                self.begin(&pass)?;
+            }
             Message::Digests(digests) => self.job(Job::Digests(digests)),
             Message::Compared(compared) => self.job(Job::Compared(compared)),
             Message::EntryFailed(failed) => {
-                self.end.hooks.entry_failed(&failed.path, &failed.reason, true);
+                let failed = EntryFailed { at_source: true, ..failed };
+                self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
                 self.job(Job::SourceFailed(failed));
             }
             Message::Status(status) => self.end.board.set_theirs(status),
@@ -328,11 +338,8 @@ impl Running<'_, '_> {
 
     /// A new pass: its flow takes over.
     fn begin(&mut self, pass: &Pass) -> Result<(), End> {
-        if pass.number != 0 && pass.number <= self.number {
-            return Ok(());
-        }
         self.close_flow();
-        self.number = pass.number;
+        self.number = Some(pass.number);
         self.job(Job::BeginPass { number: pass.number, lease: pass.lease });
         if pass.protocol.is_empty() {
             if self.end.terms.streams == 0 {
@@ -351,6 +358,7 @@ impl Running<'_, '_> {
         let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
         end.board.note_block(layout.block_size());
         let id = FlowId(pass.flow);
+        self.flows.take(id)?;
         let keys = end.terms.keys(id).receiving_end();
         let drained = Arc::new(Drained::default());
         let (mailbox, letters) = end.port.mailbox(id);
@@ -481,12 +489,13 @@ impl Running<'_, '_> {
                 }
             }
             Happened::EntryFailed { path, reason } => {
-                self.end.hooks.entry_failed(&path, &reason, false);
+                self.end.hooks.entry_failed(&path, &reason, Whence::Destination);
                 self.end.wire.outbox().tell(Message::EntryFailed(EntryFailed {
                     entry: u64::MAX,
                     path,
                     reason,
                     at_source: false,
+                    changed: false,
                 }));
             }
             Happened::Outcome(outcome, mark) => {

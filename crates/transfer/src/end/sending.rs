@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use longhaul_net::port::PortHandle;
+use longhaul_net::port::address::AddressRule;
+use longhaul_net::socket::{LARGEST_WHOLE, Path};
 use longhaul_proto::endpoint::{Event, FlowId, Setup};
 use longhaul_proto::units::Rate;
 use tokio::sync::mpsc;
 
+use super::flows::Flows;
 use super::plan::PlanSoFar;
 use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, closing, listing, offer};
+use super::{Hooks, There, Whence, closing, listing, offer};
 use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
-use crate::datapath::address::AddressRule;
-use crate::datapath::port::PortHandle;
-use crate::datapath::socket::{LARGEST_WHOLE, Path};
 use crate::driver::board::Board;
 use crate::driver::feedback::Feedback;
 use crate::driver::payloads::Payloads;
@@ -80,6 +81,7 @@ struct Running<'a, 'b> {
     plan: PlanSoFar,
     /// The present pass.
     number: u32,
+    flows: Flows,
     /// The lease that the present pass brings.
     lease: u32,
     /// Passes that brought chunks again whose digests were wrong.
@@ -106,7 +108,7 @@ impl SendingEnd<'_> {
         };
         // Before the offer: where nothing need come the other end may be done with that.
         for failure in source.failures() {
-            self.hooks.entry_failed(&failure.path, &failure.reason, true);
+            self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
             send::tell_failure(failure, self.wire.outbox());
         }
         self.wire.outbox().tell(Message::Offer(offer));
@@ -130,6 +132,7 @@ impl SendingEnd<'_> {
             notices_end,
             plan,
             number: 0,
+            flows: Flows::default(),
             lease: 0,
             repeats: 0,
             datagram,
@@ -171,7 +174,7 @@ impl Running<'_, '_> {
 
     async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
         self.end.hooks.heard(&message);
-        self.end.board.note_spoke(crate::datapath::clock::now());
+        self.end.board.note_spoke(longhaul_net::clock::now());
         self.silence.control_spoke();
         match message {
             Message::Relay(relay) => {
@@ -221,7 +224,7 @@ impl Running<'_, '_> {
                 }
             }
             Message::EntryFailed(failed) => {
-                self.end.hooks.entry_failed(&failed.path, &failed.reason, failed.at_source);
+                self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
             }
             Message::Named(named) if self.end.decides => {
                 let entries = self.manifest.entries().len() as u64;
@@ -231,7 +234,7 @@ impl Running<'_, '_> {
             Message::Outcome(outcome) => {
                 // It may have come ahead of what was told of them one by one.
                 for failed in &outcome.failed {
-                    self.end.hooks.entry_failed(&failed.path, &failed.reason, failed.at_source);
+                    self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(failed));
                 }
                 return Ok(Some(outcome));
             }
@@ -315,7 +318,8 @@ impl Running<'_, '_> {
             }
             Noticed::TooLarge { .. } if self.end.decides => return Err(End::NoDatagrams),
             Noticed::Failed(failure) => {
-                self.end.hooks.entry_failed(&failure.path, &failure.reason, true);
+                let whence = Whence::at_source(&failure);
+                self.end.hooks.entry_failed(&failure.path, &failure.reason, whence);
             }
             Noticed::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             Noticed::Core(Event::Resumed) => self.end.hooks.silence(None),
@@ -375,8 +379,8 @@ impl Running<'_, '_> {
 
     /// Starts a pass over what is missing.
     async fn begin_pass(&mut self, payloads: Payloads) -> Result<(), End> {
-        let first = self.number == 0;
-        let flow = if first { self.end.flow } else { random_flow() };
+        let (first, asked) = (self.number == 0, self.end.flow);
+        let flow = self.flows.draw(|| if first { asked } else { random_flow() });
         let terms = &self.end.terms;
         let layout = self.layout()?;
         self.end.board.note_block(layout.block_size());
@@ -393,7 +397,7 @@ impl Running<'_, '_> {
             Some(row) => {
                 let card = terms.card;
                 let mut core = (row.sender)(&Setup { card, ..terms.setup(flow, layout) });
-                let now = crate::datapath::clock::now();
+                let now = longhaul_net::clock::now();
                 if let Some(card) = self.peer_card {
                     core.set_peer_card(now, card);
                 }
@@ -482,7 +486,7 @@ impl Running<'_, '_> {
         wanted: Vec<Range<u64>>,
     ) -> Result<stream::Outgoing, Error> {
         let mut sessions = Vec::new();
-        let late = crate::datapath::clock::duration(self.end.terms.rtt * 2).max(STRAGGLER);
+        let late = longhaul_net::clock::duration(self.end.terms.rtt * 2).max(STRAGGLER);
         let deadline = tokio::time::sleep(FIRST_STREAM);
         tokio::pin!(deadline);
         while self.number == 0 && sessions.len() < self.end.terms.streams as usize {

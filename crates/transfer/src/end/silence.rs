@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 
 use super::wire::End;
-use crate::datapath::clock;
 use crate::driver::board::Board;
 
 /// Silence on a data port that never spoke is believed after this long and four round trips.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use longhaul_net::sealing::keys::{FlowKeys, Suite};
+use longhaul_net::sealing::seal::data_overhead;
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::Row;
@@ -9,15 +11,10 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::datapath::keys::{FlowKeys, Suite};
-use crate::datapath::seal::data_overhead;
+use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
 use crate::session::Exporter;
-
-/// What may be sent before the receiving end has planned: both know it, and it will hold as much.
-/// With the two chunks that may be open beside them these are 32 MiB.
-pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use longhaul_net::port::Port;
+use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
@@ -13,15 +15,13 @@ use super::lies::source;
 use super::offer;
 use super::receiving::ReceivingEnd;
 use super::wire::{End, Wire};
-use super::{DEFAULT_SEGMENT, Hooks, Terms, There};
+use super::{DEFAULT_SEGMENT, Hooks, Terms, There, Whence};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};
-use crate::datapath::keys::Suite;
-use crate::datapath::port::Port;
 use crate::driver::board::Board;
 use crate::driver::budget::Budget;
 use crate::driver::payloads::Payloads;
 use crate::driver::writer::Target;
-use crate::objects::{Manifest, Place, SinkOptions, Source};
+use crate::objects::{Asked, Manifest, Place, SinkOptions, Source};
 use crate::options::Receive;
 use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
@@ -38,7 +38,7 @@ impl Hooks for Alone {
 
     fn named(&self, _: &Manifest, _: &[Range<u64>]) {}
 
-    fn entry_failed(&self, _: &[u8], _: &str, _: bool) {}
+    fn entry_failed(&self, _: &[u8], _: &str, _: Whence) {}
 }
 
 pub(super) fn terms(session: &Session) -> Terms {
@@ -137,7 +137,12 @@ async fn wait_and_take_turns() {
             receive: Receive::Naive,
             core: None,
             writer: None,
-            target: Target::Place { place, options: SinkOptions::default(), claim: None },
+            target: Target::Place {
+                place,
+                asked: Arc::new(Asked::push(true)),
+                options: SinkOptions::default(),
+                claim: None,
+            },
         };
         let ended = end.run().await;
         wire.close(None).await;

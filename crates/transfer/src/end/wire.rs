@@ -42,6 +42,12 @@ impl From<Error> for End {
     }
 }
 
+impl From<longhaul_net::Error> for End {
+    fn from(error: longhaul_net::Error) -> End {
+        End::Fatal(error.into())
+    }
+}
+
 /// A session's messages.
 pub(crate) struct Wire {
     reader: FrameReader,

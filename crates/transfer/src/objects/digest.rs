@@ -114,7 +114,11 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
+    /// Takes value `number`. One that was given before changes nothing.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
+        if number < self.next {
+            return;
+        }
         self.early.insert(number, value);
         while let Some(value) = self.early.remove(&self.next) {
             self.hasher.update(&value);

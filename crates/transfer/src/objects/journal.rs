@@ -2,16 +2,18 @@
 //!
 //! A journal only grows. A record is appended after its chunk's data are on the disk, so a record
 //! that can be read is true; losing any of them costs no more than reading the partial file again.
-//! Records count only up to the first that is torn or damaged. The journal knows nothing of
-//! protocols, rates or directions: any later copy of the file can go on from it.
+//! A journal of another version of the source, or of an older release, vouches for nothing: what is
+//! in the partial file is compared with the source. Records count only up to the first that is torn
+//! or damaged. The journal knows nothing of protocols, rates or directions: any later copy of the
+//! file can go on from it.
 
 use super::CHUNK;
 use super::digest::Digest;
 use super::manifest::FileTime;
 
-const MAGIC: &[u8; 4] = b"lhj1";
+const MAGIC: &[u8; 4] = b"lhj2";
 const CHECK: usize = 8;
-const HEADER: usize = 4 + 8 + 8 + 4 + CHECK;
+const HEADER: usize = 4 + 8 + 8 + 4 + 8 + CHECK;
 const RECORD: usize = 8 + 32 + CHECK;
 
 type Check = [u8; CHECK];
@@ -23,6 +25,8 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
+    /// The stamp of its version: a rewritten file whose modification time was set back has another.
+    pub version: u64,
 }
 
 impl Header {
@@ -33,6 +37,7 @@ impl Header {
         out.extend_from_slice(&self.size.to_be_bytes());
         out.extend_from_slice(&self.modified.seconds.to_be_bytes());
         out.extend_from_slice(&self.modified.nanos.to_be_bytes());
+        out.extend_from_slice(&self.version.to_be_bytes());
         out.extend_from_slice(&check(&[], &out));
         out
     }
@@ -80,7 +85,8 @@ impl Journal {
         let size = u64::from_be_bytes(fields[4..12].try_into().ok()?);
         let seconds = i64::from_be_bytes(fields[12..20].try_into().ok()?);
         let nanos = u32::from_be_bytes(fields[20..24].try_into().ok()?);
-        let header = Header { size, modified: FileTime { seconds, nanos } };
+        let version = u64::from_be_bytes(fields[24..32].try_into().ok()?);
+        let header = Header { size, modified: FileTime { seconds, nanos }, version };
         let (head_check, chunks) = (header.check(), size.div_ceil(CHUNK));
         let mut values = Vec::with_capacity(rest.len() / RECORD);
         while let Some((record, behind)) = rest.split_at_checked(RECORD) {
@@ -113,7 +119,7 @@ mod tests {
 
     fn journal(records: u64) -> (Header, Vec<u8>) {
         let modified = FileTime { seconds: -5, nanos: 7 };
-        let header = Header { size: 100 * CHUNK - 1, modified };
+        let header = Header { size: 100 * CHUNK - 1, modified, version: 9 };
         let mut bytes = header.encode();
         for chunk in 0..records {
             bytes.extend(header.encode_record(chunk, &[chunk as u8; 32]));
@@ -151,6 +157,13 @@ mod tests {
         fn anything_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(Journal::decode(&bytes), None);
         }
+    }
+
+    #[test]
+    fn a_journal_of_an_older_release_vouches_for_nothing() {
+        let (_, mut bytes) = journal(3);
+        bytes[..4].copy_from_slice(b"lhj1");
+        assert_eq!(Journal::decode(&bytes), None);
     }
 
     #[test]

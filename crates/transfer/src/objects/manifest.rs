@@ -3,14 +3,26 @@
 //! A manifest that exists is sound, whoever wrote it: names are plain names, each entry's folder
 //! is an entry before it, nothing is there twice, and sizes add up. Paths are bytes, since names
 //! need not be UTF-8. The order is that of a walk: a folder, then all that is in it.
+//!
+//! An entry keeps its own name and the number of its folder. Paths are computed where they are
+//! needed, so the memory does not grow with the depth of a tree.
+
+mod check;
+mod listing;
+mod wire;
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use prost::Message;
+use super::LARGE;
+use crate::error::Error;
 
-use super::{CHUNK, LARGE, names};
+pub(crate) use self::check::TWICE;
+pub(crate) use self::listing::Listing;
+pub use self::wire::Measured;
+#[cfg(test)]
+pub(crate) use self::wire::encode_unchecked;
 
 /// The most entries that a manifest may have.
 pub const MAX_ENTRIES: u64 = 10_000_000;
@@ -21,6 +33,35 @@ pub const MAX_OBJECT: u64 = 1 << 50;
 
 /// The longest path and the longest link target, in bytes.
 pub const MAX_PATH: usize = 4096;
+
+/// The most holes of one file. A source sends the zeros of further holes.
+pub const MAX_HOLES: usize = 1 << 20;
+
+/// Bytes that an entry takes beside its name, its holes and its link target: its own, and what the
+/// layout of the object and a destination keep of it (two places of 16 bytes, a state, bits).
+const FIXED: u64 = size_of::<Entry>() as u64 + 40;
+
+/// The most bytes of an entry's encoding beside its name, its holes and its link target.
+const ENCODED: u64 = 56;
+
+/// The number of the folder that an entry at the top is in.
+const TOP: u32 = u32::MAX;
+
+/// What lists of files are charged to. Dropping it gives the memory back.
+pub trait ListMemory: fmt::Debug + Send {
+    /// Holds at least `bytes` in all from now on.
+    ///
+    /// # Errors
+    /// There is not so much memory; says how much was needed.
+    fn hold(&mut self, bytes: u64) -> Result<(), Error>;
+}
+
+/// Memory without a limit.
+impl ListMemory for () {
+    fn hold(&mut self, _bytes: u64) -> Result<(), Error> {
+        Ok(())
+    }
+}
 
 /// What the manifest was made from, which decides how its paths relate to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,20 +106,44 @@ pub enum Kind {
     },
 }
 
-/// A file, folder or link.
+/// A file, folder or link. Its [name](Manifest::name) and [path](Manifest::path) are the
+/// manifest's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Components joined by `/`, relative.
-    pub path: Box<[u8]>,
+    /// The folder that holds it, by number; [`TOP`] for none.
+    parent: u32,
+    /// Where its name begins among all names.
+    name: u32,
+    name_len: u8,
     /// What it is.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,
     /// When it was last modified.
     pub modified: FileTime,
+    /// A stamp of a file's version at the source, which means nothing elsewhere; zero for none.
+    pub version: u64,
 }
 
 impl Entry {
+    /// An entry without a place and without a stamp.
+    pub(crate) fn new(kind: Kind, mode: u32, modified: FileTime) -> Entry {
+        Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
+    }
+
+    /// The same in a folder, with a name of `name_len` bytes from `name` on.
+    fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
+        self.parent = parent.unwrap_or(TOP);
+        // Ten million names of 255 bytes are fewer than 2^32 bytes.
+        (self.name, self.name_len) = (name as u32, name_len as u8);
+        self
+    }
+
+    /// The folder that holds it, by number; nothing at the top.
+    pub fn parent(&self) -> Option<u32> {
+        (self.parent != TOP).then_some(self.parent)
+    }
+
     /// The length of a regular file.
     pub fn size(&self) -> Option<u64> {
         match self.kind {
@@ -95,19 +160,51 @@ impl Entry {
         }
     }
 
-    /// The last component of the path.
-    pub fn name(&self) -> &[u8] {
-        split(&self.path).1
+    fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
+        &names[self.name as usize..][..usize::from(self.name_len)]
     }
 
-    /// The path of the folder that holds it; empty at the top.
-    pub fn folder(&self) -> &[u8] {
-        split(&self.path).0
+    /// Bytes of memory outside the entry, without its name.
+    fn extra(&self) -> u64 {
+        match &self.kind {
+            Kind::File { holes, .. } => size_of_val(&**holes) as u64,
+            Kind::Link { target } => target.len() as u64,
+            Kind::Folder => 0,
+        }
     }
+}
 
-    /// The path for people: bytes that are no UTF-8 are replaced.
-    pub fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.path).into_owned()
+/// The path of entry `number` of a list in which each folder comes before what is in it.
+fn path(entries: &[Entry], names: &[u8], number: u32) -> Vec<u8> {
+    let entry = |number: u32| &entries[number as usize];
+    let folders = || std::iter::successors(Some(number), |number| entry(*number).parent());
+    let len: usize = folders().map(|number| usize::from(entry(number).name_len) + 1).sum();
+    let mut path = vec![b'/'; len - 1];
+    let mut end = path.len();
+    for number in folders() {
+        let name = entry(number).name(names);
+        path[end - name.len()..end].copy_from_slice(name);
+        end = (end - name.len()).saturating_sub(1);
+    }
+    path
+}
+
+/// An entry with its whole path, to make a manifest of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Components joined by `/`, relative.
+    pub path: Box<[u8]>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
+    pub mode: u32,
+    /// When it was last modified.
+    pub modified: FileTime,
+}
+
+impl Listed {
+    fn entry(&self) -> Entry {
+        Entry::new(self.kind.clone(), self.mode, self.modified)
     }
 }
 
@@ -151,7 +248,10 @@ impl std::error::Error for ManifestError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     shape: Shape,
+    folder_mode: Option<u32>,
     entries: Vec<Entry>,
+    /// The names of all entries, one after the other.
+    names: Vec<u8>,
 }
 
 impl Manifest {
@@ -159,22 +259,57 @@ impl Manifest {
     ///
     /// # Errors
     /// The first thing that makes it unsound.
-    pub fn new(shape: Shape, mut entries: Vec<Entry>) -> Result<Manifest, ManifestError> {
+    pub fn new(shape: Shape, mut entries: Vec<Listed>) -> Result<Manifest, ManifestError> {
         entries.sort_unstable_by(|a, b| walk_order(&a.path, &b.path));
-        let mut check = Check::new(shape);
-        let mut before: &[u8] = &[];
-        for (at, entry) in entries.iter().enumerate() {
-            check.entry(&entries[..at], before, entry).map_err(|reason| at_entry(entry, reason))?;
-            before = &entry.path;
+        let mut check = check::Check::new(shape);
+        let (mut sound, mut names) = (Vec::with_capacity(entries.len()), Vec::new());
+        for listed in &entries {
+            let entry = listed.entry();
+            let placed = check.next(0, &listed.path);
+            let taken = placed.and_then(|placed| check.take(&entry, placed).map(|()| placed));
+            let placed = taken.map_err(|reason| at_path(&listed.path, reason))?;
+            let name = &listed.path[placed.name_at..];
+            sound.push(entry.at(placed.parent, names.len(), name.len()));
+            names.extend_from_slice(name);
         }
-        check.end(&entries)?;
-        Ok(Manifest { shape, entries })
+        check.end().map_err(whole)?;
+        Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
-    /// What a peer might claim.
-    #[cfg(test)]
-    pub(crate) fn unchecked(shape: Shape, entries: Vec<Entry>) -> Manifest {
-        Manifest { shape, entries }
+    /// Sets the permission bits of the folder whose contents these are.
+    pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
+        Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
+    }
+
+    /// The permission bits of the folder whose contents these are, where its source has said so.
+    pub(crate) fn folder_mode(&self) -> Option<u32> {
+        self.folder_mode
+    }
+
+    /// The same files without holes.
+    pub(crate) fn without_holes(&self) -> Manifest {
+        let mut filled = self.clone();
+        for entry in &mut filled.entries {
+            if let Kind::File { sparse, holes, .. } = &mut entry.kind {
+                (*sparse, *holes) = (false, Box::default());
+            }
+        }
+        filled
+    }
+
+    /// The last component of the path of entry `number`.
+    pub fn name(&self, number: u32) -> &[u8] {
+        self.entries[number as usize].name(&self.names)
+    }
+
+    /// The path of entry `number`: components joined by `/`, relative.
+    pub fn path(&self, number: u32) -> Vec<u8> {
+        path(&self.entries, &self.names, number)
+    }
+
+    /// The path of entry `number` for people: bytes that are no UTF-8 are replaced.
+    pub fn shown(&self, number: u32) -> String {
+        String::from_utf8_lossy(&self.path(number)).into_owned()
     }
 
     /// How the paths relate to the destination.
@@ -212,52 +347,7 @@ impl Manifest {
     fn large_from(&self) -> u64 {
         large_from(self.shape)
     }
-
-    /// The bytes that [`decode`](Manifest::decode) takes.
-    pub fn encode(&self) -> Vec<u8> {
-        let head = HeadWire { shape: self.shape.number(), count: self.entries.len() as u64 };
-        let mut out = head.encode_length_delimited_to_vec();
-        let mut before: &[u8] = &[];
-        for entry in &self.entries {
-            let shared = before.iter().zip(&*entry.path).take_while(|(a, b)| a == b).count();
-            let written = EntryWire::from_entry(entry, shared).encode_length_delimited(&mut out);
-            written.expect("a vector grows as needed");
-            before = &entry.path;
-        }
-        out
-    }
-
-    /// Reads and checks a manifest; `bytes` may come from anybody.
-    ///
-    /// # Errors
-    /// The first thing that makes it unsound.
-    pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-        let mut rest = bytes;
-        let head = HeadWire::decode(message(&mut rest)?).map_err(|_| whole(TORN))?;
-        let shape = Shape::of_number(head.shape).ok_or(whole("unknown shape"))?;
-        if head.count > MAX_ENTRIES {
-            return Err(whole("more than ten million entries"));
-        }
-        // An entry takes at least three bytes: a count cannot make us allocate more than was sent.
-        let mut entries = Vec::with_capacity((head.count as usize).min(rest.len() / 3));
-        let (mut check, mut wire) = (Check::new(shape), EntryWire::default());
-        for _ in 0..head.count {
-            wire.clear();
-            wire.merge(message(&mut rest)?).map_err(|_| whole(TORN))?;
-            let before: &[u8] = entries.last().map_or(&[], |e: &Entry| &e.path);
-            let entry = wire.to_entry(before).map_err(whole)?;
-            check.entry(&entries, before, &entry).map_err(|reason| at_entry(&entry, reason))?;
-            entries.push(entry);
-        }
-        if !rest.is_empty() {
-            return Err(whole("bytes behind the last entry"));
-        }
-        check.end(&entries)?;
-        Ok(Manifest { shape, entries })
-    }
 }
-
-const TORN: &str = "torn or no manifest at all";
 
 /// The size from which on files of such a manifest are large.
 pub(crate) fn large_from(shape: Shape) -> u64 {
@@ -268,226 +358,8 @@ fn whole(reason: &'static str) -> ManifestError {
     ManifestError { entry: None, reason }
 }
 
-fn at_entry(entry: &Entry, reason: &'static str) -> ManifestError {
+fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
     // Enough of it to be found, whatever its length.
-    let shown = entry.shown().chars().take(300).collect();
+    let shown = String::from_utf8_lossy(path).chars().take(300).collect();
     ManifestError { entry: Some(shown), reason }
-}
-
-/// Takes the next length-delimited message off `rest`.
-fn message<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ManifestError> {
-    let len = prost::decode_length_delimiter(&mut *rest).map_err(|_| whole(TORN))?;
-    let (message, behind) = rest.split_at_checked(len).ok_or(whole(TORN))?;
-    *rest = behind;
-    Ok(message)
-}
-
-/// What has been seen of a manifest while its entries are checked in order.
-struct Check {
-    shape: Shape,
-    /// The folders that hold the entry before, outermost first.
-    open: Vec<usize>,
-    bytes: u64,
-}
-
-impl Check {
-    fn new(shape: Shape) -> Check {
-        Check { shape, open: Vec::new(), bytes: 0 }
-    }
-
-    /// Checks `entry`, which follows `seen`, whose last path is `before`.
-    fn entry(&mut self, seen: &[Entry], before: &[u8], entry: &Entry) -> Result<(), &'static str> {
-        if seen.len() as u64 >= MAX_ENTRIES {
-            return Err("more than ten million entries");
-        }
-        check_path(&entry.path)?;
-        match walk_order(before, &entry.path) {
-            Ordering::Less => {}
-            Ordering::Equal => return Err("is there twice"),
-            Ordering::Greater => return Err("out of order"),
-        }
-        let folder = entry.folder();
-        while self.open.last().is_some_and(|at| !is_within(folder, &seen[*at].path)) {
-            self.open.pop();
-        }
-        if self.open.last().map_or(&[][..], |at| &*seen[*at].path) != folder {
-            return Err("its folder is no folder of the manifest");
-        }
-        if entry.mode > 0o7777 || entry.modified.nanos >= 1_000_000_000 {
-            return Err("mode or time out of range");
-        }
-        match &entry.kind {
-            Kind::Folder => self.open.push(seen.len()),
-            Kind::Link { target } => {
-                if target.is_empty() || target.len() > MAX_PATH || target.contains(&0) {
-                    return Err("link target empty, too long, or with a zero byte");
-                }
-            }
-            Kind::File { size, holes, .. } => {
-                check_holes(self.shape, *size, holes)?;
-                // Each file may cost up to a chunk of padding on both sides.
-                let room = size.checked_add(2 * CHUNK);
-                let bytes = room.and_then(|room| self.bytes.checked_add(room));
-                self.bytes = bytes
-                    .filter(|bytes| *bytes <= MAX_OBJECT)
-                    .ok_or("the files make more than a pebibyte")?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks what only the end can tell.
-    fn end(&self, entries: &[Entry]) -> Result<(), ManifestError> {
-        let top = |path: &[u8]| path.split(|b| *b == b'/').next().map(<[u8]>::to_vec);
-        match (self.shape, entries) {
-            (Shape::File, [only]) if only.size().is_some() && only.folder().is_empty() => Ok(()),
-            (Shape::File, _) => Err(whole("is to be one file and is not")),
-            (Shape::Named, [first, .., last]) if top(&first.path) != top(&last.path) => {
-                Err(whole("is to have one top and has several"))
-            }
-            (Shape::Named, []) => Err(whole("is to have one top and has none")),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether `path` is `folder` or lies below it.
-fn is_within(path: &[u8], folder: &[u8]) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-fn check_path(path: &[u8]) -> Result<(), &'static str> {
-    if path.len() > MAX_PATH {
-        return Err("path longer than 4096 bytes");
-    }
-    path.split(|b| *b == b'/').try_for_each(check_name)
-}
-
-fn check_name(name: &[u8]) -> Result<(), &'static str> {
-    match name {
-        b"" => Err("empty name or absolute path"),
-        b"." | b".." => Err("a name that leads elsewhere"),
-        name if name.len() > names::NAME_MAX => Err("name longer than 255 bytes"),
-        name if name.contains(&0) => Err("name with a zero byte"),
-        name if names::is_reserved(name) => Err("name reserved for unfinished copies"),
-        _ => Ok(()),
-    }
-}
-
-fn check_holes(shape: Shape, size: u64, holes: &[Range<u64>]) -> Result<(), &'static str> {
-    if !holes.is_empty() && size < large_from(shape) {
-        return Err("holes in a small file");
-    }
-    let mut end = None;
-    for hole in holes {
-        if hole.start >= hole.end || end.is_some_and(|end| hole.start <= end) {
-            return Err("holes out of order");
-        }
-        end = Some(hole.end);
-    }
-    match end {
-        Some(end) if end > size.div_ceil(CHUNK) => Err("a hole behind the end of the file"),
-        _ => Ok(()),
-    }
-}
-
-impl Shape {
-    fn number(self) -> u32 {
-        match self {
-            Shape::File => 1,
-            Shape::Named => 2,
-            Shape::Contents => 3,
-            Shape::Several => 4,
-        }
-    }
-
-    fn of_number(number: u32) -> Option<Shape> {
-        [Shape::File, Shape::Named, Shape::Contents, Shape::Several]
-            .into_iter()
-            .find(|shape| shape.number() == number)
-    }
-}
-
-/// The first message.
-#[derive(Clone, PartialEq, Message)]
-struct HeadWire {
-    #[prost(uint32, tag = "1")]
-    shape: u32,
-    #[prost(uint64, tag = "2")]
-    count: u64,
-}
-
-/// One entry. Its path is told as what it does not share with the entry before.
-#[derive(Clone, PartialEq, Message)]
-struct EntryWire {
-    #[prost(uint32, tag = "1")]
-    shared: u32,
-    #[prost(bytes = "vec", tag = "2")]
-    rest: Vec<u8>,
-    /// 0 file, 1 folder, 2 link.
-    #[prost(uint32, tag = "3")]
-    kind: u32,
-    #[prost(uint64, tag = "4")]
-    size: u64,
-    #[prost(bool, tag = "5")]
-    sparse: bool,
-    /// Start and end of each hole in turn.
-    #[prost(uint64, repeated, tag = "6")]
-    holes: Vec<u64>,
-    #[prost(bytes = "vec", tag = "7")]
-    target: Vec<u8>,
-    #[prost(uint32, tag = "8")]
-    mode: u32,
-    #[prost(sint64, tag = "9")]
-    seconds: i64,
-    #[prost(uint32, tag = "10")]
-    nanos: u32,
-}
-
-impl EntryWire {
-    fn from_entry(entry: &Entry, shared: usize) -> EntryWire {
-        let mut wire = EntryWire {
-            shared: shared as u32,
-            rest: entry.path[shared..].to_vec(),
-            mode: entry.mode,
-            seconds: entry.modified.seconds,
-            nanos: entry.modified.nanos,
-            ..EntryWire::default()
-        };
-        match &entry.kind {
-            Kind::File { size, sparse, holes } => {
-                (wire.size, wire.sparse) = (*size, *sparse);
-                wire.holes = holes.iter().flat_map(|hole| [hole.start, hole.end]).collect();
-            }
-            Kind::Folder => wire.kind = 1,
-            Kind::Link { target } => {
-                wire.kind = 2;
-                wire.target = target.to_vec();
-            }
-        }
-        wire
-    }
-
-    fn to_entry(&self, before: &[u8]) -> Result<Entry, &'static str> {
-        let shared = before.get(..self.shared as usize).ok_or(TORN)?;
-        if shared.len() + self.rest.len() > MAX_PATH {
-            return Err("path longer than 4096 bytes");
-        }
-        let kind = match self.kind {
-            0 => {
-                let (pairs, odd) = self.holes.as_chunks::<2>();
-                if !odd.is_empty() {
-                    return Err(TORN);
-                }
-                let holes = pairs.iter().map(|[start, end]| *start..*end).collect();
-                Kind::File { size: self.size, sparse: self.sparse, holes }
-            }
-            1 => Kind::Folder,
-            2 => Kind::Link { target: self.target.as_slice().into() },
-            _ => return Err("unknown kind of entry"),
-        };
-        let path = [shared, &self.rest].concat().into_boxed_slice();
-        let modified = FileTime { seconds: self.seconds, nanos: self.nanos };
-        Ok(Entry { path, kind, mode: self.mode, modified })
-    }
 }

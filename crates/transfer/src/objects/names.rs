@@ -9,6 +9,7 @@ pub(crate) const NAME_MAX: usize = 255;
 /// How the name of a file ends that is not whole.
 pub(crate) const PARTIAL: &str = ".lh-part";
 const JOURNAL: &str = ".lh-journal";
+const RESTARTED: &str = ".lh-new";
 const UNFINISHED: &str = ".lh-tree";
 
 /// Where the file `name` is written until it is whole.
@@ -21,6 +22,11 @@ pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
 
+/// Where a partial file is made anew after a failed sync, until it takes the old one's name.
+pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
+    beside(name, RESTARTED)
+}
+
 /// The mark that the folder `name` was named by a copy that has not finished.
 pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
     beside(name, UNFINISHED)
@@ -29,7 +35,9 @@ pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
 /// Whether `name` is one of ours.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(b".")
-        && [PARTIAL, JOURNAL, UNFINISHED].iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+        && [PARTIAL, JOURNAL, RESTARTED, UNFINISHED]
+            .iter()
+            .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
 /// `.NAME.suffix`, with a hash of the name where that would be too long.
@@ -52,7 +60,7 @@ mod tests {
     fn our_names_are_reserved_and_fit_at_any_length() {
         for len in [1, 8, 200, 243, 244, 246, 247, 255] {
             let name = vec![b'x'; len];
-            for ours in [partial(&name), journal(&name), unfinished(&name)] {
+            for ours in [partial(&name), journal(&name), restarted(&name), unfinished(&name)] {
                 assert!(ours.len() <= NAME_MAX && is_reserved(&ours), "{len}");
             }
         }

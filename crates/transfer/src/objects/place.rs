@@ -2,19 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::Dir;
-use rustix::fs::{Mode, OFlags};
-
-use super::folders::{self, Attributes, FileKind};
+use super::store::{Attributes, FileKind, SharedFolder, real};
 use crate::error::{Class, Error};
+pub(crate) use crate::text::{mkdir, reason};
+use cap_std::fs::Dir;
 
 /// A path, and what it may reach.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, expect(private_interfaces, reason = "the storage seam is this crate's own"))]
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
@@ -26,16 +25,24 @@ pub enum Place {
         /// The path relative to it; empty for the folder itself.
         path: PathBuf,
     },
+    /// A path of one component at most below the top of a store that a test has made.
+    #[cfg(test)]
+    Stored {
+        /// The top.
+        root: SharedFolder,
+        /// The path relative to it; empty, or with a slash at its end, for a folder.
+        path: PathBuf,
+    },
 }
 
 /// What is at a place.
 pub(crate) enum Found {
     /// A folder, also at the end of a link.
-    Folder(OwnedFd),
+    Folder(SharedFolder),
     /// Something else, in a folder that is there. A link only if it leads to no folder.
-    Other { parent: OwnedFd, name: Vec<u8>, attributes: Attributes },
+    Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
     /// Nothing, in a folder that is there.
-    Nothing { parent: OwnedFd, name: Vec<u8> },
+    Nothing { parent: SharedFolder, name: Vec<u8> },
 }
 
 impl Place {
@@ -43,6 +50,8 @@ impl Place {
     pub fn path(&self) -> &Path {
         match self {
             Place::Ambient(path) | Place::Within { path, .. } => path,
+            #[cfg(test)]
+            Place::Stored { path, .. } => path,
         }
     }
 
@@ -69,22 +78,19 @@ impl Place {
     }
 
     /// The folder here.
-    pub(crate) fn folder(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn folder(&self) -> io::Result<SharedFolder> {
         let here = |path: &Path| match path.as_os_str().is_empty() {
             true => PathBuf::from("."),
             false => path.to_owned(),
         };
         match self {
-            Place::Ambient(path) => {
-                let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-                Ok(rustix::fs::open(here(path), how, Mode::empty())?)
-            }
-            Place::Within { root, path } => {
-                let folder: OwnedFd = root.open_dir(here(path))?.into_std_file().into();
-                // That handle may be good for paths alone; this one can be read and synced.
-                let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-                Ok(rustix::fs::openat(folder, ".", how, Mode::empty())?)
-            }
+            Place::Ambient(path) => real::open_path(&here(path)),
+            Place::Within { root, path } => real::open_again(root.open_dir(here(path))?),
+            #[cfg(test)]
+            Place::Stored { root, path } => match path.file_name() {
+                Some(name) => root.open_folder(name.as_bytes()),
+                None => Ok(root.clone()),
+            },
         }
     }
 
@@ -104,7 +110,7 @@ impl Place {
             return Err(error);
         };
         let parent = self.parent().folder()?;
-        Ok(match folders::look_if_there(&parent, &name)? {
+        Ok(match parent.look_if_there(&name)? {
             Some(attributes) => Found::Other { parent, name, attributes },
             None => Found::Nothing { parent, name },
         })
@@ -120,6 +126,8 @@ impl Place {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
             Place::Within { root, path } => root.metadata(path).map(|found| found.is_file()),
+            #[cfg(test)]
+            Place::Stored { .. } => Ok(true),
         };
         match is_file {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -148,6 +156,8 @@ impl Place {
                     Place::Within { root, .. } => {
                         Place::Within { root: root.clone(), path: root.canonicalize(path)? }
                     }
+                    #[cfg(test)]
+                    Place::Stored { .. } => return Err(super::store::not_found()),
                 }
                 .find()
             }
@@ -161,6 +171,8 @@ impl Place {
         match self {
             Place::Ambient(_) => Place::Ambient(path),
             Place::Within { root, .. } => Place::Within { root: root.clone(), path },
+            #[cfg(test)]
+            Place::Stored { root, .. } => Place::Stored { root: root.clone(), path },
         }
     }
 }
@@ -170,51 +182,7 @@ pub(crate) fn show(path: &[u8]) -> String {
     Path::new(OsStr::from_bytes(path)).display().to_string()
 }
 
-/// A word that a shell of the Bourne family takes literally.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    let mut quoted = String::new();
-    for (at, part) in word.split('\'').enumerate() {
-        if at > 0 {
-            quoted.push_str("\\'");
-        }
-        if !part.is_empty() || word.is_empty() {
-            quoted.push('\'');
-            quoted.push_str(part);
-            quoted.push('\'');
-        }
-    }
-    quoted
-}
-
-/// A path as a command takes it from a shell: no option either.
-pub fn quoted_path(path: &Path) -> String {
-    let shown = path.display().to_string();
-    quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
-}
-
-/// What makes a folder, as a shell takes it.
-pub fn mkdir(path: &Path) -> String {
-    format!("mkdir -p {}", quoted_path(path))
-}
-
 /// An error of this host's files: what could not be done with `path`, and why.
 pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
     Error::new(Class::LocalFile, format!("cannot {verb} {path}: {}", reason(error)))
-}
-
-/// What the system says, without its number.
-pub(crate) fn reason(error: &io::Error) -> String {
-    // The system's own refusals have a number; this one is cap-std's.
-    if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
-        return "it leads out of the folder that is served".to_owned();
-    }
-    let text = error.to_string();
-    match text.split_once(" (os error ") {
-        Some((text, _)) => text.to_owned(),
-        None => text,
-    }
 }

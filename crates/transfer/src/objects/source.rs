@@ -2,30 +2,25 @@
 //!
 //! What a name stands for, as `rsync -a` and `cp -r` have it: `folder` is the folder itself, its
 //! entries start with its name; `folder/` (and `.`, `..`) is what is in it. A link that is named
-//! as a source is copied as a link with `recursive`, and followed without; within a tree links
-//! are links. Filters judge what is found inside folders, never what was named.
+//! as a source is copied as a link with `recursive`, and followed without, under its own name;
+//! within a tree links are links. Filters judge what is found inside folders, never what was named.
 
-use std::collections::BTreeSet;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, OFlags};
-use rustix::io::Errno;
-
 use super::digest::{self, Digest};
-use super::filter::Filters;
-use super::folders::{self, FileKind, Folders};
-use super::manifest::{Entry, Manifest, Shape, walk_order};
-use super::place::{self, Found, Place, show};
+use super::filter::{Filter, Filters};
+use super::folders::Folders;
+use super::manifest::{Entry, ListMemory, Manifest, Shape, TWICE, split};
+use super::place::{self, Found, Place};
+use super::store::{self, Access, FileKind, OpenFile, SharedFolder};
 use super::virtual_object::{Extent, VirtualObject};
-use super::walk::Walk;
+use super::walk::{Spot, Walk};
 use super::watch::Watch;
-use super::{CHUNK, ChunkKind, Failure, LARGE};
+use super::{CHUNK, ChunkKind, Failure, LARGE, names};
 use crate::error::{Class, Error};
-use crate::options::Filter;
 
 /// How a source is read.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +48,14 @@ struct Origin {
     folders: Folders,
     /// How many bytes of a manifest path are not below the folder.
     strip: usize,
+    /// The file's own name, where a link to it was named.
+    own_name: Option<Vec<u8>>,
+}
+
+impl Origin {
+    fn new(base: SharedFolder, strip: usize) -> Origin {
+        Origin { folders: Folders::new(base), strip, own_name: None }
+    }
 }
 
 /// How many open files are kept.
@@ -68,11 +71,15 @@ pub struct Source {
     /// The origin of each entry; empty if there is only one.
     origin_of: Vec<u16>,
     /// Open files, the last used at the end.
-    open: Vec<(u32, File)>,
+    open: Vec<(u32, OpenFile)>,
     failed: BTreeSet<u32>,
+    /// The stamps of open files that have lost their last name.
+    unnamed: BTreeMap<u32, u64>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
     watch: Watch,
+    /// Held as long as the manifest.
+    _memory: Box<dyn ListMemory>,
 }
 
 impl Source {
@@ -83,13 +90,25 @@ impl Source {
     /// No source is there and can be read (`LocalFile`); a folder without `recursive`,
     /// two sources with one name, or a bad pattern (`Usage`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
+        Source::open_within(places, options, Box::new(()))
+    }
+
+    /// The same with the list of files charged to `memory`.
+    ///
+    /// # Errors
+    /// As [`Source::open`] and [`ListMemory::hold`].
+    pub fn open_within(
+        places: &[Place],
+        options: &SourceOptions,
+        memory: Box<dyn ListMemory>,
+    ) -> Result<Source, Error> {
         let filters = Filters::new(&options.filters)?;
         if places.is_empty() || places.len() > usize::from(u16::MAX) {
             return Err(Error::new(Class::Usage, "between 1 and 65535 sources can be copied"));
         }
-        let mut walk = Walk { watch: options.watch.clone(), ..Walk::default() };
         let (mut origins, mut shape) = (Vec::new(), Shape::Several);
         let only = places.len() == 1;
+        let mut walk = Walk::new(options.watch.clone(), !only, memory);
         for place in places {
             let number = origins.len() as u16;
             match take(&mut walk, number, place, only, options.recursive, &filters) {
@@ -102,7 +121,7 @@ impl Source {
                 Err(Refused::Whole(error)) => return Err(error),
                 Err(Refused::Place(reason)) => {
                     let path = place.path().as_os_str().as_bytes().to_vec();
-                    walk.failures.push(Failure { entry: None, path, reason });
+                    walk.failures.push(Failure { path, reason, ..Failure::default() });
                 }
             }
         }
@@ -110,14 +129,23 @@ impl Source {
             let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
             return Err(Error::new(Class::LocalFile, what));
         }
-        if shape == Shape::File && walk.entries.is_empty() {
+        if shape == Shape::File && walk.listing.len() == 0 {
             let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
             let what = format!("cannot read {}: {reason}", places[0].shown());
             return Err(Error::new(Class::LocalFile, what));
         }
-        let (entries, origin_of) = merge(walk.entries, origins.len() > 1)?;
-        let manifest = Manifest::new(shape, entries)
-            .map_err(|error| Error::new(Class::LocalFile, error.to_string()))?;
+        let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
+            match error.reason == TWICE && origins.len() > 1 {
+                true => two_have(&error.entry.unwrap_or_default()),
+                false => Error::new(Class::LocalFile, error.to_string()),
+            }
+        })?;
+        let origin_of = match origins.len() > 1 {
+            true => numbers.iter().map(|number| walk.origins[*number as usize]).collect(),
+            false => Vec::new(),
+        };
+        let folder = origins[0].folders.base().attributes().ok();
+        let manifest = manifest.with_folder_mode(folder.map(|folder| folder.mode));
         let manifest = Arc::new(manifest);
         Ok(Source {
             object: VirtualObject::new(&manifest, 0),
@@ -127,9 +155,11 @@ impl Source {
             origin_of,
             open: Vec::new(),
             failed: BTreeSet::new(),
+            unnamed: BTreeMap::new(),
             failures: walk.failures,
             warnings: walk.warnings,
             watch: walk.watch,
+            _memory: walk.memory,
         })
     }
 
@@ -146,21 +176,9 @@ impl Source {
 
     /// Takes holes for zeros: so the chunks of the same files are the same at every source of them.
     /// To be called before anything is read.
-    ///
-    /// # Errors
-    /// None for what [`Source::open`] has found; as [`Manifest::new`].
-    pub fn fill_holes(&mut self) -> Result<(), Error> {
-        let filled = self.manifest.entries().iter().cloned().map(|mut entry| {
-            if let super::Kind::File { sparse, holes, .. } = &mut entry.kind {
-                (*sparse, *holes) = (false, Box::default());
-            }
-            entry
-        });
-        let manifest = Manifest::new(self.manifest.shape(), filled.collect())
-            .map_err(|error| Error::new(Class::LocalFile, error.to_string()))?;
-        self.manifest = Arc::new(manifest);
+    pub fn fill_holes(&mut self) {
+        self.manifest = Arc::new(self.manifest.without_holes());
         self.object = VirtualObject::new(&self.manifest, 0);
-        Ok(())
     }
 
     /// How the files lie in what is sent.
@@ -252,7 +270,9 @@ impl Source {
         let size = size.unwrap_or(0);
         let mut buf = vec![0; CHUNK as usize];
         let mut same = |(chunk, value): &(u64, Digest)| {
-            self.watch.step();
+            if self.watch.go_on().is_err() {
+                return false;
+            }
             let start = chunk.checked_mul(CHUNK).filter(|start| *start < size);
             start.is_some_and(|start| {
                 let content = &mut buf[..(size - start).min(CHUNK) as usize];
@@ -272,45 +292,55 @@ impl Source {
         if !self.failed.contains(&entry) {
             match self.read_unchanged(entry, offset, piece) {
                 Ok(()) => return true,
-                Err(reason) => self.fail(entry, reason),
+                Err(trouble) => self.fail(entry, trouble),
             }
         }
         piece.fill(0);
         false
     }
 
-    fn fail(&mut self, entry: u32, reason: String) {
+    fn fail(&mut self, entry: u32, Trouble { reason, changed }: Trouble) {
         self.open.retain(|(number, _)| *number != entry);
         self.failed.insert(entry);
-        let path = self.manifest.entries()[entry as usize].path.to_vec();
-        self.failures.push(Failure { entry: Some(entry), path, reason });
+        let path = self.manifest.path(entry);
+        self.failures.push(Failure { entry: Some(entry), path, reason, changed });
     }
 
-    /// Reads, then sees that the file still is what the manifest says: what was read before any
-    /// change that this misses is what it was at the walk.
-    fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), String> {
+    /// Reads, then compares the file with the manifest. The system updates the change time before a
+    /// write changes any content, so this finds every change before the read, whatever became of
+    /// the modification time.
+    fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {
             Some(at) => self.open.remove(at).1,
-            None => self.open_file(entry).map_err(|error| place::reason(&error))?,
+            None => self.open_file(entry)?,
         };
         file.read_exact_at(piece, at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => "it shrank while it was copied".to_owned(),
-            _ => place::reason(&error),
+            io::ErrorKind::UnexpectedEof => Trouble::changed("it shrank while it was copied"),
+            _ => Trouble::from(error),
         })?;
-        let now = folders::look_at(&file).map_err(|error| place::reason(&error))?;
+        let now = file.attributes()?;
         let then = &self.manifest.entries()[entry as usize];
         let size = then.size().unwrap_or(0);
-        if now.kind != FileKind::File || now.size != size || now.modified != then.modified {
-            return Err(match now.size {
+        // The loss of its last name changes a file as well. It cannot be read again then, and its
+        // content is what it was.
+        let version = match now.links {
+            0 => *self.unnamed.entry(entry).or_insert(now.version()),
+            _ => then.version,
+        };
+        let is_same = now.size == size
+            && now.modified == then.modified
+            && store::is_same_change(now.version(), version);
+        if now.kind != FileKind::File || !is_same {
+            return Err(Trouble::changed(match now.size {
                 to if to != size => {
                     format!("it changed while it was copied, from {size} to {to} bytes")
                 }
                 _ => "it was modified while it was copied".to_owned(),
-            });
+            }));
         }
         if at + (piece.len() as u64) < size || size >= LARGE {
-            if self.open.len() == KEPT {
+            while self.open.len() >= store::kept(KEPT) {
                 self.open.remove(0);
             }
             self.open.push((entry, file));
@@ -318,17 +348,36 @@ impl Source {
         Ok(())
     }
 
-    fn open_file(&mut self, entry: u32) -> io::Result<File> {
+    fn open_file(&mut self, entry: u32) -> io::Result<OpenFile> {
         let origin = self.origin_of.get(entry as usize).map_or(0, |o| usize::from(*o));
         let origin = &mut self.origins[origin];
+        let path = self.manifest.path(entry);
+        let (folder, name) = split(&path);
+        let folder = origin.folders.at(folder.get(origin.strip..).unwrap_or(&[]))?;
+        let file = folder.open(origin.own_name.as_deref().unwrap_or(name), Access::Read)?;
         let entry = &self.manifest.entries()[entry as usize];
-        let folder = origin.folders.at(entry.folder().get(origin.strip..).unwrap_or(&[]))?;
-        let file = folders::open(folder, entry.name(), OFlags::RDONLY)?;
         if entry.size().is_some_and(|size| size >= LARGE) {
-            // Advice only: without it the file is read as well.
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+            file.read_ahead();
         }
         Ok(file)
+    }
+}
+
+/// Why a file cannot be read any further.
+struct Trouble {
+    reason: String,
+    changed: bool,
+}
+
+impl Trouble {
+    fn changed(reason: impl Into<String>) -> Trouble {
+        Trouble { reason: reason.into(), changed: true }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble { reason: place::reason(&error), changed: false }
     }
 }
 
@@ -362,41 +411,45 @@ fn take(
     filters: &Filters,
 ) -> Result<(Shape, Origin), Refused> {
     let contents = place.says_folder();
+    if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {
+        return Err(Refused::Place("its name is longer than 255 bytes".to_owned()));
+    }
     // With `recursive`, a name without a slash that is a link stays one.
     let as_link = match (recursive && !contents, place.name()) {
         (true, Some(name)) => {
             let parent = place.parent().folder()?;
-            let attributes = folders::look(&parent, &name)?;
+            let attributes = parent.look(&name)?;
             (attributes.kind == FileKind::Link).then_some((parent, name, attributes))
         }
         _ => None,
     };
     if let Some((parent, name, attributes)) = as_link {
-        walk.link(number, &parent, &name, &attributes);
-        return Ok((Shape::Named, Origin { folders: Folders::new(parent), strip: 0 }));
+        walk.link(top(number, &name), &*parent, &attributes);
+        return Ok((Shape::Named, Origin::new(parent, 0)));
     }
     match place.find_at_end()? {
-        Found::Nothing { .. } => Err(io::Error::from(Errno::NOENT).into()),
+        Found::Nothing { .. } => Err(store::not_found().into()),
         Found::Folder(_) if !recursive => {
             let what = format!("{} is a folder", place.shown());
             Err(Error::new(Class::Usage, what).advise("add -r").into())
         }
         Found::Folder(base) if contents => {
-            let folders = walk.tree(number, base, &[], filters)?;
-            Ok((Shape::Contents, Origin { folders, strip: 0 }))
+            let folders = walk.tree(number, base, None, filters)?;
+            Ok((Shape::Contents, Origin { folders, strip: 0, own_name: None }))
         }
         Found::Folder(base) => {
-            let name = place.name().ok_or_else(|| io::Error::from(Errno::NOENT))?;
-            let attributes = folders::look_at(&base)?;
-            walk.folder(number, &name, &attributes);
-            let folders = walk.tree(number, base, &name, filters)?;
-            Ok((Shape::Named, Origin { folders, strip: name.len() + 1 }))
+            let name = place.name().ok_or_else(store::not_found)?;
+            let attributes = base.attributes()?;
+            let folder = walk.folder(top(number, &name), &attributes);
+            let folders = walk.tree(number, base, Some(folder), filters)?;
+            Ok((Shape::Named, Origin { folders, strip: name.len() + 1, own_name: None }))
         }
-        Found::Other { .. } if contents => Err(io::Error::from(Errno::NOTDIR).into()),
+        Found::Other { .. } if contents => Err(store::not_a_folder().into()),
         Found::Other { parent, name, attributes } if attributes.kind == FileKind::File => {
             let large_from = if only { 1 } else { LARGE };
-            walk.file(number, &parent, &name, &attributes, large_from);
-            Ok((Shape::File, Origin { folders: Folders::new(parent), strip: 0 }))
+            let shown = place.name().unwrap_or_else(|| name.clone());
+            walk.file(top(number, &shown), (&*parent, &name), &attributes, large_from);
+            Ok((Shape::File, Origin { own_name: Some(name), ..Origin::new(parent, 0) }))
         }
         Found::Other { .. } => {
             let reason = "it is a device, socket or pipe, which cannot be copied";
@@ -405,16 +458,12 @@ fn take(
     }
 }
 
-/// Brings entries into order and sees that no two sources collide; folders of one name are one.
-fn merge(mut found: Vec<(Entry, u16)>, several: bool) -> Result<(Vec<Entry>, Vec<u16>), Error> {
-    found.sort_by(|a, b| walk_order(&a.0.path, &b.0.path));
-    let is_folder = |entry: &Entry| matches!(entry.kind, super::Kind::Folder);
-    found.dedup_by(|b, a| a.0.path == b.0.path && is_folder(&a.0) && is_folder(&b.0));
-    let twice = found.windows(2).find(|pair| pair[0].0.path == pair[1].0.path);
-    if let Some([(entry, _), _]) = twice {
-        let what = format!("two sources have {}", show(&entry.path));
-        return Err(Error::new(Class::Usage, what).advise("copy them one after the other"));
-    }
-    let origin_of = if several { found.iter().map(|(_, o)| *o).collect() } else { Vec::new() };
-    Ok((found.into_iter().map(|(entry, _)| entry).collect(), origin_of))
+/// The spot of what was named as a source.
+fn top(source: u16, name: &[u8]) -> Spot<'_> {
+    Spot { source, folder: None, path: name }
+}
+
+fn two_have(path: &str) -> Error {
+    let what = format!("two sources have {path}");
+    Error::new(Class::Usage, what).advise("copy them one after the other")
 }

@@ -144,6 +144,17 @@ impl VirtualObject {
         }
     }
 
+    /// The chunks that hold entry `entry`, without its holes.
+    pub fn content_runs(&self, entry: u32) -> impl Iterator<Item = Range<u64>> + '_ {
+        let chunks = self.chunks_of(entry);
+        let (first, len) = (chunks.start, chunks.end - chunks.start);
+        let holes = self.manifest.entries()[entry as usize].holes();
+        let starts = std::iter::once(0).chain(holes.iter().map(|hole| hole.end));
+        let ends = holes.iter().map(|hole| hole.start).chain(std::iter::once(len));
+        let runs = starts.zip(ends).filter(|(start, end)| start < end);
+        runs.map(move |(start, end)| first + start..first + end)
+    }
+
     /// Whether entry `entry` has chunks of its own and a journal.
     pub fn is_large(&self, entry: u32) -> bool {
         self.manifest.is_large(entry)
@@ -187,13 +198,13 @@ impl VirtualObject {
 mod tests {
     use super::*;
     use crate::objects::manifest::FileTime;
-    use crate::objects::{Entry, Kind, LARGE, Shape};
+    use crate::objects::{Kind, LARGE, Listed, Shape};
     use proptest::prelude::*;
 
-    fn file(name: String, size: u64, holes: Vec<Range<u64>>) -> Entry {
+    fn file(name: String, size: u64, holes: Vec<Range<u64>>) -> Listed {
         let kind = Kind::File { size, sparse: !holes.is_empty(), holes: holes.into() };
         let path = name.into_bytes().into();
-        Entry { path, kind, mode: 0o644, modified: FileTime::default() }
+        Listed { path, kind, mode: 0o644, modified: FileTime::default() }
     }
 
     fn object(shape: Shape, sizes: &[u64], prefix: u64) -> VirtualObject {
@@ -239,6 +250,8 @@ mod tests {
         let object = VirtualObject::new(&manifest, 1);
         assert_eq!(object.implied(), [1..CHUNK, 3 * CHUNK..5 * CHUNK, 9 * CHUNK..11 * CHUNK]);
         assert_eq!(object.hole_chunks().collect::<Vec<_>>(), [3..5, 9..11]);
+        assert_eq!(object.content_runs(0).collect::<Vec<_>>(), [1..3, 5..9]);
+        assert_eq!(object.content_runs(1).next(), Some(11..12));
     }
 
     proptest! {

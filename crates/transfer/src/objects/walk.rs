@@ -1,93 +1,138 @@
 //! What a source consists of, found by handles: links are links and never followed.
 
-use std::fs::File;
+use std::collections::HashMap;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-
-use rustix::fs::{Access, AtFlags, OFlags, SeekFrom};
 
 use super::filter::Filters;
-use super::folders::{self, Attributes, FileKind, Folders};
-use super::manifest::{self, Entry, Kind, MAX_ENTRIES, MAX_PATH};
+use super::folders::Folders;
+use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_HOLES, MAX_PATH};
 use super::place::{reason, show};
+use super::store::{Access, Attributes, File, FileKind, Folder, SharedFolder};
 use super::{CHUNK, Failure, LARGE, Watch, names};
 use crate::error::{Class, Error};
 
+/// Folders by the folder that holds them and their name.
+type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
+
 /// What was found, in no order yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Walk {
-    /// Each entry and the number of the source it was found in.
-    pub(crate) entries: Vec<(Entry, u16)>,
+    pub(crate) listing: Listing,
+    /// The number of the source that each entry was found in.
+    pub(crate) origins: Vec<u16>,
+    /// The folders by folder and name, where there are several sources: those of one name are one.
+    merged: Option<Merged>,
     /// What could not be read.
     pub(crate) failures: Vec<Failure>,
     /// What was left out and why.
     pub(crate) warnings: Vec<String>,
     /// Is told of each name.
     pub(crate) watch: Watch,
+    /// What the entries are charged to.
+    pub(crate) memory: Box<dyn ListMemory>,
+}
+
+/// Where something was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    /// The number of the source.
+    pub(crate) source: u16,
+    /// The folder that holds it, by number in the listing; nothing at the top.
+    pub(crate) folder: Option<u32>,
+    /// Its path in the copy.
+    pub(crate) path: &'a [u8],
+}
+
+impl Spot<'_> {
+    fn name(&self) -> &[u8] {
+        manifest::split(self.path).1
+    }
 }
 
 impl Walk {
-    /// Takes the file `name` in `parent`. `large_from` is the size from which on it is looked
-    /// through for holes.
+    /// Nothing was found yet, in one source or in `several`.
+    pub(crate) fn new(watch: Watch, several: bool, memory: Box<dyn ListMemory>) -> Walk {
+        Walk {
+            listing: Listing::default(),
+            origins: Vec::new(),
+            merged: several.then(HashMap::new),
+            failures: Vec::new(),
+            warnings: Vec::new(),
+            watch,
+            memory,
+        }
+    }
+
+    fn add(&mut self, spot: Spot<'_>, kind: Kind, attributes: &Attributes) -> u32 {
+        self.origins.push(spot.source);
+        let mut entry = Entry::new(kind, attributes.mode, attributes.modified);
+        if entry.size().is_some() {
+            entry.version = attributes.version();
+        }
+        self.listing.add(spot.folder, spot.name(), entry)
+    }
+
+    /// Takes the file `name` of the folder `parent`. `large_from` is the size from which on it is
+    /// looked through for holes.
     pub(crate) fn file(
         &mut self,
-        source: u16,
-        parent: impl AsFd,
-        path: &[u8],
+        spot: Spot<'_>,
+        (parent, name): (&dyn Folder, &[u8]),
         attributes: &Attributes,
         large_from: u64,
     ) {
-        let name = manifest::split(path).1;
         match file_kind(parent, name, attributes, large_from) {
-            Ok(kind) => self.entries.push((entry(path, kind, attributes), source)),
-            Err(error) => self.fail(path, reason(&error)),
+            Ok(kind) => drop(self.add(spot, kind, attributes)),
+            Err(error) => self.fail(spot.path, reason(&error)),
         }
     }
 
-    /// Takes the link `path`, found in `parent`.
-    pub(crate) fn link(
-        &mut self,
-        source: u16,
-        parent: impl AsFd,
-        path: &[u8],
-        attributes: &Attributes,
-    ) {
-        match rustix::fs::readlinkat(parent, manifest::split(path).1, Vec::new()) {
+    /// Takes a link of the folder `parent`.
+    pub(crate) fn link(&mut self, spot: Spot<'_>, parent: &dyn Folder, attributes: &Attributes) {
+        match parent.read_link(spot.name()) {
             Ok(target) => {
-                let kind = Kind::Link { target: target.into_bytes().into() };
-                self.entries.push((entry(path, kind, attributes), source));
+                let kind = Kind::Link { target: target.into() };
+                self.add(spot, kind, attributes);
             }
-            Err(error) => self.fail(path, reason(&error.into())),
+            Err(error) => self.fail(spot.path, reason(&error)),
         }
     }
 
-    /// Takes the folder itself, as `path`.
-    pub(crate) fn folder(&mut self, source: u16, path: &[u8], attributes: &Attributes) {
-        self.entries.push((entry(path, Kind::Folder, attributes), source));
+    /// Takes a folder itself; returns its number.
+    pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
+        let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
+        let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
+        if let Some(number) = known {
+            return *number;
+        }
+        let number = self.add(spot, Kind::Folder, attributes);
+        if let Some((all, key)) = self.merged.as_mut().zip(key) {
+            all.insert(key, number);
+        }
+        number
     }
 
-    /// Takes what is in the folder `base` as what is in `top` (empty for the top of the copy).
+    /// Takes what is in the folder `base` as what is in the folder `top` (nothing for the top of
+    /// the copy).
     ///
     /// # Errors
     /// Class `Usage`, for more entries than a manifest may have; `Unfinished`, where nobody waits
-    /// for it any more.
+    /// for it any more; as [`ListMemory::hold`].
     pub(crate) fn tree(
         &mut self,
         source: u16,
-        base: OwnedFd,
-        top: &[u8],
+        base: SharedFolder,
+        top: Option<u32>,
         filters: &Filters,
     ) -> Result<Folders, Error> {
         let mut folders = Folders::new(base);
-        let mut left = vec![Vec::new()];
-        while let Some(inner) = left.pop() {
-            let below = |name: &[u8], within: &[u8]| match within {
-                b"" => name.to_vec(),
-                within => [within, b"/", name].concat(),
-            };
-            let path = if inner.is_empty() { top.to_vec() } else { below(&inner, top) };
-            let found = folders.at(&inner).and_then(|folder| {
-                let names = folders::names_in(folder)?;
+        let mut left = vec![top];
+        let strip = top.map_or(0, |top| self.listing.path(top).len() + 1);
+        while let Some(number) = left.pop() {
+            let mut path = number.map_or(Vec::new(), |number| self.listing.path(number));
+            let inner = path.get(strip..).unwrap_or_default();
+            let found = folders.at(inner).and_then(|folder| {
+                let names = folder.names()?;
                 Ok((folder, names))
             });
             let (folder, names) = match found {
@@ -97,69 +142,77 @@ impl Walk {
                     continue;
                 }
             };
+            path.extend((!path.is_empty()).then_some(b'/'));
+            let end = path.len();
             for name in names {
                 let ended =
                     |error: std::io::Error| Error::new(Class::Unfinished, error.to_string());
                 self.watch.go_on().map_err(ended)?;
-                let path = below(&name, &path);
-                if self.found(source, folder, &path, filters) {
-                    left.push(below(&name, &inner));
-                }
-            }
-            if self.entries.len() as u64 > MAX_ENTRIES {
-                let what = "more than ten million files and folders in one copy";
-                return Err(Error::new(Class::Usage, what).advise("copy its folders one by one"));
+                path.truncate(end);
+                path.extend_from_slice(&name);
+                let spot = Spot { source, folder: number, path: &path };
+                left.extend(self.found(spot, folder, filters).map(Some));
+                self.bound()?;
             }
         }
         Ok(folders)
     }
 
-    /// Takes what is at `path`, found in `parent`; true for a folder, to be looked into.
-    fn found(&mut self, source: u16, parent: impl AsFd, path: &[u8], filters: &Filters) -> bool {
-        let name = manifest::split(path).1;
+    /// Sees that there is memory for what was found.
+    fn bound(&mut self) -> Result<(), Error> {
+        if self.listing.len() > MAX_ENTRIES {
+            let what = "more than ten million files and folders in one copy";
+            return Err(Error::new(Class::Usage, what).advise("copy its folders one by one"));
+        }
+        self.memory.hold(self.listing.bytes())
+    }
+
+    /// Takes what was found in the folder `parent`; returns the number of a folder, to be looked
+    /// into.
+    fn found(&mut self, spot: Spot<'_>, parent: &dyn Folder, filters: &Filters) -> Option<u32> {
+        let Spot { path, .. } = spot;
+        let name = spot.name();
         if names::is_reserved(name) {
             self.warnings.push(format!("{}: left by an unfinished copy, not taken", show(path)));
-            return false;
+            return None;
         }
-        let attributes = match folders::look(&parent, name) {
+        let attributes = match parent.look(name) {
             Ok(attributes) => attributes,
             Err(error) => {
                 self.fail(path, reason(&error));
-                return false;
+                return None;
             }
         };
-        let is_folder = attributes.kind == FileKind::Folder;
-        if !filters.takes(path, is_folder) {
-            return false;
+        if !filters.takes(path, attributes.kind == FileKind::Folder) {
+            return None;
         }
         if path.len() > MAX_PATH {
             self.fail(path, "its path is longer than 4096 bytes".to_owned());
-            return false;
+            return None;
+        }
+        if name.len() > names::NAME_MAX {
+            self.fail(path, "its name is longer than 255 bytes".to_owned());
+            return None;
         }
         match attributes.kind {
-            FileKind::File => self.file(source, parent, path, &attributes, LARGE),
-            FileKind::Link => self.link(source, parent, path, &attributes),
-            FileKind::Folder => self.folder(source, path, &attributes),
+            FileKind::File => self.file(spot, (parent, name), &attributes, LARGE),
+            FileKind::Link => self.link(spot, parent, &attributes),
+            FileKind::Folder => return Some(self.folder(spot, &attributes)),
             FileKind::Other => {
                 self.warnings.push(format!("{}: a device, socket or pipe, not taken", show(path)))
             }
         }
-        is_folder
+        None
     }
 
     fn fail(&mut self, path: &[u8], reason: String) {
-        self.failures.push(Failure { entry: None, path: path.to_vec(), reason });
+        self.failures.push(Failure { path: path.to_vec(), reason, ..Failure::default() });
     }
-}
-
-fn entry(path: &[u8], kind: Kind, attributes: &Attributes) -> Entry {
-    let path = path.into();
-    Entry { path, kind, mode: attributes.mode, modified: attributes.modified }
 }
 
 /// Sees that a file can be read, and where its holes are.
 fn file_kind(
-    parent: impl AsFd,
+    parent: &dyn Folder,
     name: &[u8],
     attributes: &Attributes,
     large_from: u64,
@@ -168,30 +221,29 @@ fn file_kind(
     let sparse = attributes.allocated < size;
     let mut holes = Vec::new();
     if size >= large_from {
-        let file = folders::open(parent, name, OFlags::RDONLY)?;
+        let file = parent.open(name, Access::Read)?;
         if sparse {
-            holes = holes_of(&file, size);
+            holes = holes_of(&*file, size);
         }
     } else if !is_ours(attributes) {
         // A link put here meanwhile is only looked at; the read itself follows none.
-        rustix::fs::accessat(parent, name, Access::READ_OK, AtFlags::EACCESS)?;
+        parent.may_read(name)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })
 }
 
 /// Whether a file's owner may read it and is who we are: nobody need be asked then.
 fn is_ours(attributes: &Attributes) -> bool {
-    attributes.mode & 0o400 != 0 && attributes.owner == rustix::process::geteuid().as_raw()
+    attributes.mode & 0o400 != 0 && attributes.is_own()
 }
 
 /// The chunks without any content. Where the file system cannot tell, there are none.
-fn holes_of(file: &File, size: u64) -> Vec<Range<u64>> {
+fn holes_of(file: &dyn File, size: u64) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut end_of_content = 0;
     while end_of_content < size {
-        let next = match rustix::fs::seek(file, SeekFrom::Data(end_of_content)) {
-            Ok(at) => at.min(size),
-            Err(rustix::io::Errno::NXIO) => size,
+        let next = match file.next_data(end_of_content) {
+            Ok(at) => at.map_or(size, |at| at.min(size)),
             Err(_) => break,
         };
         let first = end_of_content.div_ceil(CHUNK);
@@ -199,7 +251,10 @@ fn holes_of(file: &File, size: u64) -> Vec<Range<u64>> {
         if first < end {
             holes.push(first..end);
         }
-        match rustix::fs::seek(file, SeekFrom::Hole(next)) {
+        if holes.len() == MAX_HOLES {
+            break;
+        }
+        match file.next_hole(next) {
             Ok(at) if at > end_of_content && next < size => end_of_content = at,
             _ => break,
         }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 
+use longhaul_net::batch::Batch;
+use longhaul_net::clock;
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_net::socket::{Path, SendError, Socket};
+use longhaul_net::wait::{self, Woken};
 use longhaul_proto::pace::Pacer;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
 use tokio::sync::oneshot;
 
-use crate::datapath::batch::Batch;
-use crate::datapath::clock;
-use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
-use crate::datapath::socket::{Path, SendError, Socket};
-use crate::datapath::wait::{self, Woken};
 use crate::error::{Class, Error};
 
 /// What is to be sent.

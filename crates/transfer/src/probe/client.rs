@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::clock;
+use longhaul_net::port::mtu::packet_overhead;
+use longhaul_net::sealing::keys::Suite;
+use longhaul_net::socket::Path;
+use longhaul_net::zone;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
@@ -18,17 +23,13 @@ use super::{
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::copy::reach::{Look, Reach, Reached, usual_datagram};
 use crate::copy::route::Host;
-use crate::datapath::clock;
-use crate::datapath::keys::Suite;
-use crate::datapath::mtu::packet_overhead;
-use crate::datapath::socket::Path;
 use crate::driver::{random_flow, random_u64};
 use crate::error::{Class, Error};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::reactor;
+use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};
-use crate::zone;
 
 /// What a measurement takes at most beside its time of sending: an answer that comes late.
 const BESIDE: Span = Span::from_secs(10);
@@ -99,7 +100,7 @@ async fn run(
         return Err(Error::new(Class::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
-    probing.measure(observer, &identity, tell).await?;
+    probing.measure(&identity, tell).await?;
     let Probing { reached, .. } = probing;
     // All that was wanted has come.
     let _ = timeout(FAREWELL, reached.session.close(None)).await;
@@ -132,7 +133,6 @@ impl Probing<'_> {
 
     async fn measure(
         &mut self,
-        observer: &dyn Observer,
         identity: &Identity,
         tell: &mut dyn FnMut(Found),
     ) -> Result<(), Error> {
@@ -144,7 +144,7 @@ impl Probing<'_> {
             tell(Found::Missing(error));
         }
         if options.tcp
-            && let Err(error) = self.measure_tcp(observer, identity, tell).await
+            && let Err(error) = self.measure_tcp(identity, tell).await
         {
             let address = self.reached.session.remote;
             let what = format!("TCP {} of {}: {}", address.port(), address.ip(), error.what);
@@ -297,7 +297,6 @@ impl Probing<'_> {
     /// A connection of its own to the same server, used one way and then the other.
     async fn measure_tcp(
         &self,
-        observer: &dyn Observer,
         identity: &Identity,
         tell: &mut dyn FnMut(Found),
     ) -> Result<(), Error> {
@@ -306,7 +305,7 @@ impl Probing<'_> {
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
         let (host, port) = (zone::host(first.remote), first.remote.port());
         let mut session =
-            session::connect(&host, port, identity, &trust, observer, &settings).await?;
+            session::connect(&host, port, identity, &trust, &ask_nobody, &settings).await?;
         greet(&mut session, random_u64(), random_flow(), self.suite).await?;
         let span = clock::duration(self.options.span);
         for up in [true, false] {

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::port::{Datagrams, FlowSink, PortHandle, PortStatistics};
+use longhaul_net::sealing::open::Opener;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use longhaul_proto::wire::header::Kind;
 
 use crate::control::ProbeCount;
-use crate::datapath::open::Opener;
-use crate::datapath::port::{Datagrams, FlowSink, PortHandle, PortStatistics};
 use crate::error::Error;
 
 /// How often a receiver looks whether all has come.

@@ -10,10 +10,10 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::wire::header::Kind;
 use tokio::sync::oneshot;
 
-use crate::datapath::open::Opener;
-use crate::datapath::port::{Datagrams, FlowSink};
-use crate::datapath::seal::{SEALED_OVERHEAD, Sealer};
-use crate::datapath::socket::{Path, Socket};
+use longhaul_net::port::{Datagrams, FlowSink};
+use longhaul_net::sealing::open::Opener;
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_net::socket::{Path, Socket};
 
 /// Questions of one measurement.
 pub(super) const QUESTIONS: usize = 20;

@@ -18,13 +18,13 @@ mod tests;
 
 use std::time::Duration;
 
+use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 use tokio::time::timeout;
 
 use crate::control::{Frame, Message, ProbeCount};
-use crate::datapath::keys::{FlowKeys, Suite};
 use crate::error::{Class, Error};
 use crate::location::Location;
 use crate::options::{ReachOptions, Trust};

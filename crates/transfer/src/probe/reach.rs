@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::path::Path as FsPath;
 
+use longhaul_net::zone;
+
 use crate::copy::reach::data_size;
 use crate::error::Error;
 use crate::reactor;
 use crate::session::connect::{look, resolve};
 use crate::session::{Carriers, Identity, Settings};
-use crate::zone;
 
 /// What answers at a server's ports; the reason where nothing does.
 #[derive(Clone, Debug)]

@@ -3,6 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use longhaul_net::clock;
+use longhaul_net::port::PortHandle;
+use longhaul_net::sealing::keys::Suite;
+use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
@@ -14,10 +18,6 @@ use super::count::Counter;
 use super::echo::Echo;
 use super::{FAREWELL, LONGEST, flow_keys, stream};
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
-use crate::datapath::clock;
-use crate::datapath::keys::Suite;
-use crate::datapath::port::PortHandle;
-use crate::datapath::socket::Path;
 use crate::error::{Class, Error};
 use crate::session::{Exporter, RttWatch, Session};
 
@@ -44,20 +44,11 @@ impl Seats {
     }
 }
 
-/// Serves a probe to its end, if the client is `admitted`; the client hears of an error itself.
-pub(crate) async fn answer(
-    port: &PortHandle,
-    seats: &Seats,
-    mut session: Session,
-    probe: &Probe,
-    admitted: Result<(), Error>,
-) {
+/// Serves a probe to its end; the client hears of an error itself.
+pub(crate) async fn answer(port: &PortHandle, seats: &Seats, mut session: Session, probe: &Probe) {
     // Announced first: its datagrams are on their way already.
-    if admitted.is_ok() {
-        port.announce(FlowId(probe.flow), session.remote.ip());
-    }
+    port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
-        admitted?;
         let _seat = seats.take()?;
         let serving = Serving::begin(port, &session, probe)?;
         session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;

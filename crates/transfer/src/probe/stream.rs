@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use longhaul_net::clock;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use tokio::time::timeout;
 
 use super::GRACE;
 use crate::control::{ChunkPiece, Frame, Message, ProbeCount};
-use crate::datapath::clock;
 use crate::error::{Class, Error};
 use crate::session::Session;
 

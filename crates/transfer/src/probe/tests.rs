@@ -4,6 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use longhaul_net::clock;
+use longhaul_net::port::Port;
+use longhaul_net::sealing::keys::{FlowKeys, Suite};
+use longhaul_net::sealing::seal::SEALED_OVERHEAD;
+use longhaul_net::socket::Path;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
@@ -14,11 +19,6 @@ use super::count::Counter;
 use super::echo::{Asking, Echo, QUESTIONS};
 use super::server::{self, Seats};
 use crate::control::{Frame, Message, Probe, ProbeRun};
-use crate::datapath::clock;
-use crate::datapath::keys::{FlowKeys, Suite};
-use crate::datapath::port::Port;
-use crate::datapath::seal::SEALED_OVERHEAD;
-use crate::datapath::socket::Path;
 use crate::session::Carriers;
 use crate::session::tests::pair;
 
@@ -160,7 +160,7 @@ fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
                 }
                 near.read::<Frame>().await.expect_err("it is refused")
             };
-            let answering = server::answer(&to, &seats, far, &probe, Ok(()));
+            let answering = server::answer(&to, &seats, far, &probe);
             let (error, ()) = tokio::join!(asking, answering);
             assert!(error.what.contains("the flow id is in use"), "{error}");
             let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;

@@ -10,13 +10,14 @@ use cap_std::fs::Dir;
 
 use crate::error::{Class, Error};
 use crate::objects::Place;
+use crate::objects::place::{reason, show};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{PeerId, allow};
 
 /// A served folder and who may use it.
 pub(super) struct Door {
     reach: Reach,
-    allow: Vec<Allow>,
+    allow: Arc<[Allow]>,
     read_only: bool,
 }
 
@@ -38,40 +39,34 @@ impl Door {
     /// Opens the served folder.
     ///
     /// # Errors
-    /// [`Class::LocalFile`] if it is no folder that can be opened.
+    /// [`Class::LocalFile`] if it, or the subfolder of an id, is no folder that can be opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         let root = Dir::open_ambient_dir(&options.root, ambient_authority()).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(Class::LocalFile, what).advise("name a folder that exists with --root")
         })?;
+        for entry in &options.allow {
+            let Some(folder) = &entry.subfolder else { continue };
+            root.open_dir(folder).map_err(|error| missing(&entry.id, folder, &error))?;
+        }
         Ok(Door {
             reach: Reach::Root(Arc::new(root)),
-            allow: options.allow.clone(),
+            allow: options.allow.clone().into(),
             read_only: options.read_only,
         })
     }
 
     /// For the one client that started this process through ssh.
     pub(super) fn of_user() -> Door {
-        Door { reach: Reach::User, allow: Vec::new(), read_only: false }
+        Door { reach: Reach::User, allow: Arc::default(), read_only: false }
     }
 
-    /// Lets in whoever is allowed anything here at all.
-    ///
-    /// # Errors
-    /// [`Class::Unreachable`] for all others.
-    pub(super) fn admit(&self, peer: &PeerId) -> Result<(), Error> {
-        match &self.reach {
-            Reach::User => Ok(()),
-            Reach::Root(_) => self.allowed(peer).map(drop),
-        }
-    }
-
-    fn allowed(&self, peer: &PeerId) -> Result<&Allow, Error> {
-        allow::find(&self.allow, peer).ok_or_else(|| {
-            let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
-            error.advise("start the server with --allow and this id")
-        })
+    /// Admits the ids that are allowed anything here at all; [`Class::Unreachable`] for all others.
+    pub(super) fn admission(
+        &self,
+    ) -> impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static {
+        let allow = self.allow.clone();
+        move |peer| allowed(&allow, peer).map(drop)
     }
 
     /// Where `path` is for `peer`, if he may go there.
@@ -83,7 +78,7 @@ impl Door {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
             Reach::Root(root) => root,
         };
-        let allowed = self.allowed(peer)?;
+        let allowed = allowed(&self.allow, peer)?;
         let refuse = |what: &str| {
             let what = format!("{peer} may not {what} here");
             Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
@@ -95,13 +90,29 @@ impl Door {
         }
         let root = match &allowed.subfolder {
             None => root.clone(),
-            Some(folder) => Arc::new(root.open_dir(folder).map_err(|error| {
-                let what = format!("the folder for {peer}, {}: {error}", folder.display());
-                Error::new(Class::LocalFile, what).advise("make it on the server")
-            })?),
+            Some(folder) => {
+                let opened = root.open_dir(folder);
+                Arc::new(opened.map_err(|error| missing(&allowed.id, folder, &error))?)
+            }
         };
         Ok(Place::Within { root, path: relative(path) })
     }
+}
+
+fn allowed<'a>(list: &'a [Allow], peer: &PeerId) -> Result<&'a Allow, Error> {
+    allow::find(list, peer).ok_or_else(|| {
+        let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
+        error.advise("start the server with --allow and this id")
+    })
+}
+
+fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
+    let what = format!(
+        "cannot open the folder for {id}, {}: {}",
+        show(folder.as_os_str().as_bytes()),
+        reason(error)
+    );
+    Error::new(Class::LocalFile, what).advise("make it below the root on the server")
 }
 
 /// `~` and what is below it, as the shell behind scp has it; nobody else's home.

@@ -11,7 +11,7 @@ use crate::control::{self, Message, Ping};
 use crate::driver::outbox::Outbox;
 use crate::driver::planned::named_messages;
 use crate::end::wire::End;
-use crate::end::{Hooks, There};
+use crate::end::{Hooks, There, Whence};
 use crate::objects::Manifest;
 use crate::objects::watch::Held;
 
@@ -100,7 +100,7 @@ impl Hooks for ServerHooks {
         }
     }
 
-    fn entry_failed(&self, _path: &[u8], _reason: &str, _at_source: bool) {}
+    fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {}
 }
 
 #[cfg(test)]

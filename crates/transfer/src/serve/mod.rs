@@ -4,12 +4,15 @@
 //! that is taken up again finds its destination free, and further streams find their transfer;
 //! `transfer` answers one request (`hooks` is what others ask it meanwhile), `survey` the question
 //! before it where there are several sources; `over_ssh` is the server of one copy that ssh
-//! started; `told` is what a server says of all that.
+//! started; `told` is what a server says of all that, `refusals` as far as it fits a log.
+//! `rehearsal` is a session without a network, for the fuzzer.
 
 mod door;
 mod hooks;
 mod over_ssh;
+mod refusals;
 mod register;
+mod rehearsal;
 mod survey;
 mod told;
 mod transfer;
@@ -17,29 +20,36 @@ mod transfer;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::port::{Port, PortHandle};
+use longhaul_net::zone;
 use longhaul_proto::registry::{self, Row};
 
 use crate::control::{Frame, Message, Request, Survey};
-use crate::datapath::port::{Port, PortHandle};
 use crate::driver::budget::Budget;
 use crate::driver::shared_core::SharedCores;
 use crate::error::{Class, Error};
+use crate::objects::sink::Left;
 use crate::options::ServeOptions;
 use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
-use crate::zone;
 use door::Door;
+use refusals::Refusals;
 use register::Register;
 
 pub use over_ssh::serve_over_ssh;
+#[doc(hidden)]
+pub use rehearsal::rehearse;
 pub use told::{Client, Told};
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
+/// How often refusals are counted that had no line of their own.
+const UNTOLD: Duration = Duration::from_secs(60);
 /// How long a client may wait for other sources before it asks for what it has heard of here. One
 /// that takes longer asks anew.
 const OTHERS: Duration = Duration::from_secs(600);
@@ -66,19 +76,42 @@ struct Server {
     register: Register,
     /// The protocols that are known, by name.
     protocols: Protocols,
+    /// Partial files that transfers left.
+    left: Arc<Left>,
     /// For surveys.
     surveys: survey::Seats,
     /// For probes.
     seats: probe::server::Seats,
     /// Who is told what happens.
     tell: Tell,
+    refusals: Arc<Refusals>,
+}
+
+impl Server {
+    /// A server of all protocols, without data in the clear.
+    fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
+        Server {
+            door,
+            port,
+            memory,
+            cores: RefCell::default(),
+            allow_plain: false,
+            register: Register::default(),
+            protocols: registry::find,
+            left: Arc::default(),
+            surveys: survey::Seats::default(),
+            seats: probe::server::Seats::default(),
+            refusals: Arc::new(Refusals::new(tell.clone())),
+            tell,
+        }
+    }
 }
 
 /// Finds a protocol by its name.
 type Protocols = fn(&str) -> Option<&'static Row>;
 
 /// Is told what happens at a server; called from its own threads.
-pub type Tell = std::sync::Arc<dyn Fn(Told) + Send + Sync>;
+pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
 
 /// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
 /// called when clients can come, `tell` with what happens then.
@@ -115,39 +148,32 @@ async fn run(
     let identity = Identity::load_or_create(&options.config_dir)?;
     let door = Door::open(&options)?;
     let (mut listener, data) = bind(&options, &identity)?;
-    let refused = tell.clone();
-    listener.on_refusal(move |address, error| {
-        refused(Told::Refused { address, error: error.clone() });
-    });
+    listener.admit_by(door.admission());
     // What comes to the data port from there is held from now on.
     let port = data.handle();
     listener.on_arrival(move |address| port.expect(address));
-    let server = Rc::new(Server {
-        door,
-        port: data.handle(),
-        memory: Budget::new(options.memory)?,
-        cores: RefCell::default(),
-        allow_plain: options.allow_plain,
-        register: Register::default(),
+    let memory = Budget::new(options.memory)?;
+    let server = Server {
         protocols,
-        surveys: survey::Seats::default(),
-        seats: probe::server::Seats::default(),
-        tell,
-    });
+        allow_plain: options.allow_plain,
+        ..Server::new(door, data.handle(), memory, tell)
+    };
+    let refusals = server.refusals.clone();
+    listener.on_refusal(move |address, error| refusals.tell(address, error));
+    let server = Rc::new(server);
     ready(Ready {
         address: listener.local_addr(),
         data_port: data.socket().local_addr().port(),
         id: identity.id().to_string(),
     });
     let (ended_end, mut ended) = tokio::sync::mpsc::unbounded_channel();
-    loop {
+    let mut untold = tokio::time::interval(UNTOLD);
+    let ended = loop {
         tokio::select! {
             session = listener.accept() => {
                 let (server, ended) = (server.clone(), ended_end.clone());
-                // Who may do nothing here has no transfer that could end the server.
-                let is_stranger = server.door.admit(&session.peer).is_err();
                 tokio::task::spawn_local(async move {
-                    if let Some(result) = receive(&server, session).await && !is_stranger {
+                    if let Some(result) = receive(&server, session).await {
                         let _ = ended.send(result);
                     }
                 });
@@ -156,12 +182,15 @@ async fn run(
                 // A client that was lost comes back.
                 let lost = matches!(&result, Err(error) if error.class == Class::Unfinished);
                 if options.once && !lost {
-                    return result;
+                    break result;
                 }
             }
-            () = cancel.wished() => return Err(Error::new(Class::Interrupted, "interrupted")),
+            _ = untold.tick() => server.refusals.flush(),
+            () = cancel.wished() => break Err(Error::new(Class::Interrupted, "interrupted")),
         }
-    }
+    };
+    server.refusals.flush();
+    ended
 }
 
 /// The control and the data port; with control port 0, a pair of neighbours that is free.
@@ -177,8 +206,8 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
         let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(zone::at_port(control, data_port)) {
             Ok(port) => return Ok((listener, port)),
-            Err(error) if options.listen.port() != 0 => return Err(error),
-            Err(error) => last = Some(error),
+            Err(error) if options.listen.port() != 0 => return Err(error.into()),
+            Err(error) => last = Some(error.into()),
         }
     }
     Err(last
@@ -189,7 +218,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
 async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(), Error>> {
     // What comes to the data port from there is held from now on.
     server.port.expect(session.remote.ip());
-    let first = tokio::time::timeout(REQUEST, session.read::<Frame>()).await;
+    let first = tokio::time::timeout(REQUEST, session.first::<Frame>()).await;
     let message = match first {
         Ok(Ok(Some(frame))) => frame.message,
         Ok(Ok(None) | Err(_)) => return None,
@@ -205,12 +234,8 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
             None
         }
         Some(Message::Probe(probe)) => {
-            let admitted = server.door.admit(&session.peer);
-            (server.tell)(match &admitted {
-                Ok(_) => Told::Asked(Client::new(&session, "probes the way".to_owned())),
-                Err(error) => Told::Refused { address: session.remote, error: error.clone() },
-            });
-            probe::server::answer(&server.port, &server.seats, session, &probe, admitted).await;
+            (server.tell)(Told::Asked(Client::new(&session, "probes the way".to_owned())));
+            probe::server::answer(&server.port, &server.seats, session, &probe).await;
             None
         }
         Some(Message::Request(request)) => Some(requested(server, session, request).await),
@@ -226,7 +251,7 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
 
 /// Tells a client, and who watches the server, why it is not served.
 async fn turn_away(server: &Server, session: Session, error: Error) {
-    (server.tell)(Told::Refused { address: session.remote, error: error.clone() });
+    server.refusals.tell(session.remote, &error);
     let _ = session.close(Some(&error)).await;
 }
 

@@ -1,13 +1,13 @@
 //! The server of one copy, started by ssh.
 
-use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+
+use longhaul_net::port::Port;
+use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
 
 use super::door::Door;
-use super::register::Register;
-use super::{Server, receive};
-use crate::datapath::port::Port;
-use crate::datapath::socket::{RECEIVE_BUFFER, Socket};
+use super::{Server, Tell, receive};
 use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
@@ -41,21 +41,14 @@ async fn run(
         |error| Error::new(Class::Unreachable, format!("cannot use a UDP port for data: {error}"));
     let data = Port::open(Socket::new(udp, RECEIVE_BUFFER).map_err(unusable)?)?;
     let data_port = data.socket().local_addr().port();
+    // Its ways out are ssh's, and its client hears of all itself.
+    let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
-    let server = Rc::new(Server {
-        door: Door::of_user(),
-        port: data.handle(),
-        memory: Budget::new(options.memory)?,
-        cores: RefCell::default(),
-        // The client has been told through ssh whom to trust, and so have we.
-        allow_plain: true,
-        register: Register::default(),
-        protocols: longhaul_proto::registry::find,
-        surveys: super::survey::Seats::default(),
-        seats: crate::probe::server::Seats::default(),
-        // Its ways out are ssh's, and its client hears of all itself.
-        tell: std::sync::Arc::new(|_| {}),
-    });
+    let memory = Budget::new(options.memory)?;
+    // The client has been told through ssh whom to trust, and so have we.
+    let allow_plain = true;
+    let server = Server::new(Door::of_user(), data.handle(), memory, tell);
+    let server = Rc::new(Server { allow_plain, ..server });
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,

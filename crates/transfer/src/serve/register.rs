@@ -49,6 +49,7 @@ pub(super) enum Question {
 pub(super) struct Registered<'a> {
     register: &'a Register,
     number: u64,
+    pub(super) peer: PeerId,
     pub(super) streams: Option<mpsc::UnboundedReceiver<Session>>,
     pub(super) questions: Option<mpsc::UnboundedReceiver<Question>>,
 }
@@ -74,6 +75,7 @@ impl Register {
         Registered {
             register: self,
             number: *next,
+            peer,
             streams: Some(streams),
             questions: Some(questions),
         }

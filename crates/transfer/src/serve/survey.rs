@@ -1,19 +1,15 @@
 //! What an object's chunks hash to, for a client that has several sources of it.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Server;
-use super::door::Access;
-use super::transfer::filter;
+use super::transfer::{filter, places};
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, Place, Source, SourceOptions, Watch};
+use crate::objects::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 use crate::session::Session;
 
 /// Bytes of the manifest, or of values, in one message: a quarter of a frame's limit.
@@ -59,20 +55,18 @@ pub(super) async fn answer(
     session: &mut Session,
     survey: &Survey,
 ) -> Result<(), Error> {
-    let path = |bytes: &Vec<u8>| Path::new(OsStr::from_bytes(bytes)).to_owned();
-    let places = survey.paths.iter();
-    let places = places.map(|p| server.door.place(&session.peer, &path(p), Access::Read));
-    let places: Vec<Place> = places.collect::<Result<_, _>>()?;
+    let places = places(server, &session.peer, &survey.paths)?;
     let filters = survey.filters.iter().map(filter).collect();
     let watch = Watch::default();
     let looked = watch.clone();
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
     let seat = server.surveys.take(session).await?;
+    let memory = Box::new(server.memory.list_for(session.peer));
     let reading = tokio::task::spawn_blocking(move || {
         // Kept until the reading ends, which it does some time after a client has gone.
         let _seat = seat;
-        read(&places, &options, &pieces_end)
+        read(&places, &options, memory, &pieces_end)
     });
     loop {
         let piece = match tokio::time::timeout(SIGN, pieces.recv()).await {
@@ -90,10 +84,11 @@ pub(super) async fn answer(
 fn read(
     places: &[Place],
     options: &SourceOptions,
+    memory: Box<dyn ListMemory>,
     pieces: &mpsc::Sender<Surveyed>,
 ) -> Result<(), Error> {
-    let mut source = Source::open(places, options)?;
-    source.fill_holes()?;
+    let mut source = Source::open_within(places, options, memory)?;
+    source.fill_holes();
     let gone = |_| Error::new(Class::Unfinished, "the client has gone");
     let tell = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
     for manifest in source.manifest().encode().chunks(PIECE) {

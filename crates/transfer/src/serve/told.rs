@@ -18,6 +18,11 @@ pub enum Told {
         /// Why.
         error: Error,
     },
+    /// Further clients were turned away, too many for a line each.
+    Untold {
+        /// How many since the last line.
+        count: u64,
+    },
     /// A client asks for a transfer, or for what comes before one.
     Asked(Client),
     /// That is over, or was refused.

@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::access;
+use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::registry::Row;
 use longhaul_proto::settings::Settings;
@@ -20,9 +22,7 @@ use super::Server;
 use super::door::Access;
 use super::hooks::ServerHooks;
 use super::register::{ASKED, Registered};
-use crate::access;
 use crate::control::{Direction, Held, Message, Request, Setting, Wait};
-use crate::datapath::keys::Suite;
 use crate::driver::board::Board;
 use crate::driver::budget::Part;
 use crate::driver::writer::Target;
@@ -32,9 +32,9 @@ use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
 use crate::objects::place::show;
-use crate::objects::{Mark, Place, SinkOptions, Source, SourceOptions, Watch};
+use crate::objects::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use crate::options::{Filter, Receive};
-use crate::session::{self, Session};
+use crate::session::{self, PeerId, Session};
 
 /// The last word is waited for so long after the outcome was told.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -53,9 +53,7 @@ pub(super) async fn answer(
 ) -> Result<(), Error> {
     let peer = session.peer;
     // Announced first: its data are on their way already.
-    if server.door.admit(&peer).is_ok() {
-        server.port.announce(FlowId(request.flow), session.remote.ip());
-    }
+    server.port.announce(FlowId(request.flow), session.remote.ip());
     let judged = judge(server, &session, &request);
     let (terms, work) = match judged {
         Ok(judged) => judged,
@@ -69,7 +67,7 @@ pub(super) async fn answer(
     let destination = work.destination(&request);
     let registered = server.register.enter(peer, transfer, replaces, destination, streams);
     let mut wire = Wire::new(session);
-    let result = run(server, &mut wire, terms, &request, work, registered).await;
+    let result = run(server, &mut wire, terms, &request, work, registered, peer).await;
     match result {
         Ok(mark) => {
             // The client hangs up first, so that nothing told to it is cut off.
@@ -131,7 +129,7 @@ async fn enter(
         // too, their sessions decide.
         options.patience = if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
-    Ok(Arc::new(server.memory.enter().await?))
+    Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
 }
 
 /// Waits until no dead transfer has the destination, and tells the client if that takes long.
@@ -197,23 +195,45 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 names: request.names,
                 patience: Duration::ZERO,
                 together: None,
+                left: server.left.clone(),
             };
             let target = match receive {
                 Receive::Fake => Target::Nowhere,
-                _ => Target::Place { place, options, claim: None },
+                _ => {
+                    let asked = Arc::new(Asked::push(request.recursive));
+                    Target::Place { place, asked, options, claim: None }
+                }
             };
             Work::Receive { target, receive }
         }
         Direction::Pull => {
-            let places = request.paths.iter();
-            let places = places.map(|p| server.door.place(&peer, &path(p), Access::Read));
+            let places = places(server, &peer, &request.paths)?;
             let filters = request.filters.iter().map(filter).collect();
             let watch = Watch::default();
             let options = SourceOptions { recursive: request.recursive, filters, watch };
-            Work::Send { places: places.collect::<Result<_, _>>()?, options }
+            Work::Send { places, options }
         }
     };
     Ok((terms(server, session, request)?, work))
+}
+
+/// Where what a client reads is, if the client may read there.
+///
+/// # Errors
+/// The client names nothing, or something that it may not read.
+pub(super) fn places(
+    server: &Server,
+    peer: &PeerId,
+    paths: &[Vec<u8>],
+) -> Result<Vec<Place>, Error> {
+    if paths.is_empty() {
+        // Without this a list of no paths passes every check of rights.
+        let error = Error::new(Class::Usage, "the request names no path to read");
+        return Err(error.advise("name at least one path"));
+    }
+    let place =
+        |path: &Vec<u8>| server.door.place(peer, Path::new(OsStr::from_bytes(path)), Access::Read);
+    paths.iter().map(place).collect()
 }
 
 fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms, Error> {
@@ -299,6 +319,7 @@ async fn run(
     request: &Request,
     work: Work,
     mut registered: Registered<'_>,
+    client: PeerId,
 ) -> Result<Option<Mark>, End> {
     let board = Arc::new(Board::default());
     let (closed, none) = mpsc::unbounded_channel();
@@ -337,7 +358,8 @@ async fn run(
             port.announce(FlowId(request.flow), terms.peer);
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
-            let source = open(places, options, surveyed, wire, hooks, &board).await?;
+            let memory = Box::new(server.memory.list_for(client));
+            let source = open(places, options, memory, surveyed, wire, hooks, &board).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingEnd {
                 wire,
@@ -362,15 +384,16 @@ async fn run(
 async fn open(
     places: Vec<Place>,
     options: SourceOptions,
+    memory: Box<dyn ListMemory>,
     surveyed: bool,
     wire: &mut Wire,
     hooks: &dyn Hooks,
     board: &Board,
 ) -> Result<Source, End> {
     let walk = tokio::task::spawn_blocking(move || {
-        let mut source = Source::open(&places, &options)?;
+        let mut source = Source::open_within(&places, &options, memory)?;
         if surveyed {
-            source.fill_holes()?;
+            source.fill_holes();
         }
         Ok(source)
     });

@@ -1,17 +1,32 @@
 //! Who may do what at a server: `ID[:ro|wo|rw][:subfolder]`, as an option or a line of a file.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use super::id::PeerId;
+use super::strict;
 use crate::error::{Class, Error};
-use crate::objects::place::reason;
-use crate::options::Allow;
+use crate::text::reason;
 
-/// Reads one entry. Without `ro`, `wo` or `rw` both reading and writing are allowed; a folder of
-/// such a name is written behind one, as in `ID:rw:ro`.
+/// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    /// The id, as `lh1:…`.
+    pub id: String,
+    /// May read.
+    pub read: bool,
+    /// May write.
+    pub write: bool,
+    /// Only below this folder of the root.
+    pub subfolder: Option<PathBuf>,
+}
+
+/// Reads one entry. Without `ro`, `wo` or `rw`, in either case, both reading and writing are
+/// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
 ///
 /// # Errors
-/// The id is none (a typing error), or the subfolder is not below the root.
+/// The id is none (a typing error), the mode is unknown, or the subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
         Error::new(Class::Usage, format!("`{text}` allows nobody: {why}"))
@@ -22,10 +37,16 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
     let (id, rest) = text.split_at(end);
     let id: PeerId = id.parse().map_err(|error| wrong(format!("{error}")))?;
     let rest = rest.strip_prefix(':');
-    let (mode, folder) = match rest.map(|rest| rest.split_once(':').unwrap_or((rest, ""))) {
+    let word = rest.map(|rest| rest.split_once(':').map_or(rest, |(word, _)| word));
+    let (mode, folder) = match word.map(str::to_ascii_lowercase).as_deref() {
         None => ("rw", None),
-        Some((mode @ ("ro" | "wo" | "rw"), "")) => (mode, None),
-        Some((mode @ ("ro" | "wo" | "rw"), folder)) => (mode, Some(folder)),
+        Some("ro") => ("ro", behind_mode(rest)),
+        Some("wo") => ("wo", behind_mode(rest)),
+        Some("rw") => ("rw", behind_mode(rest)),
+        Some(unknown) if looks_like_a_mode(unknown) => {
+            let why = format!("`{unknown}` is no mode; write `rw:{unknown}` if it is a folder");
+            return Err(wrong(why));
+        }
         Some(_) => ("rw", rest),
     };
     let subfolder = match folder {
@@ -36,6 +57,19 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         ),
     };
     Ok(Allow { id: id.to_string(), read: mode != "wo", write: mode != "ro", subfolder })
+}
+
+/// The folder behind a mode.
+fn behind_mode(rest: Option<&str>) -> Option<&str> {
+    rest.and_then(|rest| rest.split_once(':')).map(|(_, folder)| folder)
+}
+
+/// Whether a word in lower case may be a mistyped mode: it must not be taken for a folder, for
+/// below a folder alone its client may read and write.
+fn looks_like_a_mode(word: &str) -> bool {
+    let is_short = (1..=3).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());
+    let is_spelled = ["read", "write"].iter().any(|verb| word.starts_with(verb));
+    is_short || is_spelled && word.bytes().all(|b| b.is_ascii_lowercase() || b"-_+".contains(&b))
 }
 
 /// Reads a list with one entry a line; empty lines and what follows a `#` at the beginning of a
@@ -64,12 +98,16 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 /// Reads the list in the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, or as [`parse_list`].
+/// The file cannot be read, somebody else can change it, or as [`parse_list`].
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
         Error::new(Class::LocalFile, what).advise("check --allow-file")
-    })?;
+    };
+    let mut file = File::open(path).map_err(trouble)?;
+    strict::check(path, &file)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(trouble)?;
     parse_list(&text, &path.display().to_string())
 }
 
@@ -106,8 +144,13 @@ mod tests {
             (":wo", allow(false, true, None)),
             (":rw", allow(true, true, None)),
             (":wo:in/coming", allow(false, true, Some("in/coming"))),
-            (":in:coming", allow(true, true, Some("in:coming"))),
+            (":incoming:x", allow(true, true, Some("incoming:x"))),
+            (":in/coming", allow(true, true, Some("in/coming"))),
             (":rw:ro", allow(true, true, Some("ro"))),
+            (":RO", allow(true, false, None)),
+            (":Wo:RO", allow(false, true, Some("RO"))),
+            (":red-data", allow(true, true, Some("red-data"))),
+            (":rw:readings", allow(true, true, Some("readings"))),
         ] {
             assert_eq!(parse(&format!("{A}{tail}")), Ok(expected), "{tail}");
         }
@@ -115,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_leads_out_of_the_root_or_names_nobody_is_refused() {
-        for tail in [":", ":ro:/etc", ":../x", ":rw:a/../../x"] {
+        for tail in [":", ":ro:", ":ro:/etc", ":../x", ":rw:a/../../x"] {
             let error = parse(&format!("{A}{tail}")).expect_err("no such folder");
             assert!(error.what.contains("below the root"), "{tail}: {error}");
         }
@@ -124,6 +167,16 @@ mod tests {
         typo.push('7');
         assert!(parse(&typo).expect_err("a typing error").what.contains("checksum"));
         assert_eq!(parse("anybody").expect_err("no id").class, Class::Usage);
+    }
+
+    #[test]
+    fn what_looks_like_a_mode_and_is_none_is_refused_and_never_a_folder() {
+        for tail in
+            [":xx", ":r", ":rwx", ":XX:in", ":read", ":read-only", ":ReadOnly", ":writeonly"]
+        {
+            let error = parse(&format!("{A}{tail}")).expect_err("no mode");
+            assert!(error.what.contains("is no mode; write `rw:"), "{tail}: {error}");
+        }
     }
 
     #[test]

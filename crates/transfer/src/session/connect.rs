@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use longhaul_net::zone;
 use tokio::time::timeout;
 
 use super::id::PeerId;
@@ -9,15 +10,13 @@ use super::identity::Identity;
 use super::known::{KnownServers, server_name};
 use super::race::{self, Lost};
 use super::tls::Expect;
+use super::trust::{AskTrust, Trust};
 use super::{Session, Settings};
 use crate::error::{Class, Error};
-use crate::options::Trust;
-use crate::progress::Observer;
-use crate::zone;
 
 /// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
 /// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
-/// `observer` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
+/// `ask` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
 ///
 /// # Errors
 /// [`Class::Unreachable`] where nobody answers (with what was tried and what to open) or somebody
@@ -27,7 +26,7 @@ pub async fn connect(
     port: u16,
     identity: &Identity,
     trust: &Trust,
-    observer: &dyn Observer,
+    ask: &AskTrust<'_>,
     settings: &Settings,
 ) -> Result<Session, Error> {
     let name = server_name(host, port);
@@ -64,7 +63,7 @@ pub async fn connect(
         Err(Lost::Stranger(shown)) => shown,
         Err(Lost::Tried(tried)) => return Err(unreachable(tried)),
     };
-    if !observer.trust_new_server(&name, &shown.to_string()) {
+    if !ask(&name, &shown.to_string()) {
         return Err(refused(&name, shown));
     }
     let session = reach(Expect::Only(shown)).await.map_err(|lost| match lost {

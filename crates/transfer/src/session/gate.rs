@@ -1,77 +1,70 @@
-//! How many handshakes may be under way, in all and from one address. Who comes last is let in;
-//! the one that has been silent longest has to leave.
+//! How many clients may be on their way to a first request at the same time. A newcomer is always
+//! let in: when all places are taken, the network with the most places gives up its oldest one.
 //!
-//! So a thousand connections that say nothing keep nobody out: a real handshake is over long
-//! before it is the oldest.
+//! So connections that say nothing keep nobody out, and a network that needs all places has them
+//! as long as no other network comes.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A count of handshakes under way. Clones count together.
+use longhaul_net::network::Network;
+
+/// A number of places. Clones count together.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    limits: Limits,
+    limit: usize,
     inside: Arc<Mutex<Inside>>,
-}
-
-/// How many handshakes at once.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// In all.
-    pub(super) all: usize,
-    /// From one address.
-    pub(super) one: usize,
 }
 
 #[derive(Debug, Default)]
 struct Inside {
     next: u64,
     /// By age: whose it is, and what tells it to leave.
-    places: BTreeMap<u64, (IpAddr, Arc<Notify>)>,
+    places: BTreeMap<u64, (Network, Arc<Notify>)>,
+    /// How many of them each network has.
+    counts: HashMap<Network, usize>,
 }
 
 /// A place inside; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     gate: Gate,
     number: u64,
     leave: Arc<Notify>,
 }
 
 impl Gate {
-    pub(super) fn new(limits: Limits) -> Gate {
-        Gate { limits, inside: Arc::default() }
+    /// A gate with `limit` places, at least one.
+    pub(super) fn new(limit: usize) -> Gate {
+        Gate { limit: limit.max(1), inside: Arc::default() }
     }
 
-    /// How many handshakes are under way from `ip`, and in all.
-    pub(super) fn crowd(&self, ip: IpAddr) -> (usize, usize) {
+    /// How many places `network` has, and how many are taken in all.
+    pub(super) fn crowd(&self, network: Network) -> (usize, usize) {
         let inside = self.lock();
-        (inside.from(ip), inside.places.len())
+        (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// A place for a handshake with `ip`, and how many others had to leave for it.
-    pub(super) fn enter(&self, ip: IpAddr) -> (Place, usize) {
+    /// Takes a place for `network`; how many others had to leave for it.
+    pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;
-        while inside.from(ip) >= self.limits.one {
-            left += usize::from(inside.evict(|from| from == ip));
-        }
-        while inside.places.len() >= self.limits.all {
-            left += usize::from(inside.evict(|_| true));
+        while inside.places.len() >= self.limit {
+            left += usize::from(inside.evict());
         }
         let number = inside.next;
         inside.next += 1;
         let leave = Arc::new(Notify::new());
-        inside.places.insert(number, (ip, leave.clone()));
+        inside.places.insert(number, (network, leave.clone()));
+        *inside.counts.entry(network).or_default() += 1;
         (Place { gate: self.clone(), number, leave }, left)
     }
 
-    /// Ends the oldest handshake of all.
-    pub(super) fn evict_oldest(&self) -> bool {
-        self.lock().evict(|_| true)
+    /// Has one of the network with the most places leave. Whether there was one.
+    pub(super) fn evict(&self) -> bool {
+        self.lock().evict()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -80,59 +73,94 @@ impl Gate {
 }
 
 impl Inside {
-    fn from(&self, ip: IpAddr) -> usize {
-        self.places.values().filter(|(from, _)| *from == ip).count()
-    }
-
-    fn evict(&mut self, whom: impl Fn(IpAddr) -> bool) -> bool {
-        let oldest = self.places.iter().find(|(_, (from, _))| whom(*from)).map(|(n, _)| *n);
-        let Some(number) = oldest else { return false };
-        if let Some((_, leave)) = self.places.remove(&number) {
+    fn evict(&mut self) -> bool {
+        let most = self.counts.values().copied().max();
+        let is_crowded = |network: &Network| self.counts.get(network).copied() == most;
+        let oldest = self.places.iter().find(|(_, (network, _))| is_crowded(network));
+        let Some(number) = oldest.map(|(number, _)| *number) else { return false };
+        if let Some(leave) = self.remove(number) {
             leave.notify_one();
         }
         true
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<Notify>> {
+        let (network, leave) = self.places.remove(&number)?;
+        if let Some(count) = self.counts.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&network);
+            }
+        }
+        Some(leave)
     }
 }
 
 impl Place {
     /// Completes when this place is needed for a newcomer.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.leave.notified().await;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.gate.lock().places.remove(&self.number);
+        self.gate.lock().remove(self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
-    fn ip(last: u8) -> IpAddr {
-        IpAddr::from([127, 0, 0, last])
+    fn network(last: u8) -> Network {
+        Network::of(IpAddr::from([127, 0, 0, last]))
+    }
+
+    /// The numbers of those that have been told to leave.
+    fn evicted(places: &[Place]) -> Vec<usize> {
+        let is_inside = |place: &Place| place.gate.lock().places.contains_key(&place.number);
+        (0..places.len()).filter(|at| !is_inside(&places[*at])).collect()
     }
 
     #[test]
-    fn the_oldest_of_the_same_address_leaves_first() {
-        let gate = Gate::new(Limits { all: 3, one: 2 });
-        let (first, none) = gate.enter(ip(1));
-        let (_other, _) = gate.enter(ip(2));
-        let (_second, _) = gate.enter(ip(1));
-        assert_eq!((none, gate.crowd(ip(1))), (0, (2, 3)));
-        let (_third, left) = gate.enter(ip(1));
-        assert_eq!((left, gate.crowd(ip(1))), (1, (2, 3)));
-        drop(first);
-        assert_eq!(gate.crowd(ip(1)), (2, 3), "the place of the evicted is not given back twice");
+    fn the_oldest_of_the_network_with_the_most_places_leaves_first() {
+        let gate = Gate::new(4);
+        let mut places: Vec<Place> = [1, 2, 2, 2].map(|last| gate.enter(network(last)).0).into();
+        assert_eq!(gate.crowd(network(2)), (3, 4));
+        let (newcomer, left) = gate.enter(network(3));
+        places.push(newcomer);
+        assert_eq!((left, evicted(&places)), (1, vec![1]));
+        // Two of network 2 are left, and one of each other: again it gives one up, then all have
+        // one, and the oldest of all leaves.
+        places.push(gate.enter(network(4)).0);
+        assert_eq!(evicted(&places), [1, 2]);
+        places.push(gate.enter(network(5)).0);
+        assert_eq!(evicted(&places), [0, 1, 2]);
+        drop(places.remove(1));
+        assert_eq!(
+            gate.crowd(network(2)),
+            (1, 4),
+            "the place of the evicted is not given back twice"
+        );
     }
 
     #[test]
-    fn the_oldest_of_all_leaves_when_it_is_full() {
-        let gate = Gate::new(Limits { all: 2, one: 2 });
-        let places: Vec<_> = (1..=3).map(|last| gate.enter(ip(last))).collect();
-        assert_eq!(places[2].1, 1);
-        assert_eq!(gate.crowd(ip(1)), (0, 2));
+    fn a_thousand_behind_one_address_have_all_places_while_nobody_else_comes() {
+        let gate = Gate::new(1000);
+        let places: Vec<Place> = (0..1000).map(|_| gate.enter(network(1)).0).collect();
+        assert_eq!((gate.crowd(network(1)), evicted(&places)), ((1000, 1000), vec![]));
+        let (_other, left) = gate.enter(network(2));
+        assert_eq!((left, evicted(&places)), (1, vec![0]));
+        drop(places);
+        assert_eq!(gate.crowd(network(1)), (0, 1));
+        assert_eq!(gate.lock().counts.len(), 1, "networks without places are forgotten");
+    }
+
+    #[test]
+    fn an_empty_gate_has_nobody_to_evict() {
+        assert!(!Gate::new(1).evict());
     }
 }

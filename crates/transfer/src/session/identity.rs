@@ -15,9 +15,9 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::id::PeerId;
-use super::tls;
+use super::{strict, tls};
 use crate::error::{Class, Error};
-use crate::objects::place::reason;
+use crate::text::reason;
 
 /// The key's name in the config folder: PKCS#8 in PEM.
 pub const KEY_FILE: &str = "identity.key";
@@ -45,7 +45,7 @@ impl Identity {
     /// at once get the same one.
     ///
     /// # Errors
-    /// A file that others can read, that is no key, or that cannot be read or written.
+    /// A file that others can read or replace, that is no key, or that cannot be read or written.
     pub fn load_or_create(config_dir: &Path) -> Result<Identity, Error> {
         let path = config_dir.join(KEY_FILE);
         match Identity::load(&path) {
@@ -84,6 +84,7 @@ impl Identity {
                 path.display()
             ))));
         }
+        strict::check(path, &file)?;
         let mut pem = Vec::new();
         file.take(LONGEST_KEY_FILE).read_to_end(&mut pem).map_err(|error| unusable(path, error))?;
         let der = PrivatePkcs8KeyDer::from_pem_slice(&pem).ok();

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
 use crate::error::{Class, Error};
-use crate::objects::place::reason;
+use crate::text::reason;
 
 /// The file's name in the config folder.
 pub const KNOWN_FILE: &str = "known_servers";
@@ -52,12 +52,13 @@ impl KnownServers {
         &self.path
     }
 
-    /// What is known of the server called `name`; the first line that names it counts.
+    /// What is known of the server called `name`.
     ///
     /// # Errors
-    /// The file cannot be read, or one of its lines makes no sense: then nothing in it is trusted.
+    /// The file cannot be read, one of its lines makes no sense, or two lines give the server
+    /// different ids: then nothing in it is trusted.
     pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
-        let mut found = None;
+        let mut found: Option<Known> = None;
         for (at, line) in self.read()?.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -71,9 +72,21 @@ impl KnownServers {
                     format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
                 return Err(Error::new(Class::LocalFile, what).advise("mend or remove the line"));
             };
-            if named == name && found.is_none() {
-                found = Some(known);
+            if named != name {
+                continue;
             }
+            if let Some(first) = found.filter(|first| first.id != known.id) {
+                let what = format!(
+                    "{} gives {name} two ids, in lines {} and {}",
+                    self.path.display(),
+                    first.line,
+                    known.line
+                );
+                return Err(Error::new(Class::LocalFile, what).advise(
+                    "ask the server's owner which id is right, and remove the other line",
+                ));
+            }
+            found = found.or(Some(known));
         }
         Ok(found)
     }
@@ -191,6 +204,18 @@ mod tests {
             let error = known.find("b:1").expect_err("nothing in it is trusted");
             assert!(error.what.contains("known_servers line 2"), "{error}");
         }
+    }
+
+    #[test]
+    fn two_ids_for_one_server_are_an_error_and_the_same_id_twice_is_the_first_line() {
+        let (_folder, known) = known();
+        let lines = format!("a:1 {A}\nb:1 {B}\na:1 {A}\n");
+        std::fs::write(known.path(), &lines).expect("writable");
+        assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 1 })));
+        std::fs::write(known.path(), format!("{lines}a:1 {B}\n")).expect("writable");
+        let error = known.find("a:1").expect_err("neither of the two is trusted");
+        assert!(error.what.ends_with("gives a:1 two ids, in lines 1 and 4"), "{error}");
+        assert_eq!(known.find("b:1"), Ok(Some(Known { id: B, line: 2 })));
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! A server's way in: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
-//! Whatever arrives is a handshake under way until it has shown a key and greeted; only then it
-//! is a [`Session`]. Everything else is dropped without a word and counted.
+//! A client is a handshake under way until it has shown a key, is admitted and has greeted; only
+//! then it is a [`Session`]. A client without any right is told so before one byte of its messages
+//! is read, and a network from which many such clients come has to pause. Everything else is
+//! dropped without a word and counted.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::clock;
+use longhaul_net::network::Network;
+use longhaul_proto::time::Span;
 use quinn::{Endpoint, Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
@@ -17,16 +22,31 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::gate::{Gate, Limits};
+use super::gate::{Gate, Place};
+use super::id::PeerId;
 use super::identity::Identity;
 use super::stream::{self, Under};
 use super::{RttWatch, Session, Settings, quic, tls};
 use crate::error::{Class, Error};
+use crate::meter::{Meter, Tariff};
 
-/// Handshakes under way over UDP, and as many over TCP.
-const LIMITS: Limits = Limits { all: 1000, one: 64 };
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 1024;
 
-/// With so many handshakes under way over UDP, or so many from one address, a newcomer must first
+/// Clients without rights that are being told so. Beyond them the oldest is dropped without a word.
+const STRANGERS: usize = 32;
+
+/// What a handshake costs its network that ends without any right: twenty at once are free, or one
+/// every three seconds. Beyond them the network has to pause, a minute at most.
+const UNAUTHORISED: Tariff =
+    Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
+
+/// A network that has to pause may begin one handshake a second all the same: a client with rights
+/// there gets in by it, and that clears the charge of its network.
+const PAUSED: Tariff =
+    Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
+
+/// With so many handshakes under way over UDP, or so many from one network, a newcomer must first
 /// show that it is where it says (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
@@ -50,6 +70,10 @@ pub struct Dropped {
     pub evicted: u64,
     /// Clients of ours without a common protocol version.
     pub versions: u64,
+    /// Clients of ours without any right here.
+    pub unauthorised: u64,
+    /// Handshakes that did not begin, because their network has to pause.
+    pub barred: u64,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +82,8 @@ struct Counts {
     timed_out: AtomicU64,
     evicted: AtomicU64,
     versions: AtomicU64,
+    unauthorised: AtomicU64,
+    barred: AtomicU64,
 }
 
 /// Told of each client of ours that was turned away, and why.
@@ -66,6 +92,9 @@ type OnRefusal = Box<dyn Fn(SocketAddr, &Error) + Send + Sync>;
 /// Told of each address with which a handshake begins.
 type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
 
+/// Says whether an id is allowed anything at all.
+type Admission = Box<dyn Fn(&PeerId) -> Result<(), Error> + Send + Sync>;
+
 /// What all tasks of a listener share.
 struct Door {
     settings: Settings,
@@ -73,6 +102,12 @@ struct Door {
     counts: Counts,
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
+    admission: OnceLock<Admission>,
+    /// What each network was charged for handshakes that ended without any right.
+    charges: Mutex<Meter<Network>>,
+    /// What networks that have to pause have begun all the same.
+    paused: Mutex<Meter<Network>>,
+    strangers: Gate,
     sessions: mpsc::Sender<Session>,
 }
 
@@ -120,14 +155,7 @@ impl Listener {
         settings: &Settings,
     ) -> Result<Listener, Error> {
         let (sessions, accepted) = mpsc::channel(WAITING);
-        let door = Arc::new(Door {
-            settings: settings.clone(),
-            tls: Arc::new(tls::server(identity, settings.fast_aes)),
-            counts: Counts::default(),
-            on_refusal: OnceLock::new(),
-            on_arrival: OnceLock::new(),
-            sessions,
-        });
+        let door = Arc::new(Door::new(identity, settings, sessions));
         let unusable =
             |error: io::Error| Error::new(Class::Unreachable, format!("cannot listen: {error}"));
         let local = udp.local_addr().map_err(unusable)?;
@@ -151,8 +179,8 @@ impl Listener {
         self.local
     }
 
-    /// The next session: the client has proven its id and speaks a common version; what it may do
-    /// is for the caller to judge. May be cancelled without losing one.
+    /// The next session: the client has proven its id, is admitted and speaks a common version;
+    /// what it may do is for the caller to judge. May be cancelled without losing one.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
@@ -166,11 +194,19 @@ impl Listener {
             timed_out: read(&counts.timed_out),
             evicted: read(&counts.evicted),
             versions: read(&counts.versions),
+            unauthorised: read(&counts.unauthorised),
+            barred: read(&counts.barred),
         }
     }
 
-    /// Calls `tell` for each client without a common version, with its address and what is wrong.
-    /// Only the first call counts.
+    /// Admits only ids for which `judge` returns `Ok`, from the next handshake on; the error goes
+    /// to the client. Without this call every id is admitted. Only the first call counts.
+    pub fn admit_by(&self, judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static) {
+        let _ = self.door.admission.set(Box::new(judge));
+    }
+
+    /// Calls `tell` for each client that is not admitted or has no common version, with its address
+    /// and the reason. Only the first call counts.
     pub fn on_refusal(&self, tell: impl Fn(SocketAddr, &Error) + Send + Sync + 'static) {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
@@ -205,7 +241,7 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
             Err(error) => return Err(error),
             Ok(udp) => {
-                tcp.listen(LIMITS.all as i32)?;
+                tcp.listen(BACKLOG)?;
                 return Ok((udp.into(), tcp.into()));
             }
         }
@@ -237,10 +273,16 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
 }
 
 async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
-    let gate = Gate::new(LIMITS);
+    let gate = Gate::new(door.settings.waiting);
     while let Some(incoming) = endpoint.accept().await {
         let remote = incoming.remote_address();
-        let (same, all) = gate.crowd(remote.ip().to_canonical());
+        let network = Network::of(remote.ip());
+        if door.is_barred(network) {
+            // A client tries again by itself, where a refusal would end its attempt.
+            incoming.ignore();
+            continue;
+        }
+        let (same, all) = gate.crowd(network);
         let crowded = same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1;
         if crowded && !incoming.remote_address_validated() {
             // It may try again, from where it is.
@@ -248,21 +290,22 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             continue;
         }
         let work = door.clone().quic_arrival(incoming);
-        door.admit(&gate, remote, work);
+        door.begin(&gate, remote, work);
     }
 }
 
 async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
-    let gate = Gate::new(LIMITS);
+    let gate = Gate::new(door.settings.waiting);
     loop {
         match listener.accept().await {
+            Ok((_, remote)) if door.is_barred(Network::of(remote.ip())) => {}
             Ok((stream, remote)) => {
                 let work = door.clone().tcp_arrival(stream, remote);
-                door.admit(&gate, remote, work);
+                door.begin(&gate, remote, work);
             }
             // Out of sockets, or a connection that died in the queue.
             Err(_) => {
-                door.counts.evicted.fetch_add(u64::from(gate.evict_oldest()), Ordering::Relaxed);
+                door.counts.evicted.fetch_add(u64::from(gate.evict()), Ordering::Relaxed);
                 sleep(NO_SOCKETS).await;
             }
         }
@@ -278,8 +321,38 @@ enum Arrival {
     Done,
 }
 
+/// Judges a session that no listener has accepted as a listener does; nothing where it is turned
+/// away.
+pub(crate) async fn judge_alone(
+    session: Session,
+    judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
+) -> Option<Session> {
+    let (sessions, _) = mpsc::channel(1);
+    let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
+    let _ = door.admission.set(Box::new(judge));
+    match door.greeted(session).await {
+        Arrival::Session(session) => Some(*session),
+        Arrival::Foreign | Arrival::Done => None,
+    }
+}
+
 impl Door {
-    fn admit(
+    fn new(identity: &Identity, settings: &Settings, sessions: mpsc::Sender<Session>) -> Door {
+        Door {
+            settings: settings.clone(),
+            tls: Arc::new(tls::server(identity, settings.fast_aes)),
+            counts: Counts::default(),
+            on_refusal: OnceLock::new(),
+            on_arrival: OnceLock::new(),
+            admission: OnceLock::new(),
+            charges: Mutex::new(Meter::new(UNAUTHORISED)),
+            paused: Mutex::new(Meter::new(PAUSED)),
+            strangers: Gate::new(STRANGERS),
+            sessions,
+        }
+    }
+
+    fn begin(
         self: &Arc<Door>,
         gate: &Gate,
         remote: SocketAddr,
@@ -288,7 +361,7 @@ impl Door {
         if let Some(tell) = self.on_arrival.get() {
             tell(remote.ip().to_canonical());
         }
-        let (place, left) = gate.enter(remote.ip().to_canonical());
+        let (place, left) = gate.enter(Network::of(remote.ip()));
         self.counts.evicted.fetch_add(left as u64, Ordering::Relaxed);
         let door = self.clone();
         tokio::spawn(async move {
@@ -297,20 +370,42 @@ impl Door {
                 // Counted by who made it leave.
                 () = place.evicted() => return,
             };
-            drop(place);
-            door.judge(arrived).await;
+            door.end(arrived, place).await;
         });
     }
 
-    async fn judge(&self, arrived: Option<Arrival>) {
+    async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
-            // The receiver is gone only when the listener is.
-            Some(Arrival::Session(session)) => return drop(self.sessions.send(*session).await),
+            Some(Arrival::Session(mut session)) => {
+                // Kept until the first request: so sessions without one are bounded as well.
+                session.place = Some(place);
+                // The receiver is gone only when the listener is.
+                return drop(self.sessions.send(*session).await);
+            }
             Some(Arrival::Done) => return,
             Some(Arrival::Foreign) => &self.counts.foreign,
             None => &self.counts.timed_out,
         };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn charges(&self) -> MutexGuard<'_, Meter<Network>> {
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `network` has to pause; counts a handshake that does not begin for it.
+    fn is_barred(&self, network: Network) -> bool {
+        let now = clock::now();
+        if !self.charges().is_over(now, network) {
+            return false;
+        }
+        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        if paused.has_room(now, network) {
+            paused.add(now, network);
+            return false;
+        }
+        self.counts.barred.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     async fn quic_arrival(self: Arc<Door>, incoming: Incoming) -> Arrival {
@@ -333,20 +428,54 @@ impl Door {
         }
     }
 
-    /// Reads the hello; a client of another version is told so.
+    /// Judges a client that has proven its id, then reads its hello. A client without rights or of
+    /// another version is told so.
     async fn greeted(&self, mut session: Session) -> Arrival {
+        let network = Network::of(session.remote.ip());
+        if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
+            self.turn_away(session, network, error).await;
+            return Arrival::Done;
+        }
+        // A network that allowed clients share must not pause for the others there.
+        self.charges().forgive(network);
         let error = match session.reader.greet().await {
             Ok(()) => return Arrival::Session(Box::new(session)),
             Err(error) => error,
         };
         if error.class == Class::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
-            if let Some(tell) = self.on_refusal.get() {
-                tell(session.remote, &error);
-            }
+            self.tell_refusal(session.remote, &error);
             // If it does not arrive, the client sees a lost session.
             let _ = session.close(Some(&error)).await;
         }
         Arrival::Done
+    }
+
+    /// Tells a client that it has no right here, and charges its network.
+    async fn turn_away(&self, session: Session, network: Network, error: Error) {
+        self.counts.unauthorised.fetch_add(1, Ordering::Relaxed);
+        self.tell_refusal(session.remote, &error);
+        let now = clock::now();
+        let pauses = {
+            let mut charges = self.charges();
+            charges.add(now, network).then(|| charges.over_for(now, network))
+        };
+        if let Some(pause) = pauses {
+            let what = format!("too many clients without rights came from {network}");
+            let error = Error::new(Class::Unreachable, what)
+                .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
+            self.tell_refusal(session.remote, &error);
+        }
+        let (place, _) = self.strangers.enter(network);
+        tokio::select! {
+            _ = session.close(Some(&error)) => {}
+            () = place.evicted() => {}
+        }
+    }
+
+    fn tell_refusal(&self, address: SocketAddr, error: &Error) {
+        if let Some(tell) = self.on_refusal.get() {
+            tell(address, error);
+        }
     }
 }

@@ -6,22 +6,24 @@
 //! pass; TLS 1.3 over ssh's own channel where nothing else does.
 //!
 //! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
-//! and [`allow`] (who is trusted), [`hello`] and [`frame`] (what is said), `line` (the two halves
-//! of the stream), [`export`] (keys for the data); the carriers: `quic` with `window` and `twice`,
-//! `stream` with `segments`, [`ssh`]; the ways in: [`mod@connect`] with `race`, and [`listen`] with
-//! `gate`.
+//! and [`allow`] (who is trusted), `strict` (who may change that), [`hello`] and [`frame`] (what is
+//! said), `line` (the two halves of the stream), [`export`] (keys for the data); the carriers:
+//! `quic` with `window` and `twice`, `stream` with `segments`, [`ssh`]; the ways in:
+//! [`mod@connect`] with `race`, and [`listen`] with `gate`.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::sealing::keys::has_fast_aes;
+use longhaul_net::zone;
 use prost::Message;
+use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::datapath::keys::has_fast_aes;
-use crate::error::Error;
-use crate::zone;
+use crate::error::{Class, Error};
 
 pub mod allow;
 pub mod connect;
@@ -39,7 +41,9 @@ mod race;
 pub(crate) mod segments;
 pub mod ssh;
 mod stream;
+mod strict;
 mod tls;
+pub mod trust;
 mod twice;
 mod window;
 
@@ -70,6 +74,9 @@ pub struct Settings {
     pub socket: Option<Arc<UdpSocket>>,
     /// This host has AES in hardware.
     pub fast_aes: bool,
+    /// Clients of a server that may be on their way to a first request at the same time, over UDP
+    /// and as many over TCP.
+    pub waiting: usize,
 }
 
 /// Which carriers are tried and served.
@@ -103,8 +110,18 @@ impl Default for Settings {
             versions: hello::VERSIONS,
             socket: None,
             fast_aes: has_fast_aes(),
+            waiting: waiting(),
         }
     }
+}
+
+/// The most clients that wait at a server, and the part of its file descriptors that they may have.
+const WAITING: usize = 1024;
+const DESCRIPTORS: u64 = 4;
+
+fn waiting() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
 
 /// The round-trip time of a session, and whether anything comes. Clones look at the same session
@@ -180,6 +197,8 @@ pub struct Session {
     exporter: Exporter,
     writer: FrameWriter,
     reader: FrameReader,
+    /// At a server: the place of a client that has not asked for anything yet.
+    place: Option<gate::Place>,
 }
 
 impl fmt::Debug for Session {
@@ -221,7 +240,31 @@ impl Session {
             exporter: Exporter::new(&parts.secret),
             writer: FrameWriter::new(parts.out, line.clone(), parts.delivered, &hello),
             reader: FrameReader::new(parts.input, line, hello),
+            place: None,
         }
+    }
+
+    /// A session of `peer` on this host over any stream: `input` comes, and `out` goes.
+    pub(crate) fn over(
+        peer: PeerId,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        out: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Session {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let parts = Parts {
+            // The port of nobody: RFC 863 discards what comes there.
+            remote: SocketAddr::new(loopback, 9),
+            local_ip: Some(loopback),
+            carrier: "tls",
+            rtt: RttWatch::once(None),
+            secret: [0; 32],
+            both_fast_aes: false,
+            out: Box::new(out),
+            input: Box::new(input),
+            delivered: None,
+            line: line::Line::new(peer, None),
+        };
+        Session::new(parts, &Settings::default())
     }
 
     /// Calls the other side by the name that the user gave.
@@ -273,6 +316,28 @@ impl Session {
     /// As there.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.reader.read().await
+    }
+
+    /// The first message of a client; see [`FrameReader::read`].
+    ///
+    /// # Errors
+    /// As there; and where the listener needs the place of this client for a newcomer.
+    pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
+        let place = self.place.take();
+        let evicted = async {
+            match &place {
+                Some(place) => place.evicted().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            first = self.reader.read() => first,
+            () = evicted => Err(Error::new(
+                Class::Unreachable,
+                "no request came before the place was needed for another client",
+            )),
+        }
     }
 
     /// Delivers what was written, then ends the session; see [`FrameWriter::close`].

@@ -3,8 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use crate::datapath::tcp_segments;
-use crate::summary::Segments;
+use longhaul_net::socket::{Segments, tcp_segments};
 
 /// The connection below a session, to be asked; it is closed with the session.
 pub(super) type Counted = Arc<OwnedFd>;

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_net::socket::tcp_round_trip;
 use rustls::pki_types::{CertificateDer, ServerName};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,7 +20,6 @@ use super::race::Failure;
 use super::segments::Counted;
 use super::tls::{self, Expect};
 use super::{Parts, RttWatch, Session, Settings};
-use crate::datapath::tcp_round_trip;
 use crate::error::{Class, Error};
 
 /// A silent TCP connection is probed this often.

@@ -12,8 +12,7 @@ use alloc::vec::Vec;
 use prost::Message;
 
 use super::messages;
-use crate::endpoint::PacketNumber;
-use crate::wire::header::Header;
+use crate::wire::header::{Header, PacketNumber};
 
 pub mod buffers;
 pub mod error_rate;

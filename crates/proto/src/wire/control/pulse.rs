@@ -1,10 +1,9 @@
 //! A pulse: how a flow fares, seen from the receiver.
 
 use super::WireError;
-use crate::endpoint::PacketNumber;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
-use crate::wire::header::Header;
+use crate::wire::header::{Header, PacketNumber};
 use crate::wire::messages;
 
 /// The newest datagram that came, and how long ago: what is left is the round-trip time.

@@ -58,7 +58,7 @@ impl Found {
     /// What a source has shown.
     pub(super) fn new(manifest: Arc<Manifest>, digest: Digest, values: Vec<Digest>) -> Found {
         let identity = identity(&manifest, &values);
-        Found { manifest, digest, values: Arc::new(values), identity }
+        Found { manifest, digest, values: Arc::new(values), identity, _memory: Box::new(()) }
     }
 
     /// How another source's differs from this, as what it does, if it does.
@@ -82,9 +82,10 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
 /// one's own, and so is the name of what was named.
 fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new();
-    for entry in manifest.entries() {
-        let path = inner(manifest, entry);
-        hasher.update(&(path.len() as u64).to_le_bytes()).update(path);
+    for (entry, number) in manifest.entries().iter().zip(0..) {
+        let (parent, name) = inner(manifest, number);
+        hasher.update(&parent.unwrap_or(u32::MAX).to_le_bytes());
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
         match &entry.kind {
             Kind::File { size, .. } => hasher.update(b"f").update(&size.to_le_bytes()),
             Kind::Folder => hasher.update(b"d"),
@@ -100,33 +101,28 @@ fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// An entry's path without the name of what was named.
-fn inner<'a>(manifest: &Manifest, entry: &'a Entry) -> &'a [u8] {
-    match manifest.shape() {
-        Shape::File => &[],
-        Shape::Named => {
-            let top = entry.path.iter().position(|byte| *byte == b'/');
-            top.map_or(&[], |slash| &entry.path[slash..])
-        }
-        Shape::Contents | Shape::Several => &entry.path,
+/// An entry's folder and its name in that, without the name of what was named.
+fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
+    match (manifest.shape(), manifest.entries()[number as usize].parent()) {
+        (Shape::File | Shape::Named, None) => (None, &[]),
+        (_, parent) => (parent, manifest.name(number)),
     }
 }
 
 /// How `other` differs from `first`, as what it does.
 fn difference(first: &Found, other: &Found) -> String {
     let (a, b) = (first.manifest.entries(), other.manifest.entries());
-    let differs = |(one, two): (&Entry, &Entry)| {
-        let same_name = inner(&first.manifest, one) == inner(&other.manifest, two);
-        !same_name || one.size() != two.size()
-    };
-    if let Some(at) = a.iter().zip(b).position(differs) {
-        return match (a[at].size(), b[at].size()) {
-            (Some(one), Some(two))
-                if inner(&first.manifest, &a[at]) == inner(&other.manifest, &b[at]) =>
-            {
-                format!("has {two} bytes and not {one} in {}", show(&b[at].path))
+    let (one, two) = (&first.manifest, &other.manifest);
+    let has_same_name = |number| inner(one, number) == inner(two, number);
+    let size = |all: &[Entry], number: u32| all[number as usize].size();
+    let differs = |number: &u32| !has_same_name(*number) || size(a, *number) != size(b, *number);
+    if let Some(at) = (0..a.len().min(b.len()) as u32).find(differs) {
+        let (ours, theirs) = (show(&one.path(at)), show(&two.path(at)));
+        return match (size(a, at), size(b, at)) {
+            (Some(one), Some(two)) if has_same_name(at) => {
+                format!("has {two} bytes and not {one} in {theirs}")
             }
-            _ => format!("has {} in place of {}", show(&b[at].path), show(&a[at].path)),
+            _ => format!("has {theirs} in place of {ours}"),
         };
     }
     if a.len() != b.len() {
@@ -149,12 +145,13 @@ fn difference(first: &Found, other: &Found) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::Listed;
     use crate::objects::manifest::FileTime;
 
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
         let kind = Kind::File { size, sparse: false, holes: Box::default() };
         let modified = FileTime { seconds, nanos: 0 };
-        let entry = Entry { path: name.as_bytes().into(), kind, mode: 0o644, modified };
+        let entry = Listed { path: name.as_bytes().into(), kind, mode: 0o644, modified };
         let manifest = Arc::new(Manifest::new(Shape::File, vec![entry]).unwrap());
         let chunks = size.div_ceil(CHUNK) as usize;
         Found::new(manifest, [seconds as u8; 32], vec![[value; 32]; chunks])

@@ -233,7 +233,10 @@ impl Looking {
         let settings = Settings { carriers: first_way(options).carriers(), ..Settings::default() };
         let mut reached = reach.open_on(ports, &settings, search).await?;
         self.rows.set_state(self.number, SourceState::Surveying);
-        let found = survey(&mut reached.session, options, route, self.stall).await?;
+        let asked = route.asked(options)?;
+        let memory = Box::new(self.shared.memory.list());
+        let found = survey(&mut reached.session, options, route, self.stall, memory).await?;
+        asked.map_or(Ok(()), |asked| asked.admits(&found.manifest))?;
         Ok(Looked { found, reached })
     }
 }

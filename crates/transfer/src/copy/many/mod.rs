@@ -97,6 +97,7 @@ impl<'a> Sources<'a> {
         }
         let core = SharedCore::of_copy(&options.protocol);
         let shared = Shared {
+            left: Arc::default(),
             sources: routes.len() as u64,
             memory: Budget::expecting(options.memory.max(least), routes.len() as u32)?,
             ports: Some(DataPorts::default()),

@@ -12,7 +12,7 @@ use crate::control::{Frame, MAX_MANIFEST, Message, Survey, Surveyed};
 use crate::copy::route::Route;
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
-use crate::objects::{Manifest, VirtualObject};
+use crate::objects::{ListMemory, Manifest, VirtualObject};
 use crate::options::CopyOptions;
 use crate::session::Session;
 
@@ -34,10 +34,13 @@ pub struct Found {
     pub values: Arc<Vec<Digest>>,
     /// What sources of the same object share, and no others.
     pub identity: Digest,
+    /// What the list and the values are charged to, as long as they are there.
+    pub(super) _memory: Box<dyn ListMemory>,
 }
 
 /// Surveys the sources of `route` over `session`, which can be asked for them after it. One that
-/// goes on saying that it reads, and looks at nothing more for `stall`, is not waited for.
+/// goes on saying that it reads, and looks at nothing more for `stall`, is not waited for. What it
+/// says is charged to `memory`.
 ///
 /// # Errors
 /// What the other side says; an answer that makes no sense; silence; a disk that does not answer.
@@ -46,6 +49,7 @@ pub(super) async fn survey(
     options: &CopyOptions,
     route: &Route,
     stall: Duration,
+    memory: Box<dyn ListMemory>,
 ) -> Result<Found, Error> {
     let bytes = |path: &std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
     let survey = Survey {
@@ -54,7 +58,7 @@ pub(super) async fn survey(
         filters: options.filters.iter().map(pattern).collect(),
     };
     session.write(&Frame::from(Message::Survey(survey))).await?;
-    let mut answer = Answer::default();
+    let mut answer = Answer { memory, ..Answer::default() };
     let (mut progressed, mut looked) = (Instant::now(), 0);
     loop {
         let frame = timeout(SILENCE, session.read::<Frame>()).await.map_err(|_| {
@@ -87,11 +91,20 @@ fn hangs(stall: Duration) -> Error {
 }
 
 /// The answer so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Answer {
     encoded: Vec<u8>,
     manifest: Option<(Arc<Manifest>, u64)>,
     values: Vec<Digest>,
+    memory: Box<dyn ListMemory>,
+}
+
+impl Default for Answer {
+    /// No answer yet, and no limit to its memory.
+    fn default() -> Answer {
+        let (encoded, manifest, values) = (Vec::new(), None, Vec::new());
+        Answer { encoded, manifest, values, memory: Box::new(()) }
+    }
 }
 
 fn nonsense(what: impl Into<String>) -> Error {
@@ -111,6 +124,7 @@ impl Answer {
             if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
                 return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
             }
+            self.memory.hold((self.encoded.len() + piece.manifest.len()) as u64)?;
             self.encoded.extend_from_slice(&piece.manifest);
         }
         if !piece.values.is_empty() || piece.done {
@@ -130,10 +144,12 @@ impl Answer {
         if let Some((_, chunks)) = &self.manifest {
             return Ok(*chunks);
         }
-        let manifest = Manifest::decode(&self.encoded).map_err(|error| {
-            nonsense(format!("the other side's list of files is refused: {error}"))
-        })?;
-        let manifest = Arc::new(manifest);
+        let refused =
+            |error| nonsense(format!("the other side's list of files is refused: {error}"));
+        let measured = Manifest::measure(&self.encoded).map_err(refused)?;
+        let bytes = self.encoded.len() as u64 + measured.bytes();
+        self.memory.hold(bytes)?;
+        let manifest = Arc::new(measured.read().map_err(refused)?);
         let object = VirtualObject::new(&manifest, 0);
         if object.hole_chunks().next().is_some() {
             return Err(nonsense("the other side's list of files has holes"));
@@ -143,6 +159,7 @@ impl Answer {
             return Err(Error::new(Class::Usage, what)
                 .advise(format!("copy at most {MOST_CHUNKS} MiB at a time")));
         }
+        self.memory.hold(bytes + object.chunks() * size_of::<Digest>() as u64)?;
         self.manifest = Some((manifest, object.chunks()));
         Ok(object.chunks())
     }
@@ -154,7 +171,8 @@ impl Answer {
     pub fn end(self) -> Result<Found, Error> {
         let (manifest, _) = self.manifest.ok_or_else(|| nonsense("no list of files came"))?;
         let digest = *blake3::hash(&self.encoded).as_bytes();
-        Ok(Found::new(manifest, digest, self.values))
+        let found = Found::new(manifest, digest, self.values);
+        Ok(Found { _memory: self.memory, ..found })
     }
 }
 
@@ -162,13 +180,13 @@ impl Answer {
 mod tests {
     use super::*;
     use crate::objects::manifest::FileTime;
-    use crate::objects::{CHUNK, Entry, Kind, Shape};
+    use crate::objects::{CHUNK, Kind, Listed, Shape};
 
     fn encoded(holes: Vec<std::ops::Range<u64>>) -> Vec<u8> {
         let kind =
             Kind::File { size: 2 * CHUNK + 1, sparse: !holes.is_empty(), holes: holes.into() };
         let path = b"x".to_vec().into();
-        let entry = Entry { path, kind, mode: 0o644, modified: FileTime::default() };
+        let entry = Listed { path, kind, mode: 0o644, modified: FileTime::default() };
         Manifest::new(Shape::File, vec![entry]).unwrap().encode()
     }
 

@@ -4,18 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-
-use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::{Sink, partial};
 use crate::error::Error;
+use crate::objects::Kind;
 use crate::objects::manifest::Shape;
 use crate::objects::place::file_error;
-use crate::objects::{Kind, folders};
+use crate::objects::store::{Folder, SharedFolder};
 
 /// How many folders beside each other are kept, of a copy of several: the same command twice meets
 /// in the first.
@@ -24,7 +21,7 @@ const MOST: usize = 32;
 /// A folder that is locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct Alone {
-    _handle: File,
+    _handle: SharedFolder,
 }
 
 /// The folders that the sources of one command have together, until its end: another command's
@@ -36,27 +33,15 @@ pub struct Together {
 
 impl Together {
     /// Locks a folder for all sources, unless another of them has done so.
-    fn lock(&self, folder: impl AsFd) -> io::Result<()> {
-        let handle = open(folder)?;
-        let identity = folders::look_at(&handle)?.identity;
+    fn lock(&self, folder: &dyn Folder) -> io::Result<()> {
+        let identity = folder.attributes()?.identity;
         // Nothing panics while the lock is held.
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(entry) = locked.entry(identity) {
-            entry.insert(lock(handle)?);
+            entry.insert(Alone { _handle: folder.lock()? });
         }
         Ok(())
     }
-}
-
-/// A handle of its own, whoever has others: a lock goes with it.
-fn open(folder: impl AsFd) -> io::Result<File> {
-    let how = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(folder, ".", how, Mode::empty())?))
-}
-
-fn lock(handle: File) -> io::Result<Alone> {
-    partial::lock(&handle, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(Alone { _handle: handle })
 }
 
 impl Sink {
@@ -74,7 +59,7 @@ impl Sink {
             let folder = sink.ground.folder(number)?;
             match &together {
                 Some(together) => together.lock(folder).map(|()| None),
-                None => lock(open(folder)?).map(Some),
+                None => Ok(Some(Alone { _handle: folder.lock()? })),
             }
         });
         match locked {
@@ -96,6 +81,6 @@ impl Sink {
         let entry = &manifest.entries()[number as usize];
         manifest.shape() != Shape::Contents
             && entry.kind == Kind::Folder
-            && entry.folder().is_empty()
+            && entry.parent().is_none()
     }
 }

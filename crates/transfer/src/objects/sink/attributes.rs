@@ -1,74 +1,104 @@
 //! Permissions and times of what was copied.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT};
 
 use crate::objects::Entry;
-use crate::objects::folders::{self, FileKind};
-use crate::objects::manifest::FileTime;
+use crate::objects::store::{Attributes, File, FileKind, Folder};
 
-/// What of the source's attributes is kept. Modification times of files always are: a later run
-/// compares by them. Where permissions are not kept, a file that is replaced keeps its own.
-#[derive(Clone, Copy, Debug, Default)]
+/// Mode of a partial file.
+pub(super) const PARTIAL_FILE: u32 = 0o600;
+
+/// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
+/// owner may enter, so no other program sets this mode: a resumed copy recognises by it the folders
+/// that an interrupted copy has made.
+pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
+
+/// A folder inherits this bit from the folder that holds it.
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// Whether a folder was made by a copy that did not finish it.
+pub(super) fn is_unfinished(found: &Attributes) -> bool {
+    found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
+}
+
+/// Which of the source's attributes a copy keeps. It always keeps the modification times of files,
+/// because a later run compares by them. Without `permissions`, a new file or folder gets the
+/// source's mode less the umask, and a file that replaces another keeps the mode of the old file.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,
     pub(super) set_id: bool,
 }
 
 impl Keep {
-    /// The permissions of the file that is about to be replaced, unless the source's are kept.
-    /// Other content has no claim to run as another user.
-    pub(super) fn own_mode(self, folder: impl AsFd, name: &[u8]) -> io::Result<Option<u32>> {
-        if self.permissions {
-            return Ok(None);
+    /// The mode that a file gets in `folder` at the end. `replaced` is the name of the file that it
+    /// may replace. Other content has no claim to run as another user.
+    pub(super) fn final_mode(
+        self,
+        folder: &dyn Folder,
+        replaced: Option<&[u8]>,
+        entry: &Entry,
+    ) -> io::Result<u32> {
+        if let Some(mode) = self.mode(entry) {
+            return Ok(mode);
         }
-        let found = folders::look_if_there(folder, name)?;
+        let found = replaced.map_or(Ok(None), |name| folder.look_if_there(name))?;
         let file = found.filter(|found| found.kind == FileKind::File);
-        Ok(file.map(|file| file.mode & 0o777))
-    }
-
-    /// The mode of a file while it is written; the system takes the umask off. Where permissions
-    /// are kept, nobody else sees it before it has them, and where it replaces a file of mode
-    /// `own`, nobody who could not see that; else it can be run if its source can.
-    pub(super) fn mode_at_first(self, entry: &Entry, own: Option<u32>) -> u32 {
-        match own {
-            _ if self.permissions => 0o600,
-            Some(own) => 0o600 | (own & 0o666),
-            None => 0o666 | (entry.mode & 0o111),
-        }
+        Ok(file.map_or_else(|| new_mode(folder, entry), |file| file.mode & 0o777))
     }
 
     /// The permissions to be set at the end, if they are kept.
-    pub(super) fn mode(self, entry: &Entry) -> Option<Mode> {
+    pub(super) fn mode(self, entry: &Entry) -> Option<u32> {
         let mask = if self.set_id { 0o7777 } else { 0o777 };
-        self.permissions.then(|| Mode::from_bits_truncate(entry.mode & mask))
+        self.permissions.then_some(entry.mode & mask)
     }
 
-    /// Gives a file that is whole its permissions and its time; `own` are those of the file that it
-    /// replaces.
-    pub(super) fn apply(self, file: &File, entry: &Entry, own: Option<u32>) -> io::Result<()> {
-        if let Some(mode) = self.mode(entry).or(own.map(Mode::from_bits_truncate)) {
-            rustix::fs::fchmod(file, mode)?;
+    /// Gives a file that is whole its [final mode](Keep::final_mode) and its time.
+    pub(super) fn apply(self, file: &dyn File, entry: &Entry, mode: u32) -> io::Result<()> {
+        match self.permissions {
+            true => file.set_mode(mode)?,
+            false => unless_refused(file.set_mode(mode))?,
         }
-        set_time(file, entry.modified)
+        file.set_modified(entry.modified)
+    }
+
+    /// Gives a file that was there and is equal the attributes that are kept.
+    pub(super) fn repair(self, file: &dyn File, entry: &Entry) -> io::Result<()> {
+        if let Some(mode) = self.mode(entry) {
+            file.set_mode(mode)?;
+        }
+        file.set_modified(entry.modified)
+    }
+
+    /// Gives a folder its permissions, and its time if that is kept.
+    pub(super) fn apply_to_folder(self, folder: &dyn Folder, entry: &Entry) -> io::Result<()> {
+        if let Some(mode) = self.mode(entry) {
+            folder.set_mode(mode)?;
+            return folder.set_modified(entry.modified);
+        }
+        let inherited = folder.attributes()?.mode & SET_GROUP_ID;
+        unless_refused(folder.set_mode(new_mode(folder, entry) | inherited))
     }
 }
 
-fn times(modified: FileTime) -> Timestamps {
-    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
-    Timestamps { last_access, last_modification }
+/// The mode of a new entry in `folder`. A new folder has inherited what decides that, so it may
+/// stand for the folder that holds it.
+fn new_mode(folder: &dyn Folder, entry: &Entry) -> u32 {
+    entry.mode & 0o777 & !folder.withheld()
 }
 
-/// Sets when an open file or folder was last modified.
-pub(super) fn set_time(file: impl AsFd, modified: FileTime) -> io::Result<()> {
-    Ok(rustix::fs::futimens(file, &times(modified))?)
-}
-
-/// Sets when a link was last modified, not what it points to.
-pub(super) fn set_link_time(folder: impl AsFd, name: &[u8], modified: FileTime) -> io::Result<()> {
-    Ok(rustix::fs::utimensat(folder, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)?)
+/// The outcome of setting a mode that the user did not ask for. A file system that has no
+/// permissions may refuse.
+pub(super) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
+    match set {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        set => set,
+    }
 }

@@ -39,6 +39,29 @@ impl Bits {
         there
     }
 
+    /// Takes a run of numbers in.
+    pub(super) fn insert_run(&mut self, run: Range<u64>) {
+        self.change(run, |word, run| word | run);
+    }
+
+    /// Takes a run of numbers out.
+    pub(super) fn remove_run(&mut self, run: Range<u64>) {
+        self.change(run, |word, run| word & !run);
+    }
+
+    fn change(&mut self, run: Range<u64>, change: impl Fn(u64, u64) -> u64) {
+        let (mut at, end) = (run.start, run.end.min(self.len));
+        while at < end {
+            let stop = ((at / 64 + 1) * 64).min(end);
+            let run = (u64::MAX >> (64 - (stop - at))) << (at % 64);
+            let word = &mut self.words[(at / 64) as usize];
+            let before = u64::from(word.count_ones());
+            *word = change(*word, run);
+            self.count = self.count + u64::from(word.count_ones()) - before;
+            at = stop;
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -53,14 +76,21 @@ impl Bits {
         let mut out: Vec<Range<u64>> = Vec::new();
         let blank = if present { 0 } else { u64::MAX };
         for (number, word) in self.words.iter().enumerate().filter(|(_, word)| **word != blank) {
+            let wanted = if present { *word } else { !*word };
             let start = number as u64 * 64;
-            for at in start..(start + 64).min(self.len) {
-                if (word >> (at % 64) & 1 == 1) == present {
-                    match out.last_mut() {
-                        Some(last) if last.end == at => last.end += 1,
-                        _ => out.push(at..at + 1),
-                    }
+            let (mut at, end) = (start, (start + 64).min(self.len));
+            while at < end {
+                at += u64::from((wanted >> (at - start)).trailing_zeros());
+                if at >= end {
+                    break;
                 }
+                let len = u64::from((wanted >> (at - start)).trailing_ones());
+                let stop = (at + len).min(end);
+                match out.last_mut() {
+                    Some(last) if last.end == at => last.end = stop,
+                    _ => out.push(at..stop),
+                }
+                at = stop;
             }
         }
         out
@@ -69,7 +99,35 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_run_is_taken_in_and_out_as_its_numbers_one_by_one_are(
+            len in 0u64..300,
+            changes in prop::collection::vec((0u64..300, 0u64..300, any::<bool>()), 0..20),
+        ) {
+            let (mut runs, mut single) = (Bits::new(len), Bits::new(len));
+            for (start, end, is_in) in changes {
+                if is_in {
+                    runs.insert_run(start..end);
+                    (start..end).for_each(|at| { single.insert(at); });
+                } else {
+                    runs.remove_run(start..end);
+                    (start..end).for_each(|at| { single.remove(at); });
+                }
+                prop_assert_eq!(&runs.words, &single.words);
+                prop_assert_eq!(runs.count, single.count);
+            }
+            for present in [true, false] {
+                let numbers: Vec<u64> = runs.runs(present).into_iter().flatten().collect();
+                let expected: Vec<u64> = (0..len).filter(|at| single.has(*at) == present).collect();
+                prop_assert_eq!(numbers, expected);
+            }
+        }
+    }
 
     #[test]
     fn runs_are_what_was_taken_in_and_the_rest() {

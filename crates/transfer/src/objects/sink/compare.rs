@@ -7,7 +7,7 @@ use super::plan::Basis;
 use super::{Comparing, Sink, State};
 use crate::error::{Class, Error};
 use crate::objects::CHUNK;
-use crate::objects::digest;
+use crate::objects::digest::{self, Digest};
 
 impl Sink {
     /// Takes the sender's answer for one [`Compare`](super::Compare) of the plan: for each of its
@@ -33,17 +33,17 @@ impl Sink {
         if matches.len() != asked.values.len() {
             return Err(Error::new(Class::Usage, "an answer of the wrong length"));
         }
-        let taken = match asked.under_final_name {
-            true => self.take_from_final(entry, &asked, matches),
-            false => self.take_from_partial(entry, &asked, matches),
-        };
-        match taken {
-            Ok(()) => Ok(self.take_needless()),
-            Err(error) => {
-                self.local_failure(entry, &error)?;
-                Ok(self.take_needless())
-            }
+        if !asked.under_final_name {
+            self.take_from_partial(entry, &asked, matches)?;
+        } else if let Err(error) = self.take_from_final(entry, &asked, matches) {
+            self.large_failure(entry, &error)?;
+            // The sender leaves out what was not taken any more.
+            let first = self.object.chunks_of(entry).start;
+            let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
+            let gone = right.map(|((chunk, _), _)| first + chunk).filter(|c| self.needed.has(*c));
+            self.changed.extend(gone);
         }
+        Ok(self.take_needless())
     }
 
     fn take_from_partial(
@@ -51,19 +51,43 @@ impl Sink {
         entry: u32,
         asked: &Comparing,
         matches: &[bool],
-    ) -> io::Result<()> {
-        let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
+    ) -> Result<(), Error> {
         let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
         let right: Vec<_> = right.map(|(value, _)| *value).collect();
-        for (chunk, value) in &right {
-            self.watch.step();
-            large.take(*chunk, *value);
+        if let Err(error) = self.take_found(entry, &right) {
+            self.large_failure(entry, &error)?;
         }
+        let Some(large) = self.larges.get(&entry) else { return Ok(()) };
         let is_whole = large.is_whole();
-        for (chunk, _) in right {
+        let (there, gone): (Vec<u64>, Vec<u64>) =
+            right.iter().map(|(chunk, _)| *chunk).partition(|chunk| large.has(*chunk));
+        for chunk in there {
             self.settle_chunk_of(entry, chunk);
         }
-        if is_whole { self.complete_large(entry) } else { Ok(()) }
+        let first = self.object.chunks_of(entry).start;
+        self.changed.extend(gone.into_iter().map(|chunk| first + chunk));
+        match if is_whole { self.complete_large(entry) } else { Ok(()) } {
+            Ok(()) => Ok(()),
+            Err(error) => self.large_failure(entry, &error),
+        }
+    }
+
+    /// Takes chunks of the partial file that the source has as well.
+    fn take_found(&mut self, entry: u32, right: &[(u64, Digest)]) -> io::Result<()> {
+        let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
+        large.expect_found(right);
+        for (chunk, value) in right {
+            self.watch.step();
+            if large.take_found(&mut self.ground, *chunk, *value)? {
+                self.unsynced += CHUNK;
+            }
+            if self.unsynced >= self.most_unsynced {
+                large.sync(&mut self.ground)?;
+                self.unsynced = 0;
+            }
+        }
+        large.expect_found(&[]);
+        Ok(())
     }
 
     fn take_from_final(
@@ -87,7 +111,7 @@ impl Sink {
             return Ok(());
         }
         if is_equal {
-            self.keep.apply(basis.file(), it, None)?;
+            self.keep.repair(basis.file(), it)?;
             if let Some(large) = self.larges.remove(&entry) {
                 large.remove(&mut self.ground)?;
             }
@@ -101,7 +125,7 @@ impl Sink {
         }
         let mut content = vec![0; CHUNK as usize];
         for ((chunk, value), _) in asked.values.iter().zip(matches).filter(|(_, right)| **right) {
-            self.watch.step();
+            self.watch.go_on()?;
             let start = chunk * CHUNK;
             let content = &mut content[..(size - start).min(CHUNK) as usize];
             // It may have changed since it was hashed, or end earlier.
@@ -119,11 +143,6 @@ impl Sink {
     /// Notes that a chunk of a large file, counted in the file, need not come.
     fn settle_chunk_of(&mut self, entry: u32, chunk: u64) {
         let chunk = self.object.chunks_of(entry).start + chunk;
-        if self.needed.remove(chunk) {
-            match self.needless.last_mut() {
-                Some(last) if last.end == chunk => last.end += 1,
-                _ => self.needless.push(chunk..chunk + 1),
-            }
-        }
+        self.set_needless(chunk);
     }
 }

@@ -6,18 +6,15 @@
 //! copy has heard so, a mark beside it says that it is this copy's own top.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-
 use crate::error::{Class, Error};
-use crate::objects::folders::{self, FileKind, Folders};
+use crate::objects::folders::Folders;
 use crate::objects::manifest::{self, Kind, Manifest, Shape};
 use crate::objects::names;
 use crate::objects::place::{Found, Place, file_error, mkdir};
+use crate::objects::store::{Access, FileKind, Folder, SharedFolder};
 
 /// The folder that everything goes below.
 #[derive(Debug)]
@@ -30,6 +27,8 @@ pub(super) struct Ground {
     mark: Option<Vec<u8>>,
     /// The base is to be made and was not, since nothing is to be done.
     pub(super) is_missing: bool,
+    /// The name of the base may not be on the disk: this copy has made it, or it cannot be synced.
+    pub(super) has_new_base: bool,
     /// The destination, for people.
     pub(super) shown: String,
 }
@@ -41,79 +40,119 @@ impl Ground {
         manifest: &Arc<Manifest>,
         dry: bool,
     ) -> Result<Ground, Error> {
+        match place.find().map_err(|error| unreachable_place(place, &error))? {
+            Found::Folder(base) => Ok(Ground::in_folder(place, manifest, dry, base)),
+            Found::Nothing { parent, name } => Ground::anew(place, manifest, dry, parent, name),
+            Found::Other { parent, name, attributes } => {
+                Ground::instead(place, manifest, parent, name, attributes.kind)
+            }
+        }
+    }
+
+    /// Everything goes below `base` under the names of the manifest.
+    fn below(base: SharedFolder, place: &Place, manifest: &Arc<Manifest>) -> Ground {
+        Ground {
+            manifest: manifest.clone(),
+            folders: Folders::new(base),
+            top: None,
+            mark: None,
+            is_missing: false,
+            has_new_base: false,
+            shown: place.shown(),
+        }
+    }
+
+    /// The destination is a folder: a copy goes into it, unless an unfinished copy of the same
+    /// folder has made it.
+    fn in_folder(place: &Place, manifest: &Arc<Manifest>, dry: bool, base: SharedFolder) -> Ground {
+        if manifest.shape() == Shape::Named
+            && let Some((parent, name)) = own_top(place, manifest)
+        {
+            let mark = Some(names::unfinished(&name));
+            return Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) };
+        }
+        // A killed run may have made the base, and a power cut would take all that is in it.
+        let has_new_base = !dry
+            && manifest.shape() == Shape::Contents
+            && place.parent().folder().and_then(|parent| parent.sync()).is_err();
+        Ground { has_new_base, ..Ground::below(base, place, manifest) }
+    }
+
+    /// Nothing is at the destination: it names the new file or folder.
+    fn anew(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        dry: bool,
+        parent: SharedFolder,
+        name: Vec<u8>,
+    ) -> Result<Ground, Error> {
         let shown = place.shown();
-        let shape = manifest.shape();
-        let found = place.find().map_err(|error| unreachable_place(place, &error))?;
-        let top_is_folder = manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder);
-        let (mut is_missing, mut top, mut mark) = (false, None, None);
-        let base = match (found, shape) {
-            (Found::Folder(_), Shape::Named) if let Some(mine) = own_top(place, manifest) => {
-                let (base, name) = mine;
-                mark = Some(names::unfinished(&name));
-                top = Some(name);
-                base
-            }
-            (Found::Folder(base), _) => base,
-            (Found::Nothing { .. }, Shape::Several) => {
-                let what = format!("{shown} is no folder, and several sources go into one");
-                return Err(Error::new(Class::LocalFile, what).advise(mkdir(place.path())));
-            }
-            (Found::Nothing { .. }, Shape::File) if place.says_folder() => {
-                let what = format!("the folder {shown} is missing");
-                return Err(Error::new(Class::LocalFile, what).advise(mkdir(place.path())));
-            }
-            (Found::Nothing { parent, .. }, Shape::Contents) if dry => {
-                folders::may_write(&parent)
-                    .map_err(|error| file_error("make the folder", &shown, &error))?;
-                is_missing = true;
-                parent
-            }
-            (Found::Nothing { parent, name }, Shape::Contents) => make_folder(&parent, &name)
-                .map_err(|error| file_error("make the folder", &shown, &error))?,
-            (Found::Nothing { parent, name }, _) => {
-                check_name(&name, &shown)?;
-                if dry {
-                    folders::may_write(&parent)
-                        .map_err(|error| file_error("write", &shown, &error))?;
-                } else if top_is_folder {
-                    let name = names::unfinished(&name);
-                    leave_mark(&parent, &name, manifest)
-                        .map_err(|error| file_error("write", &shown, &error))?;
-                    mark = Some(name);
-                }
-                top = Some(name);
-                parent
-            }
-            (Found::Other { parent, name, attributes }, _)
-                if !top_is_folder
-                    && matches!(shape, Shape::File | Shape::Named)
-                    && !place.says_folder()
-                    && attributes.kind != FileKind::Other =>
-            {
-                check_name(&name, &shown)?;
-                check_target(place, &shown)?;
-                top = Some(name);
-                parent
-            }
-            (Found::Other { attributes, .. }, _) if attributes.kind == FileKind::Other => {
-                return Err(no_file("is", &shown));
-            }
-            (Found::Other { .. }, _) => return Err(no_folder(&shown)),
+        let refuse = |what| Err(Error::new(Class::LocalFile, what).advise(mkdir(place.path())));
+        let cannot = |verb: &'static str| {
+            let shown = shown.clone();
+            move |error| file_error(verb, &shown, &error)
         };
-        let folders = Folders::new(base);
-        Ok(Ground { manifest: manifest.clone(), folders, top, mark, is_missing, shown })
+        match manifest.shape() {
+            Shape::Several => {
+                return refuse(format!("{shown} is no folder, and several sources go into one"));
+            }
+            Shape::File if place.says_folder() => {
+                return refuse(format!("the folder {shown} is missing"));
+            }
+            Shape::Contents if dry => {
+                parent.may_write().map_err(cannot("make the folder"))?;
+                return Ok(Ground { is_missing: true, ..Ground::below(parent, place, manifest) });
+            }
+            Shape::Contents => {
+                let base = make_folder(&*parent, &name, manifest);
+                let base = base.map_err(cannot("make the folder"))?;
+                return Ok(Ground { has_new_base: true, ..Ground::below(base, place, manifest) });
+            }
+            Shape::File | Shape::Named => check_name(&name, &shown)?,
+        }
+        let mut mark = None;
+        if dry {
+            parent.may_write().map_err(cannot("write"))?;
+        } else if is_top_a_folder(manifest) {
+            let name = names::unfinished(&name);
+            leave_mark(&*parent, &name, manifest).map_err(cannot("write"))?;
+            mark = Some(name);
+        }
+        Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
+    }
+
+    /// A file or link is at the destination: one file or link may replace it.
+    fn instead(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        parent: SharedFolder,
+        name: Vec<u8>,
+        kind: FileKind,
+    ) -> Result<Ground, Error> {
+        let shown = place.shown();
+        if kind == FileKind::Other {
+            return Err(no_file("is", &shown));
+        }
+        let is_one = matches!(manifest.shape(), Shape::File | Shape::Named);
+        if !is_one || is_top_a_folder(manifest) || place.says_folder() {
+            return Err(no_folder(&shown));
+        }
+        check_name(&name, &shown)?;
+        check_target(place, &shown)?;
+        Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
     }
 
     /// The same with handles of its own.
-    pub(super) fn another(&self) -> io::Result<Ground> {
-        Ok(Ground {
+    pub(super) fn another(&self) -> Ground {
+        Ground {
             manifest: self.manifest.clone(),
-            folders: Folders::new(self.base().try_clone_to_owned()?),
+            folders: Folders::new(self.base().clone()),
             top: self.top.clone(),
             mark: None,
             is_missing: self.is_missing,
+            has_new_base: false,
             shown: self.shown.clone(),
-        })
+        }
     }
 
     /// A path of the manifest as it is below the base.
@@ -125,30 +164,31 @@ impl Ground {
         }
     }
 
-    pub(super) fn base(&self) -> BorrowedFd<'_> {
+    pub(super) fn base(&self) -> &SharedFolder {
         self.folders.base()
     }
 
     /// The folder that holds an entry, and the entry's name in it.
-    pub(super) fn at(&mut self, entry: u32) -> io::Result<(BorrowedFd<'_>, Vec<u8>)> {
+    pub(super) fn at(&mut self, entry: u32) -> io::Result<(&dyn Folder, Vec<u8>)> {
         let manifest = self.manifest.clone();
-        let path = self.path(&manifest.entries()[entry as usize].path);
+        let path = manifest.path(entry);
+        let path = self.path(&path);
         let (folder, name) = manifest::split(&path);
         Ok((self.folders.at(folder)?, name.to_vec()))
     }
 
     /// The folder that an entry is.
-    pub(super) fn folder(&mut self, entry: u32) -> io::Result<BorrowedFd<'_>> {
+    pub(super) fn folder(&mut self, entry: u32) -> io::Result<&dyn Folder> {
         let manifest = self.manifest.clone();
-        let path = self.path(&manifest.entries()[entry as usize].path);
+        let path = manifest.path(entry);
+        let path = self.path(&path);
         self.folders.at(&path)
     }
 
     /// The mark of a copy that is finished, if it has named its folder.
-    pub(super) fn take_mark(&mut self) -> io::Result<Option<Mark>> {
-        let Some(name) = self.mark.take() else { return Ok(None) };
-        let folder = self.base().try_clone_to_owned()?;
-        Ok(Some(Mark { folder, name, shown: self.shown.clone() }))
+    pub(super) fn take_mark(&mut self) -> Option<Mark> {
+        let name = self.mark.take()?;
+        Some(Mark { folder: self.base().clone(), name, shown: self.shown.clone() })
     }
 }
 
@@ -156,7 +196,7 @@ impl Ground {
 /// copy goes into the same place.
 #[derive(Debug)]
 pub struct Mark {
-    folder: OwnedFd,
+    folder: SharedFolder,
     name: Vec<u8>,
     shown: String,
 }
@@ -167,8 +207,7 @@ impl Mark {
     /// # Errors
     /// It cannot be removed (`LocalFile`).
     pub fn remove(self) -> Result<(), Error> {
-        folders::remove_if_there(&self.folder, &self.name)
-            .map_err(|error| file_error("finish", &self.shown, &error))
+        self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.shown, &error))
     }
 }
 
@@ -218,29 +257,41 @@ fn no_file(is: &str, shown: &str) -> Error {
         .advise("copy to the name of a file, or measure with --receive fake")
 }
 
-fn make_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-    rustix::fs::mkdirat(parent, name, Mode::from_bits_truncate(0o777))?;
-    folders::open_folder(parent, name)
+/// Whether the first entry is a folder that holds all others.
+fn is_top_a_folder(manifest: &Manifest) -> bool {
+    manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
+}
+
+/// Makes the folder that a copy of the contents of another one names. Its mode is that of the other
+/// one less the umask; its owner may always write. It has that mode from the start, so an
+/// interrupted copy leaves nothing to be finished.
+fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
+    let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
+    parent.make_folder(name, mode | 0o700)?;
+    parent.open_folder(name)
 }
 
 /// What a mark says: the name of the folder that was copied.
 fn mark_of(manifest: &Manifest) -> &[u8] {
-    manifest.entries().first().map_or(&[], |top| &top.path)
+    manifest.entries().first().map_or(&[], |_| manifest.name(0))
 }
 
-fn leave_mark(parent: &OwnedFd, name: &[u8], manifest: &Manifest) -> io::Result<()> {
-    folders::remove_if_there(parent, name)?;
-    folders::create(parent, name, 0o600)?.write_all(mark_of(manifest))
+fn leave_mark(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<()> {
+    parent.remove(name)?;
+    let mark = parent.create(name, 0o600)?;
+    mark.write_all_at(mark_of(manifest), 0)?;
+    // A power cut must not leave the folder without its mark.
+    mark.sync_all()?;
+    parent.sync()
 }
 
 /// The folder that holds `place` and its name there, if an unfinished copy of the same folder has
 /// named it.
-fn own_top(place: &Place, manifest: &Manifest) -> Option<(OwnedFd, Vec<u8>)> {
+fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)> {
     let name = place.name()?;
     let parent = place.parent().folder().ok()?;
     let mark = names::unfinished(&name);
-    let mark: File = folders::open(&parent, &mark, OFlags::RDONLY).ok()?;
-    let mut says = Vec::new();
-    mark.take(manifest::MAX_PATH as u64).read_to_end(&mut says).ok()?;
+    let mark = parent.open(&mark, Access::Read).ok()?;
+    let says = mark.read_start(manifest::MAX_PATH as u64).ok()?;
     (says == mark_of(manifest)).then_some((parent, name))
 }

@@ -3,11 +3,11 @@
 
 use std::io;
 
-use super::small::sync_all;
-use super::{Mark, Sink, State, attributes};
+use super::plan::left_off;
+use super::{Mark, Sink, State};
 use crate::error::Error;
 use crate::objects::digest::{self, Digest};
-use crate::objects::folders::{self, FileKind};
+use crate::objects::store::FileKind;
 use crate::objects::{Failure, Kind, names};
 
 /// What a copy has done.
@@ -32,9 +32,9 @@ pub struct Outcome {
     /// Entries that got their names and were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
-    /// the other: of the encoded manifest, of the roots of its large files in the manifest's
-    /// order, and of the values of its packed chunks in their order. Nothing where not all of it
-    /// was hashed, since some of it was there already, or failed.
+    /// the other: of the encoded manifest without version stamps, of the roots of its large files
+    /// in the manifest's order, and of the values of its packed chunks in their order. Nothing
+    /// where not all of it was hashed, since some of it was there already, or failed.
     pub digest: Option<Digest>,
 }
 
@@ -67,6 +67,11 @@ impl Sink {
             }
             self.sync()?;
             if complete {
+                // Nobody sends empty files: those whose sync failed are made again here.
+                self.each(Kind::is_empty_file, Sink::make_empty)?;
+                self.sync()?;
+            }
+            if complete && self.is_complete() {
                 self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
                 self.finish_folders();
                 mark = self.end_on_disk()?;
@@ -84,12 +89,12 @@ impl Sink {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
-            self.watch.step();
+            self.watch.go_on().map_err(|_| left_off())?;
             if wanted(&entry.kind)
                 && self.states[number as usize] == State::Due
                 && let Err(error) = act(self, number)
             {
-                self.local_failure(number, &error)?;
+                self.large_failure(number, &error)?;
             }
         }
         Ok(())
@@ -101,9 +106,9 @@ impl Sink {
             |kind| matches!(kind, Kind::File { size: 1.., .. }),
             |sink, number| {
                 if sink.object.is_large(number) && !sink.larges.contains_key(&number) {
-                    let large = super::Large::create(number, &mut sink.ground, sink.keep)?;
+                    let large = super::Large::create(number, &mut sink.ground)?;
                     sink.larges.insert(number, large);
-                    sink.complete_large(number)?;
+                    return sink.complete_large(number);
                 }
                 Ok(())
             },
@@ -120,18 +125,18 @@ impl Sink {
         let Kind::Link { target } = &entry.kind else { return Ok(()) };
         let (folder, name) = self.ground.at(number)?;
         let partial = names::partial(&name);
-        folders::remove_if_there(folder, &partial)?;
-        rustix::fs::symlinkat(&**target, folder, &partial)?;
+        folder.remove(&partial)?;
+        folder.make_link(target, &partial)?;
         if self.keep.permissions {
-            attributes::set_link_time(folder, &partial, entry.modified)?;
+            folder.set_link_modified(&partial, entry.modified)?;
         }
-        let found = folders::look_if_there(folder, &name)?;
+        let found = folder.look_if_there(&name)?;
         if found.is_some_and(|found| found.kind == FileKind::Other) {
-            folders::remove_if_there(folder, &partial)?;
+            folder.remove(&partial)?;
             let what = "a device, socket or pipe is in its place";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        rustix::fs::renameat(folder, &partial, folder, &name)?;
+        folder.rename(&partial, &name)?;
         self.settle(number, State::Done);
         Ok(())
     }
@@ -158,34 +163,36 @@ impl Sink {
     fn finish_folder(&mut self, number: u32) -> io::Result<()> {
         let manifest = self.ground.manifest.clone();
         let entry = &manifest.entries()[number as usize];
-        let Some(mode) = self.keep.mode(entry) else { return Ok(()) };
-        let folder = self.ground.folder(number)?;
-        rustix::fs::fchmod(folder, mode)?;
-        attributes::set_time(folder, entry.modified)
+        if !self.keep.permissions && !self.unfinished.has(number.into()) {
+            return Ok(());
+        }
+        self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
     /// New names are on the disk before the copy says that it is done.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         if self.has_unsynced_names() {
-            sync_all(&self.ground).map_err(|error| {
-                crate::objects::place::file_error("sync", &self.ground.shown, &error)
-            })?;
+            // All content was synced before. Names that a failed sync has not brought onto the
+            // disk wait there for the next one.
+            let base = self.ground.base();
+            let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
+            synced.map_err(|error| self.sync_error(&self.ground.shown, &error))?;
         }
         if !self.failures.is_empty() {
             return Ok(None);
         }
-        let shown = self.ground.shown.clone();
-        self.ground
-            .take_mark()
-            .map_err(|error| crate::objects::place::file_error("finish", &shown, &error))
+        Ok(self.ground.take_mark())
     }
 
-    /// Whether anything got a name that may not be on the disk: a large file syncs its folder.
+    /// Whether anything has a name that may not be on the disk: a large file syncs its folder, and
+    /// what was there already may have got its name from a run that was killed before its sync.
     fn has_unsynced_names(&self) -> bool {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
         let synced = |number| self.object.is_large(number as u32);
         self.made_folders > 0
+            || self.ground.has_new_base
+            || self.states.contains(&State::Skipped)
             || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))
     }
 
@@ -221,7 +228,7 @@ impl Sink {
             return if empty { Some(digest::packed_value(&[])) } else { self.single_root };
         }
         let parts = [
-            digest::packed_value(&manifest.encode()),
+            digest::packed_value(&manifest.encode_content()),
             self.roots.finish(self.order.larges())?,
             self.packed.finish(self.order.packed(&self.object))?,
         ];

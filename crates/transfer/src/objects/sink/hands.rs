@@ -35,7 +35,7 @@ pub(super) fn each<T: Sync, R: Send>(
     thread::scope(|scope| {
         // Handles of its own: each keeps those of the folder that it was in last.
         let start = |share| -> io::Result<ScopedJoinHandle<'_, Vec<R>>> {
-            let mut ground = ground.another()?;
+            let mut ground = ground.another();
             Builder::new()
                 .name("files".into())
                 .spawn_scoped(scope, move || work(&mut ground, share))

@@ -2,9 +2,9 @@
 //!
 //! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
 //! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
-//! sync) and `hands` (many at once), `compare` (what the sender says of what is there), `finish`
-//! (links, folders, the account), `alone` (one copy at a time), `attributes`, `order`, `space`,
-//! `bits`.
+//! sync) and `hands` (many at once), `resync` (what a failed sync costs), `compare` (what the
+//! sender says of what is there), `settle` (how an entry ends), `finish` (links, folders, the
+//! account), `alone` (one copy at a time), `attributes`, `order`, `space`, `bits`.
 //!
 //! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
 //! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
@@ -23,10 +23,12 @@ mod left;
 mod order;
 mod partial;
 mod plan;
+mod resync;
+mod settle;
 mod small;
 mod space;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,24 +38,25 @@ use self::alone::Alone;
 use self::attributes::Keep;
 use self::bits::Bits;
 use self::destination::Ground;
-use self::large::Large;
+use self::large::{HoleBudget, Large};
 use self::order::Order;
 use self::small::{Complete, Small};
 use super::digest::{self, Digest, SequenceHasher};
-use super::place::{self, Place};
+use super::place::Place;
 use super::virtual_object::{ChunkKind, Extent};
-use super::{Failure, Kind, Manifest, VirtualObject, Watch};
+use super::{Failure, Manifest, VirtualObject, Watch};
 use crate::error::{Class, Error};
 
 pub use self::alone::Together;
 pub use self::destination::Mark;
 pub use self::finish::Outcome;
+pub use self::left::Left;
 
 /// How a destination is written.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
-    /// Keep permissions, and times of folders and links. Without it, files can be run if their
-    /// source can, and the umask decides the rest; times of files are kept always.
+    /// Keep permissions, and times of folders and links. Without it, new files and folders get the
+    /// source's mode less the umask. Times of files are always kept.
     pub preserve: bool,
     /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
     pub set_id: bool,
@@ -72,6 +75,8 @@ pub struct SinkOptions {
     /// What this copy has together with other sources of the same command, which bring what is
     /// theirs into the same folders.
     pub together: Option<Arc<Together>>,
+    /// What earlier attempts of the same client or server left, and this one leaves.
+    pub left: Arc<Left>,
 }
 
 /// Values of what is there, for the sender to compare with its own.
@@ -124,6 +129,10 @@ struct Comparing {
     under_final_name: bool,
 }
 
+/// The most bytes that wait for a sync: a power cut costs no more than these, and what has not
+/// come as whole chunks.
+const MOST_UNSYNCED: u64 = 48 << 20;
+
 /// The longest that what was verified waits for the disk and its journal.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
@@ -152,20 +161,31 @@ pub struct Sink {
     needed: Bits,
     /// Chunks that have become needless and were not told yet.
     needless: Vec<Range<u64>>,
-    /// Chunks that were compared as equal, and have changed since.
+    /// Chunks that the sender takes for settled, and that must come again.
     changed: Vec<u64>,
+    /// Entries that were written again since their sync failed: a second time ends them.
+    restarted: BTreeSet<u32>,
+    /// Bytes written since the last sync, and the most that there may be.
+    unsynced: u64,
+    most_unsynced: u64,
+    /// The folders that this copy or an interrupted one has made are on the disk.
+    has_synced_folders: bool,
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
     roots: SequenceHasher,
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
+    holes: HoleBudget,
     files_done: u64,
     /// Entries that got their names in this run and were not told yet.
     named: Vec<u32>,
     written: u64,
     /// A folder was made.
     made_folders: u64,
+    /// Folders that this copy or an interrupted one has made, and that lack their final mode.
+    unfinished: Bits,
+    /// How often large files were used.
     uses: u64,
     synced: Instant,
     #[cfg(test)]
@@ -209,15 +229,21 @@ impl Sink {
             comparing: BTreeMap::new(),
             needless: Vec::new(),
             changed: Vec::new(),
+            restarted: BTreeSet::new(),
+            unsynced: 0,
+            most_unsynced: MOST_UNSYNCED,
+            has_synced_folders: false,
             failures: Vec::new(),
             roots: SequenceHasher::default(),
             packed: SequenceHasher::default(),
             single_root: None,
             order: Order::default(),
+            holes: HoleBudget::default(),
             files_done: 0,
             named: Vec::new(),
             written: 0,
             made_folders: 0,
+            unfinished: Bits::new(manifest.entries().len() as u64),
             uses: 0,
             synced: Instant::now(),
             #[cfg(test)]
@@ -285,8 +311,8 @@ impl Sink {
         std::mem::take(&mut self.needless)
     }
 
-    /// Chunks that the sender leaves out because they were here when it was asked, and that are
-    /// not any more: they must be asked for again. Each is told once.
+    /// Chunks that the sender takes for settled, and that must be asked for again: they were here
+    /// when it was asked, or were written, and a sync failed. Each is told once.
     pub fn take_changed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.changed)
     }
@@ -326,13 +352,15 @@ impl Sink {
         if !self.needed.has(chunk) || self.options.dry_run {
             return Ok(Verdict::Written);
         }
+        // A failed sync may want it again at once.
+        self.needed.remove(chunk);
+        self.written += content.len() as u64;
+        self.unsynced += content.len() as u64;
         match kind {
             ChunkKind::Manifest => {}
             ChunkKind::Large { entry, chunk } => self.write_large(entry, chunk, content, value)?,
             ChunkKind::Packed => self.write_packed(chunk, content, value)?,
         }
-        self.needed.remove(chunk);
-        self.written += content.len() as u64;
         self.tick(Instant::now())?;
         Ok(Verdict::Written)
     }
@@ -343,30 +371,11 @@ impl Sink {
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
     pub fn tick(&mut self, now: Instant) -> Result<(), Error> {
-        if now.saturating_duration_since(self.synced) >= SYNC_EVERY || self.small.is_full() {
+        let is_due = now.saturating_duration_since(self.synced) >= SYNC_EVERY;
+        if is_due || self.small.is_full() || self.unsynced >= self.most_unsynced {
             self.sync()?;
         }
         Ok(())
-    }
-
-    /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
-    /// that nobody needs any more.
-    ///
-    /// To be called before the first chunk whose value was computed after the failure is written.
-    pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
-        let is_due = self.states.get(entry as usize) == Some(&State::Due);
-        if is_due {
-            // Zeros may stand in for its content: what is journalled of it is not to be trusted.
-            if let Some(large) = self.larges.remove(&entry)
-                && let Err(error) = large.distrust(&mut self.ground)
-            {
-                let why = place::reason(&error);
-                self.give_up(entry, format!("{reason}; and its journal is stuck: {why}"));
-            } else {
-                self.give_up(entry, reason.to_owned());
-            }
-        }
-        self.take_needless()
     }
 
     fn write_large(
@@ -380,8 +389,8 @@ impl Sink {
             return Ok(());
         }
         match self.try_write_large(entry, chunk, content, value) {
-            Ok(()) => Ok(()),
-            Err(error) => self.local_failure(entry, &error),
+            Ok(()) => self.close_the_oldest(),
+            Err(error) => self.large_failure(entry, &error),
         }
     }
 
@@ -393,44 +402,43 @@ impl Sink {
         value: Digest,
     ) -> io::Result<()> {
         if !self.larges.contains_key(&entry) {
-            let large = Large::create(entry, &mut self.ground, self.keep)?;
-            self.keep_large(entry, large)?;
+            let large = Large::create(entry, &mut self.ground)?;
+            self.keep_large(entry, large);
         }
         self.uses += 1;
         let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
-        let was_closed = !large.is_open();
         large.used = self.uses;
         large.write(&mut self.ground, chunk, content, value)?;
-        if large.is_whole() {
-            self.complete_large(entry)?;
-        } else if was_closed {
-            self.close_the_oldest()?;
-        }
-        Ok(())
+        if large.is_whole() { self.complete_large(entry) } else { Ok(()) }
     }
 
-    /// Takes up a large file, closing another one if too many are open.
-    fn keep_large(&mut self, entry: u32, mut large: Large) -> io::Result<()> {
+    fn keep_large(&mut self, entry: u32, mut large: Large) {
         self.uses += 1;
         large.used = self.uses;
         self.larges.insert(entry, large);
-        self.close_the_oldest()
     }
 
-    fn close_the_oldest(&mut self) -> io::Result<()> {
-        if self.larges.values().filter(|large| large.is_open()).count() <= KEPT {
+    /// Closes the large file that was not used for longest, if too many are open.
+    fn close_the_oldest(&mut self) -> Result<(), Error> {
+        let open = self.larges.values().filter(|large| large.is_open());
+        if open.count() <= super::store::kept(KEPT) {
             return Ok(());
         }
-        let open = self.larges.values_mut().filter(|large| large.is_open());
-        match open.min_by_key(|large| large.used) {
-            Some(oldest) => oldest.close(&mut self.ground),
-            None => Ok(()),
+        let open = self.larges.iter_mut().filter(|(_, large)| large.is_open());
+        let Some((entry, oldest)) = open.min_by_key(|(_, large)| large.used) else {
+            return Ok(());
+        };
+        let entry = *entry;
+        match oldest.close(&mut self.ground) {
+            Ok(()) => Ok(()),
+            Err(error) => self.large_failure(entry, &error),
         }
     }
 
     /// Gives a large file its final name.
     fn complete_large(&mut self, entry: u32) -> io::Result<()> {
         let Some(mut large) = self.larges.remove(&entry) else { return Ok(()) };
+        large.hash_holes(&mut self.holes, self.written, &self.watch);
         let root = match large.complete(&mut self.ground, self.keep) {
             Ok(root) => root,
             Err(error) => {
@@ -440,9 +448,11 @@ impl Sink {
         };
         self.comparing.remove(&entry);
         self.settle(entry, State::Done);
-        self.roots.give(self.order.of_large(entry), root);
+        if let Some(root) = root {
+            self.roots.give(self.order.of_large(entry), root);
+        }
         if self.ground.manifest.is_single() {
-            self.single_root = Some(root);
+            self.single_root = root;
         }
         Ok(())
     }
@@ -453,7 +463,7 @@ impl Sink {
             self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();
         for entry in whole {
             if let Err(error) = self.complete_large(entry) {
-                self.local_failure(entry, &error)?;
+                self.large_failure(entry, &error)?;
             }
         }
         Ok(())
@@ -486,80 +496,15 @@ impl Sink {
         self.packed.give(self.order.of_packed(chunk, first), value);
         Ok(())
     }
-
-    /// Brings everything that waits onto the disk; small files get their names.
-    fn sync(&mut self) -> Result<(), Error> {
-        for (entry, result) in self.small.sync(&mut self.ground) {
-            match result {
-                Ok(()) => self.settle(entry, State::Done),
-                Err(error) => self.local_failure(entry, &error)?,
-            }
-        }
-        let mut failed = Vec::new();
-        for (entry, large) in &mut self.larges {
-            if let Err(error) = large.sync(&mut self.ground) {
-                failed.push((*entry, error));
-            }
-        }
-        self.synced = Instant::now();
-        failed.into_iter().try_for_each(|(entry, error)| self.local_failure(entry, &error))
-    }
-
-    /// Notes that an entry is there under its final name.
-    fn settle(&mut self, entry: u32, state: State) {
-        self.states[entry as usize] = state;
-        let it = &self.ground.manifest.entries()[entry as usize];
-        if it.size().is_some() {
-            self.files_done += 1;
-        }
-        // A folder had its name when it was made.
-        if self.options.names && state == State::Done && it.kind != Kind::Folder {
-            self.named.push(entry);
-        }
-    }
-
-    /// An entry's own trouble ends the entry; what troubles all of the copy ends the copy.
-    fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
-        let manifest = self.ground.manifest.clone();
-        let it = &manifest.entries()[entry as usize];
-        if space::is_full(error) {
-            return Err(space::full(&it.shown(), it.size().unwrap_or(0), error));
-        }
-        if manifest.is_single() {
-            return Err(place::file_error("write", &self.ground.shown, error));
-        }
-        self.larges.remove(&entry);
-        self.give_up(entry, format!("cannot be written: {}", place::reason(error)));
-        Ok(())
-    }
-
-    /// Marks an entry as failed and finds the chunks that only it needed.
-    fn give_up(&mut self, entry: u32, reason: String) {
-        self.states[entry as usize] = State::Failed;
-        self.comparing.remove(&entry);
-        self.small.forget(&mut self.ground, entry);
-        let path = self.ground.manifest.entries()[entry as usize].path.to_vec();
-        self.failures.push(Failure { entry: Some(entry), path, reason });
-        self.settle_chunks(entry);
-    }
-
-    /// Notes the chunks that need not come since `entry` is settled.
-    fn settle_chunks(&mut self, entry: u32) {
-        for chunk in self.object.chunks_of(entry) {
-            let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;
-            if self.needed.has(chunk) && !self.object.extents(chunk).any(is_due) {
-                self.needed.remove(chunk);
-                match self.needless.last_mut() {
-                    Some(last) if last.end == chunk => last.end += 1,
-                    _ => self.needless.push(chunk..chunk + 1),
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 impl Sink {
+    /// Syncs after so many bytes.
+    pub(crate) fn sync_every(&mut self, bytes: u64) {
+        self.most_unsynced = bytes;
+    }
+
     /// Ends as a kill does: what waits for the disk or the journal is forgotten.
     pub(crate) fn kill(mut self) {
         self.is_killed = true;
@@ -572,9 +517,7 @@ impl Drop for Sink {
         if self.is_killed {
             return;
         }
-        // Nobody can be told of a failure here; what is not journalled is found by hashing.
-        let _ = self.sync();
-        self.larges.values().for_each(Large::leave);
+        self.leave();
         self.small.forget_begun(&mut self.ground);
     }
 }

@@ -1,23 +1,19 @@
 //! Before the first chunk: what is there and equal, what an earlier run left, what must be made.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use rustix::fs::{Mode, OFlags};
 
 use super::large::{self, Large};
 use super::partial;
 use super::space::{self, Need};
-use super::{Compare, Comparing, Plan, Sink, State};
+use super::{Compare, Comparing, Plan, Sink, State, attributes};
 use crate::error::{Class, Error};
 use crate::objects::digest::Digest;
-use crate::objects::folders::{self, Attributes, FileKind};
 use crate::objects::manifest::FileTime;
 use crate::objects::place::show;
+use crate::objects::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::objects::watch::Held;
 use crate::objects::{CHUNK, Entry, Kind, Watch, names};
 
@@ -28,9 +24,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 struct Walk {
     /// The outermost folder that is new: nothing can be in it.
-    new: Option<Vec<u8>>,
+    new: Option<u32>,
     /// The outermost folder that failed, with all that is in it.
-    lost: Option<Vec<u8>>,
+    lost: Option<u32>,
     need: Need,
     resumed: u64,
     skipped: Vec<u32>,
@@ -40,15 +36,15 @@ struct Walk {
 /// The file that is there under the final name and may hold some of the new one's content.
 #[derive(Debug)]
 pub(super) struct Basis {
-    file: File,
+    file: OpenFile,
     attributes: Attributes,
 }
 
 impl Basis {
     pub(super) fn open(ground: &mut super::Ground, number: u32) -> io::Result<Basis> {
         let (folder, name) = ground.at(number)?;
-        let file = folders::open(folder, &name, OFlags::RDONLY)?;
-        let attributes = folders::look_at(&file)?;
+        let file = folder.open(&name, Access::Read)?;
+        let attributes = file.attributes()?;
         Ok(Basis { file, attributes })
     }
 
@@ -61,7 +57,7 @@ impl Basis {
         let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
         let value = |chunk| {
             watch.go_on()?;
-            Ok((chunk, large::read_value(&self.file, size, chunk)?))
+            Ok((chunk, large::read_value(&*self.file, size, chunk)?))
         };
         (0..size.div_ceil(CHUNK)).take_while(there).map(value).collect()
     }
@@ -70,8 +66,8 @@ impl Basis {
         self.file.read_exact_at(content, at)
     }
 
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    pub(super) fn file(&self) -> &dyn File {
+        &*self.file
     }
 }
 
@@ -84,8 +80,10 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-fn is_below(path: &[u8], folder: Option<&Vec<u8>>) -> bool {
-    folder.is_some_and(|folder| path.strip_prefix(&folder[..]).is_some_and(|r| r[0] == b'/'))
+/// Whether an entry is below `folder`, which no entry between the two has left: what is in a folder
+/// follows it at once, and what follows that is in an earlier folder.
+fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
+    folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
 
 impl Sink {
@@ -96,10 +94,10 @@ impl Sink {
         for (number, entry) in manifest.entries().iter().enumerate() {
             let number = number as u32;
             self.watch.go_on().map_err(|_| left_off())?;
-            if !is_below(&entry.path, walk.new.as_ref()) {
+            if !is_below(entry, walk.new) {
                 walk.new = None;
             }
-            if !is_below(&entry.path, walk.lost.as_ref()) {
+            if !is_below(entry, walk.lost) {
                 walk.lost = None;
             } else {
                 self.give_up(number, "the folder that holds it failed".to_owned());
@@ -107,7 +105,7 @@ impl Sink {
             }
             let is_new = walk.new.is_some() || self.ground.is_missing;
             let planned = match entry.kind {
-                Kind::Folder => self.plan_folder(number, entry, is_new, &mut walk),
+                Kind::Folder => self.plan_folder(number, is_new, &mut walk),
                 Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
                 Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
             };
@@ -117,15 +115,16 @@ impl Sink {
                     return Err(left_off());
                 }
                 if entry.kind == Kind::Folder {
-                    walk.lost = Some(entry.path.to_vec());
+                    walk.lost = Some(number);
                 }
                 self.local_failure(number, &error)?;
             } else {
+                self.close_the_oldest()?;
                 self.have_alone(number)?;
             }
         }
         if !self.options.dry_run {
-            space::check(self.ground.base(), &self.ground.shown, walk.need)?;
+            space::check(&**self.ground.base(), &self.ground.shown, walk.need)?;
             self.begin_single()?;
         }
         self.needed = self.find_needed();
@@ -154,24 +153,23 @@ impl Sink {
     /// That an entry could be made in the folder that is to hold it.
     pub(super) fn see_whether_its_folder_may(&mut self, number: u32) -> io::Result<()> {
         let (folder, _) = self.ground.at(number)?;
-        folders::may_write(folder)
+        folder.may_write()
     }
 
-    fn plan_folder(
-        &mut self,
-        number: u32,
-        entry: &Entry,
-        is_new: bool,
-        walk: &mut Walk,
-    ) -> io::Result<()> {
+    fn plan_folder(&mut self, number: u32, is_new: bool, walk: &mut Walk) -> io::Result<()> {
         let dry = self.options.dry_run;
         if dry && is_new {
             return Ok(());
         }
         let (folder, name) = self.ground.at(number)?;
-        let found = if is_new { None } else { folders::look_if_there(folder, &name)? };
+        let found = if is_new { None } else { folder.look_if_there(&name)? };
         match found {
-            Some(found) if found.kind == FileKind::Folder => walk.skipped.push(number),
+            Some(found) if found.kind == FileKind::Folder => {
+                if attributes::is_unfinished(&found) {
+                    self.unfinished.insert(number.into());
+                }
+                walk.skipped.push(number);
+            }
             Some(found) => {
                 let what = match found.kind {
                     FileKind::Link => "a link is in its place and is not followed",
@@ -179,15 +177,16 @@ impl Sink {
                 };
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
             }
-            None if dry => walk.new = Some(entry.path.to_vec()),
+            None if dry => walk.new = Some(number),
             None => {
-                rustix::fs::mkdirat(folder, &name, Mode::from_bits_truncate(0o777))?;
+                folder.make_folder(&name, attributes::UNFINISHED_FOLDER)?;
+                self.unfinished.insert(number.into());
                 self.made_folders += 1;
                 if self.options.names {
                     self.named.push(number);
                 }
                 if walk.new.is_none() {
-                    walk.new = Some(entry.path.to_vec());
+                    walk.new = Some(number);
                 }
             }
         }
@@ -209,11 +208,10 @@ impl Sink {
             return Ok(());
         }
         let (folder, name) = self.ground.at(number)?;
-        match folders::look_if_there(folder, &name)?.map(|found| found.kind) {
+        match folder.look_if_there(&name)?.map(|found| found.kind) {
             Some(FileKind::Folder) => Err(folder_in_place()),
             Some(FileKind::Link) => {
-                let there = rustix::fs::readlinkat(folder, &name, Vec::new())?;
-                if there.as_bytes() == &**target {
+                if *folder.read_link(&name)? == **target {
                     self.skip(number, walk);
                 }
                 Ok(())
@@ -236,10 +234,9 @@ impl Sink {
             return Ok(());
         }
         let (folder, name) = self.ground.at(number)?;
-        let found = folders::look_if_there(folder, &name)?;
+        let found = folder.look_if_there(&name)?;
         let partial = names::partial(&name);
-        let begun =
-            self.object.is_large(number) && folders::look_if_there(folder, &partial)?.is_some();
+        let begun = self.object.is_large(number) && folder.look_if_there(&partial)?.is_some();
         match found {
             Some(found) if found.kind == FileKind::Folder => return Err(folder_in_place()),
             Some(found) if found.kind == FileKind::File => {
@@ -274,7 +271,7 @@ impl Sink {
         if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
             return Ok(());
         }
-        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground, sink.keep));
+        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground));
         match made {
             Ok(large) => {
                 self.larges.insert(0, large);
@@ -286,7 +283,8 @@ impl Sink {
 
     fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
         let resumed = self.once_free(number, |sink| {
-            Large::resume(number, &mut sink.ground, sink.options.distrust, &sink.watch)
+            let left = &sink.options.left;
+            Large::resume(number, &mut sink.ground, sink.options.distrust, left, &sink.watch)
         })?;
         let Some(remains) = resumed else { return Ok(()) };
         let all = entry.size().unwrap_or(0) - in_holes(entry);
@@ -295,7 +293,8 @@ impl Sink {
         if !remains.compare.is_empty() {
             self.await_compare(number, remains.compare, false, walk);
         }
-        self.keep_large(number, remains.large)
+        self.keep_large(number, remains.large);
+        Ok(())
     }
 
     /// Does `work` on the partial file of an entry, or on a folder, again and again while another
@@ -336,7 +335,7 @@ impl Sink {
         let manifest = &self.ground.manifest;
         match manifest.is_single() {
             true => self.ground.shown.clone(),
-            false => show(&self.ground.path(&manifest.entries()[number as usize].path)),
+            false => show(&self.ground.path(&manifest.path(number))),
         }
     }
 
@@ -369,7 +368,7 @@ impl Sink {
         if !self.options.dry_run {
             let basis = Basis::open(&mut self.ground, number)?;
             let manifest = self.ground.manifest.clone();
-            self.keep.apply(basis.file(), &manifest.entries()[number as usize], None)?;
+            self.keep.repair(basis.file(), &manifest.entries()[number as usize])?;
         }
         self.skip(number, walk);
         Ok(())
@@ -391,9 +390,9 @@ impl Sink {
     /// Gives a file that is there and equal the permissions that it should have.
     fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
         match self.keep.mode(entry) {
-            Some(mode) if mode.bits() != found.mode && !self.options.dry_run => {
+            Some(mode) if mode != found.mode && !self.options.dry_run => {
                 let basis = Basis::open(&mut self.ground, number)?;
-                Ok(rustix::fs::fchmod(basis.file(), mode)?)
+                basis.file().set_mode(mode)
             }
             _ => Ok(()),
         }
@@ -413,17 +412,11 @@ impl Sink {
             if *state != State::Due {
                 continue;
             }
-            let chunks = self.object.chunks_of(number);
-            let first = chunks.start;
-            let large = self.larges.get(&number);
-            for chunk in chunks {
-                if !large.is_some_and(|large| large.has(chunk - first)) {
-                    needed.insert(chunk);
-                }
+            self.object.content_runs(number).for_each(|run| needed.insert_run(run));
+            let first = self.object.chunks_of(number).start;
+            for run in self.larges.get(&number).into_iter().flat_map(Large::verified) {
+                needed.remove_run(first + run.start..first + run.end);
             }
-        }
-        for chunk in self.object.hole_chunks().flatten() {
-            needed.remove(chunk);
         }
         needed
     }
@@ -435,24 +428,24 @@ impl Sink {
 
     /// The chunks that need not be sent though they are no holes.
     fn have(&self) -> Vec<Range<u64>> {
-        let mut holes = super::Bits::new(self.object.chunks());
-        self.object.hole_chunks().flatten().for_each(|chunk| {
-            holes.insert(chunk);
-        });
-        self.needed.runs(false).into_iter().fold(Vec::new(), |mut out, run| {
-            for chunk in run.filter(|chunk| !holes.has(*chunk)) {
-                match out.last_mut() {
-                    Some(Range { end, .. }) if *end == chunk => *end += 1,
-                    _ => out.push(chunk..chunk + 1),
-                }
+        let mut holes = self.object.hole_chunks().peekable();
+        let mut have = Vec::new();
+        for run in self.needed.runs(false) {
+            let mut start = run.start;
+            // No hole is needed, so each of them lies within one run.
+            while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
+                have.push(start..hole.start);
+                start = hole.end;
             }
-            out
-        })
+            have.push(start..run.end);
+        }
+        have.retain(|run| !run.is_empty());
+        have
     }
 }
 
-fn left_off() -> Error {
-    Error::new(Class::Unfinished, "the copy ended before its destination was looked through")
+pub(super) fn left_off() -> Error {
+    Error::new(Class::Unfinished, "the copy ended before its destination was complete")
 }
 
 fn folder_in_place() -> io::Error {

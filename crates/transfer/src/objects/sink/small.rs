@@ -2,16 +2,14 @@
 //! disk by one sync, then renamed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 
-use rustix::fs::OFlags;
-
-use super::attributes::Keep;
+use super::attributes::{Keep, PARTIAL_FILE};
 use super::bits::Bits;
 use super::destination::Ground;
 use super::hands;
-use crate::objects::{Entry, Extent, folders, names};
+use crate::objects::store::{self, Access, File, OpenFile};
+use crate::objects::{Entry, Extent, names};
 
 /// Up to this many files are synced one by one: that spares others' writes on the same disk.
 const ONE_BY_ONE: usize = 8;
@@ -26,10 +24,14 @@ const MOST_QUEUED: usize = 100_000;
 #[derive(Debug)]
 struct Begun {
     missing: u64,
+    /// It was closed between two pieces.
+    was_closed: bool,
+    /// Where in the file the pieces begin that it has.
+    pieces: Vec<u64>,
     identity: (u64, u64),
-    file: Option<File>,
-    /// The permissions of the file that it replaces, where it keeps them.
-    own: Option<u32>,
+    file: Option<OpenFile>,
+    /// The mode that it gets at the end.
+    mode: u32,
 }
 
 /// A file that is whole and waits for the disk.
@@ -37,6 +39,9 @@ struct Begun {
 struct Whole {
     entry: u32,
     identity: (u64, u64),
+    /// Kept only where files are synced one by one: the file may be read-only by now, and many
+    /// descriptors would exhaust the limit of the process.
+    file: Option<OpenFile>,
 }
 
 /// All small files of a tree that are on their way.
@@ -54,8 +59,15 @@ pub(super) struct Complete<'a> {
     pub(super) content: &'a [u8],
 }
 
-/// What became of a file.
-pub(super) type Verdict = (u32, io::Result<()>);
+/// What became of a file that waited for the disk.
+pub(super) enum Settled {
+    /// It has its final name.
+    Named,
+    /// Its sync failed: it must be written again.
+    Unsynced(io::Error),
+    /// It cannot get its name.
+    Failed(io::Error),
+}
 
 impl Small {
     /// None of a manifest's entries, of which there are so many.
@@ -77,14 +89,16 @@ impl Small {
         files: &[Complete<'_>],
     ) -> Vec<(u32, io::Error)> {
         let new = &self.new;
+        let one_by_one = self.queue.len() + files.len() <= ONE_BY_ONE;
         let made = hands::each(ground, files, |ground, Complete { entry: number, content }| {
             let manifest = ground.manifest.clone();
             let entry = &manifest.entries()[*number as usize];
             let mut begun = begin(ground, *number, keep, new)?;
             let file = begun.file.take().expect("it was made open");
-            begun.put(&file, entry, 0, content)?;
-            keep.apply(&file, entry, begun.own)?;
-            Ok(Whole { entry: *number, identity: begun.identity })
+            begun.put(&*file, entry, 0, content)?;
+            keep.apply(&*file, entry, begun.mode)?;
+            let file = one_by_one.then_some(file);
+            Ok(Whole { entry: *number, identity: begun.identity, file })
         });
         let mut failed = Vec::new();
         for (file, made) in files.iter().zip(made) {
@@ -112,16 +126,23 @@ impl Small {
         };
         let file = match begun.file.take() {
             Some(file) => file,
-            None => reopen(ground, extent.entry, begun.identity)?,
+            None => {
+                begun.was_closed = true;
+                reopen(ground, extent.entry, begun.identity, Access::Write)?
+            }
         };
-        begun.put(&file, entry, extent.file_offset, content)?;
+        // A chunk comes again for the sake of another file in it.
+        if !begun.pieces.contains(&extent.file_offset) {
+            begun.put(&*file, entry, extent.file_offset, content)?;
+        }
         if begun.missing == 0 {
-            keep.apply(&file, entry, begun.own)?;
-            self.queue.push(Whole { entry: extent.entry, identity: begun.identity });
+            keep.apply(&*file, entry, begun.mode)?;
+            let file = (!begun.was_closed).then_some(file);
+            self.enqueue(extent.entry, begun.identity, file);
             return Ok(());
         }
         let open = self.begun.values().filter(|begun| begun.file.is_some()).count();
-        begun.file = (open < KEPT).then_some(file);
+        begun.file = (open < store::kept(KEPT)).then_some(file);
         self.begun.insert(extent.entry, begun);
         Ok(())
     }
@@ -136,10 +157,15 @@ impl Small {
         let begun = begin(ground, number, keep, &self.new)?;
         let manifest = ground.manifest.clone();
         if let Some(file) = begun.file {
-            keep.apply(&file, &manifest.entries()[number as usize], begun.own)?;
+            keep.apply(&*file, &manifest.entries()[number as usize], begun.mode)?;
+            self.enqueue(number, begun.identity, Some(file));
         }
-        self.queue.push(Whole { entry: number, identity: begun.identity });
         Ok(())
+    }
+
+    fn enqueue(&mut self, entry: u32, identity: (u64, u64), file: Option<OpenFile>) {
+        let file = file.filter(|_| self.queue.len() < ONE_BY_ONE);
+        self.queue.push(Whole { entry, identity, file });
     }
 
     /// Whether so many wait that they should not wait longer.
@@ -147,18 +173,38 @@ impl Small {
         self.queue.len() >= MOST_QUEUED
     }
 
-    /// Brings what waits onto the disk and gives it its names; tells what became of each.
-    pub(super) fn sync(&mut self, ground: &mut Ground) -> Vec<Verdict> {
+    /// Whether one sync of the file system is cheaper than one for each, or the only one that tells
+    /// the truth: a descriptor that was opened after an error may not report it.
+    pub(super) fn wants_one_sync(&self) -> bool {
+        self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
+    }
+
+    /// Gives what waits its names, after a sync of each unless the file system was synced
+    /// (`synced`) since they were written; tells what became of each.
+    pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {
             return Vec::new();
         }
-        let device = folders::look_at(ground.base()).map(|base| base.identity.0).ok();
-        let together = queue.len() > ONE_BY_ONE && sync_all(ground).is_ok();
+        let device = ground.base().attributes().map(|base| base.identity.0).ok();
         hands::each(ground, &queue, |ground, whole| {
-            let alone = !together || Some(whole.identity.0) != device;
-            (whole.entry, settle(ground, whole, alone))
+            let alone = !synced || Some(whole.identity.0) != device;
+            let unsynced = if alone { sync_one(ground, whole).err() } else { None };
+            let settled = match unsynced {
+                Some(error) => Settled::Unsynced(error),
+                None => match name(ground, whole) {
+                    Ok(()) => Settled::Named,
+                    Err(error) => Settled::Failed(error),
+                },
+            };
+            (whole.entry, settled)
         })
+    }
+
+    /// All files on their way, of which the file system's failed sync says nothing any more.
+    pub(super) fn on_their_way(&self) -> Vec<u32> {
+        let queued = self.queue.iter().map(|whole| whole.entry);
+        queued.chain(self.begun.keys().copied()).collect()
     }
 
     /// Removes what is there of a file that is not to be.
@@ -170,8 +216,8 @@ impl Small {
         // What cannot be removed is written over by the next run.
         if let Ok((folder, name)) = ground.at(number) {
             let partial = names::partial(&name);
-            if folders::look(folder, &partial).is_ok_and(|found| found.identity == identity) {
-                let _ = folders::remove_if_there(folder, &partial);
+            if folder.look(&partial).is_ok_and(|found| found.identity == identity) {
+                let _ = folder.remove(&partial);
             }
         }
     }
@@ -187,7 +233,7 @@ impl Small {
 
 impl Begun {
     /// Puts a piece of the content in.
-    fn put(&mut self, file: &File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
+    fn put(&mut self, file: &dyn File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
         let size = entry.size().unwrap_or(0);
         let sparse = matches!(entry.kind, crate::objects::Kind::File { sparse: true, .. });
         let how = super::partial::Writing { sparse, fresh: true };
@@ -195,7 +241,8 @@ impl Begun {
             file.set_len(size)?;
         }
         super::partial::write(file, how, at, content)?;
-        self.missing -= content.len() as u64;
+        self.missing = self.missing.saturating_sub(content.len() as u64);
+        self.pieces.push(at);
         Ok(())
     }
 }
@@ -206,60 +253,58 @@ fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];
     let (folder, name) = ground.at(number)?;
-    let own = if new.has(number.into()) { None } else { keep.own_mode(folder, &name)? };
-    let mode = keep.mode_at_first(entry, own);
+    let replaced = (!new.has(number.into())).then_some(&name[..]);
+    let mode = keep.final_mode(folder, replaced, entry)?;
     let partial = names::partial(&name);
-    let file = match folders::create(folder, &partial, mode) {
+    let file = match folder.create(&partial, PARTIAL_FILE) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            folders::remove_if_there(folder, &partial)?;
-            folders::create(folder, &partial, mode)?
+            folder.remove(&partial)?;
+            folder.create(&partial, PARTIAL_FILE)?
         }
         made => made?,
     };
-    let identity = folders::look_at(&file)?.identity;
-    Ok(Begun { missing: entry.size().unwrap_or(0), identity, file: Some(file), own })
+    let identity = file.attributes()?.identity;
+    let missing = entry.size().unwrap_or(0);
+    Ok(Begun { missing, was_closed: false, pieces: Vec::new(), identity, file: Some(file), mode })
 }
 
-fn taken_over() -> io::Error {
-    io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
-}
-
-fn reopen(ground: &mut Ground, number: u32, identity: (u64, u64)) -> io::Result<File> {
+fn reopen(
+    ground: &mut Ground,
+    number: u32,
+    identity: (u64, u64),
+    access: Access,
+) -> io::Result<OpenFile> {
     let (folder, name) = ground.at(number)?;
-    let file = match folders::open(folder, &names::partial(&name), OFlags::WRONLY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(taken_over()),
+    let file = match folder.open(&names::partial(&name), access) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(store::busy()),
         file => file?,
     };
-    match folders::look_at(&file)?.identity == identity {
+    match file.attributes()?.identity == identity {
         true => Ok(file),
-        false => Err(taken_over()),
+        false => Err(store::busy()),
     }
 }
 
-/// Gives a file its final name, after a sync of its own if it needs one.
-fn settle(ground: &mut Ground, whole: &Whole, alone: bool) -> io::Result<()> {
-    if alone {
-        reopen(ground, whole.entry, whole.identity)?.sync_all()?;
-    }
+/// Gives a file its final name.
+fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     let (folder, name) = ground.at(whole.entry)?;
     let partial = names::partial(&name);
-    let found = folders::look_if_there(folder, &partial)?;
+    let found = folder.look_if_there(&partial)?;
     if found.map(|found| found.identity) != Some(whole.identity) {
-        return Err(taken_over());
+        return Err(store::busy());
     }
-    rustix::fs::renameat(folder, partial, folder, &name)?;
-    Ok(())
+    folder.rename(&partial, &name)
 }
 
-/// Brings all that was written to the destination's file system onto the disk.
-#[cfg(target_os = "linux")]
-pub(super) fn sync_all(ground: &Ground) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(ground.base())?)
-}
-
-/// Brings all that was written onto the disk.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn sync_all(_ground: &Ground) -> io::Result<()> {
-    rustix::fs::sync();
-    Ok(())
+/// Brings a file onto the disk that may be read-only by now, or even unreadable.
+fn sync_one(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
+    if let Some(file) = &whole.file {
+        return file.sync_all();
+    }
+    match reopen(ground, whole.entry, whole.identity, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ground.at(whole.entry)?.0.sync_file_system()
+        }
+        file => file?.sync_all(),
+    }
 }

@@ -1,11 +1,11 @@
 //! Room on the disk: enough of it before the start, and a clear word when it runs out.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use longhaul_proto::units::Bytes;
 
 use crate::error::{Class, Error};
+use crate::objects::store::Folder;
 
 /// Whether an error means that there is no room left.
 pub(super) fn is_full(error: &io::Error) -> bool {
@@ -28,15 +28,15 @@ pub(super) struct Need {
 }
 
 /// Sees that the file system of `folder`, shown as `path`, has room for `need`.
-pub(super) fn check(folder: impl AsFd, path: &str, need: Need) -> Result<(), Error> {
+pub(super) fn check(folder: &dyn Folder, path: &str, need: Need) -> Result<(), Error> {
     // A file system that cannot tell, or tells nothing, is left to fail when it is full.
-    let Ok(stat) = rustix::fs::fstatvfs(folder) else {
+    let Some(room) = folder.room() else {
         return Ok(());
     };
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let free = room.free;
     // Every file ends in a block of its own.
-    let bytes = need.bytes.saturating_add(need.files.saturating_mul(stat.f_frsize / 2));
-    if stat.f_blocks > 0 && bytes > free {
+    let bytes = need.bytes.saturating_add(need.files.saturating_mul(room.block / 2));
+    if bytes > free {
         let missing = bytes - free;
         let what = format!(
             "not enough room at {path}: {} are to be written, {} are free, {} are missing",
@@ -46,8 +46,8 @@ pub(super) fn check(folder: impl AsFd, path: &str, need: Need) -> Result<(), Err
         );
         return Err(Error::new(Class::LocalFile, what).advise("make room or copy elsewhere"));
     }
-    if stat.f_files > 0 && need.files > stat.f_favail {
-        let (files, left) = (need.files, stat.f_favail);
+    if let Some(left) = room.free_files.filter(|left| need.files > *left) {
+        let files = need.files;
         let what = format!("not enough inodes at {path}: {files} are needed, {left} are free");
         return Err(Error::new(Class::LocalFile, what).advise("copy elsewhere"));
     }

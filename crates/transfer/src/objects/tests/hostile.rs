@@ -9,19 +9,19 @@ use proptest::prelude::*;
 use super::manifest::FileTime;
 use super::*;
 
-fn entry(path: &[u8], kind: Kind) -> Entry {
-    Entry { path: path.into(), kind, mode: 0o644, modified: FileTime::default() }
+fn entry(path: &[u8], kind: Kind) -> Listed {
+    Listed { path: path.into(), kind, mode: 0o644, modified: FileTime::default() }
 }
 
-fn file(path: &[u8]) -> Entry {
+fn file(path: &[u8]) -> Listed {
     entry(path, Kind::File { size: 5, sparse: false, holes: Box::new([]) })
 }
 
-fn link(path: &[u8], target: &[u8]) -> Entry {
+fn link(path: &[u8], target: &[u8]) -> Listed {
     entry(path, Kind::Link { target: target.into() })
 }
 
-fn folder(path: &[u8]) -> Entry {
+fn folder(path: &[u8]) -> Listed {
     entry(path, Kind::Folder)
 }
 
@@ -29,7 +29,7 @@ fn folder(path: &[u8]) -> Entry {
 fn a_manifest_that_means_harm_is_refused_by_name() {
     let long = [b'n'; 300];
     let deep = [&b"d/"[..]; 2100].concat();
-    let cases: Vec<(&str, Vec<Entry>)> = vec![
+    let cases: Vec<(&str, Vec<Listed>)> = vec![
         ("leads elsewhere", vec![folder(b".."), file(b"../x")]),
         ("leads elsewhere", vec![file(b"..")]),
         ("leads elsewhere", vec![file(b".")]),
@@ -49,13 +49,13 @@ fn a_manifest_that_means_harm_is_refused_by_name() {
         ("reserved", vec![file(b".a.lh-journal")]),
         ("reserved", vec![folder(b".a.lh-tree"), file(b".a.lh-tree/b")]),
         ("link target", vec![link(b"a", b"")]),
-        ("mode or time", vec![Entry { mode: 0o10_000, ..file(b"a") }]),
+        ("mode or time", vec![Listed { mode: 0o10_000, ..file(b"a") }]),
     ];
     for (reason, entries) in cases {
         let error = Manifest::new(Shape::Contents, entries.clone()).unwrap_err();
         assert!(error.reason.contains(reason), "{error} instead of {reason}");
         assert!(error.entry.is_some(), "{error} names nothing");
-        let forged = Manifest::unchecked(Shape::Contents, entries).encode();
+        let forged = manifest::encode_unchecked(Shape::Contents, &entries);
         assert!(Manifest::decode(&forged).is_err(), "{reason}");
     }
 }
@@ -65,8 +65,8 @@ fn sizes_counts_and_holes_that_cannot_be_are_refused() {
     let sized = |size, holes: Vec<std::ops::Range<u64>>| {
         entry(b"a", Kind::File { size, sparse: true, holes: holes.into() })
     };
-    let refused = |shape, entries| {
-        let forged = Manifest::unchecked(shape, entries).encode();
+    let refused = |shape, entries: Vec<Listed>| {
+        let forged = manifest::encode_unchecked(shape, &entries);
         Manifest::decode(&forged).unwrap_err();
     };
     refused(Shape::Contents, vec![sized(u64::MAX, vec![])]);
@@ -86,7 +86,8 @@ fn sizes_counts_and_holes_that_cannot_be_are_refused() {
 
 #[test]
 fn a_million_entries_can_be_read() {
-    let mut entries: Vec<Entry> = (0..1000).map(|f| folder(format!("{f:03}").as_bytes())).collect();
+    let mut entries: Vec<Listed> =
+        (0..1000).map(|f| folder(format!("{f:03}").as_bytes())).collect();
     for number in 0..999_000 {
         entries.push(file(format!("{:03}/{number}", number % 1000).as_bytes()));
     }
@@ -96,8 +97,132 @@ fn a_million_entries_can_be_read() {
     assert_eq!(Manifest::decode(&encoded).unwrap(), manifest);
 }
 
+/// Memory for a list that grants so many bytes.
+#[derive(Debug)]
+struct Limit(u64);
+
+impl ListMemory for Limit {
+    fn hold(&mut self, bytes: u64) -> Result<(), Error> {
+        let refused = || Error::new(crate::error::Class::Usage, format!("{bytes} are too many"));
+        (bytes <= self.0).then_some(()).ok_or_else(refused)
+    }
+}
+
+#[test]
+fn a_hundred_thousand_files_four_kilobytes_deep_take_16_mb() {
+    let mut listing = manifest::Listing::default();
+    let entry = |kind| manifest::Entry::new(kind, 0o644, FileTime::default());
+    let deepest = (0..16)
+        .fold(None, |folder, _| Some(listing.add(folder, &[b'd'; 250], entry(Kind::Folder))));
+    for number in 0..100_000 {
+        listing.add(deepest, format!("{number}").as_bytes(), entry(file(b"x").kind));
+    }
+    let (manifest, _) = listing.into_manifest(Shape::Contents).unwrap();
+    let encoded = manifest.encode();
+    let measured = Manifest::measure(&encoded).unwrap();
+    assert!(measured.bytes() < 16_000_000, "{} bytes", measured.bytes());
+    let manifest = measured.read().unwrap();
+    assert_eq!(manifest.path(70_000).len(), 4015 + 6);
+}
+
+#[test]
+fn what_a_list_takes_in_memory_is_at_most_what_was_measured() {
+    let kind = |holes: u64| {
+        let holes = (0..holes).map(|n| 2 * n..2 * n + 1).collect();
+        Kind::File { size: 1 << 40, sparse: true, holes }
+    };
+    let entries = vec![
+        folder(b"a"),
+        entry(b"a/b", kind(1000)),
+        entry(b"a/c", kind(0)),
+        link(b"d", &[b'x'; 4000]),
+    ];
+    let encoded = Manifest::new(Shape::Contents, entries).unwrap().encode();
+    let measured = Manifest::measure(&encoded).unwrap().bytes();
+    // Its own, the holes, the target, the names.
+    let bytes = 4 * size_of::<Entry>() as u64 + 16_000 + 4000 + 4;
+    assert!((bytes..bytes + 200).contains(&measured), "{measured} for {bytes}");
+}
+
+#[test]
+fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
+    // Its holes are numbers of one byte each, which take eight once they are read.
+    let holes = vec![1u8; 3 << 20];
+    let mut entry = vec![18, 1, b'a', 50];
+    prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();
+    entry.extend(holes);
+    let mut encoded = vec![4, 8, 3, 16, 1];
+    prost::encode_length_delimiter(entry.len(), &mut encoded).unwrap();
+    encoded.extend(entry);
+    let error = Manifest::decode(&encoded).unwrap_err();
+    assert!(error.reason.contains("holes"), "{error}");
+}
+
+#[test]
+fn a_walk_that_finds_more_than_there_is_memory_for_ends() {
+    let ends = ends();
+    for number in 0..50 {
+        write(ends.from.join(format!("{number}")), b"x");
+    }
+    let options = SourceOptions { recursive: true, ..Default::default() };
+    let open = |bytes| {
+        Source::open_within(&[ambient(slash(&ends.from))], &options, Box::new(Limit(bytes)))
+    };
+    assert!(open(50 * 400).is_ok());
+    let error = open(20 * 100).unwrap_err();
+    assert!(error.what.contains("too many"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_list_is_the_same_in_whatever_order_it_was_found(
+        names in prop::collection::vec(("[ab!.-]{1,3}", any::<prop::sample::Index>()), 1..40),
+        seed in any::<u64>(),
+    ) {
+        let is_plain = |name: &str| name != "." && name != "..";
+        let mut paths: Vec<Vec<u8>> = vec![Vec::new()];
+        for (name, folder) in names.iter().filter(|(name, _)| is_plain(name)) {
+            let folder = paths[folder.index(paths.len())].clone();
+            let path = match &folder[..] {
+                b"" => name.as_bytes().to_vec(),
+                folder => [folder, b"/", name.as_bytes()].concat(),
+            };
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        let listed = paths[1..].iter().map(|path| folder(path)).collect();
+        let expected = Manifest::new(Shape::Contents, listed).unwrap();
+        // Siblings in another order than that of their names; folders before what is in them.
+        let mut found: Vec<(usize, u64, &Vec<u8>)> = paths[1..]
+            .iter()
+            .zip(1..)
+            .map(|(path, n): (_, u64)| {
+                let depth = path.iter().filter(|byte| **byte == b'/').count();
+                (depth, seed.wrapping_mul(n) % 97, path)
+            })
+            .collect();
+        found.sort();
+        let mut listing = manifest::Listing::default();
+        let mut numbers = std::collections::BTreeMap::new();
+        for (_, _, path) in &found {
+            let (folder, name) = manifest::split(path);
+            let parent = numbers.get(folder).copied();
+            let entry = manifest::Entry::new(Kind::Folder, 0o644, FileTime::default());
+            let number = listing.add(parent, name, entry);
+            prop_assert_eq!(&listing.path(number), *path);
+            numbers.insert(path.to_vec(), number);
+        }
+        let (sorted, order) = listing.into_manifest(Shape::Contents).unwrap();
+        prop_assert_eq!(&sorted, &expected);
+        for (at, number) in order.iter().enumerate() {
+            let path = sorted.path(at as u32);
+            prop_assert_eq!(numbers[&path], *number);
+        }
+        prop_assert_eq!(&Manifest::decode(&sorted.encode()).unwrap(), &sorted);
+    }
+
     #[test]
     fn a_manifest_of_anything_is_sound_or_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..300),

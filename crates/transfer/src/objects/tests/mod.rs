@@ -4,6 +4,7 @@
 mod copies;
 mod hostile;
 mod resume;
+mod storage;
 mod trouble;
 
 use std::collections::BTreeMap;

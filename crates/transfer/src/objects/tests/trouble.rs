@@ -3,6 +3,9 @@
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use longhaul_testbed::need;
+use longhaul_testbed::skip::{self, Skipped};
+
 use super::*;
 
 #[test]
@@ -324,13 +327,65 @@ fn more_large_files_than_are_kept_open_can_be_on_their_way_at_once() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
 }
 
+/// Puts another file of the same size and time in the place of `path`.
+fn swap(path: &Path) {
+    let meta = std::fs::metadata(path).unwrap();
+    let other = path.with_extension("other");
+    std::fs::write(&other, content(meta.len(), 999)).unwrap();
+    let file = std::fs::File::options().write(true).open(&other).unwrap();
+    file.set_modified(meta.modified().unwrap()).unwrap();
+    std::fs::rename(other, path).unwrap();
+}
+
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
-fn what_this_user_may_not_read_or_write_is_named_and_the_rest_goes_on() {
-    if rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: root may read and write everything");
-        return;
+fn a_file_that_took_the_place_of_a_small_partial_file_gets_no_name() {
+    // Synced one by one, and by one sync for all.
+    for files in [2, 20] {
+        let ends = ends();
+        for number in 0..files {
+            write(ends.from.join(format!("{number:02}")), &content(1000, number));
+        }
+        let from = source(&[&slash(&ends.from)]);
+        let mut copy = Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap();
+        copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        swap(&ends.to.join(".00.lh-part"));
+        let outcome = copy.sink.finish().unwrap();
+        let failed: Vec<String> = outcome.failures.iter().map(Failure::shown).collect();
+        assert_eq!((failed, outcome.files), (vec!["00".to_owned()], files - 1));
+        assert!(outcome.failures[0].reason.contains("another copy"), "{outcome:?}");
+        assert!(!ends.to.join("00").exists());
     }
+}
+
+#[test]
+fn a_file_that_took_the_place_of_a_closed_partial_file_is_not_written_and_gets_no_name() {
+    const FILES: u64 = 70;
+    let ends = ends();
+    for number in 0..FILES {
+        let file = std::fs::File::create(ends.from.join(format!("{number:02}"))).unwrap();
+        file.set_len(LARGE).unwrap();
+        file.write_all_at(&content(10, number), 0).unwrap();
+        file.write_all_at(&content(10, number + 100), LARGE - 10).unwrap();
+    }
+    let from = source(&[&slash(&ends.from)]);
+    let mut copy = Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap();
+    let (first, last): (Vec<u64>, Vec<u64>) = copy.missing().iter().partition(|c| *c % 8 == 0);
+    first.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+    // More files have begun than are kept open: the first one is closed by now.
+    let partial = ends.to.join(".00.lh-part");
+    swap(&partial);
+    last.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+    let outcome = copy.sink.finish().unwrap();
+    let failed: Vec<String> = outcome.failures.iter().map(Failure::shown).collect();
+    assert_eq!((failed, outcome.files), (vec!["00".to_owned()], FILES - 1));
+    assert!(!ends.to.join("00").exists());
+    assert_eq!(std::fs::read(&partial).unwrap(), content(LARGE, 999));
+}
+
+#[test]
+fn what_this_user_may_not_read_or_write_is_named_and_the_rest_goes_on() {
+    let is_root = rustix::process::geteuid().is_root();
+    need!(skip::unless(!is_root, "root may read and write everything"));
     let ends = ends();
     let lock = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -361,13 +416,15 @@ fn what_this_user_may_not_read_or_write_is_named_and_the_rest_goes_on() {
 struct Tiny(tempfile::TempDir);
 
 impl Tiny {
-    fn mount(bytes: u64) -> Option<Tiny> {
+    fn mount(bytes: u64) -> Result<Tiny, Skipped> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
             .arg(folder.path())
             .status();
-        mounted.is_ok_and(|status| status.success()).then(|| Tiny(folder))
+        let mounted = mounted.is_ok_and(|status| status.success());
+        skip::unless(mounted, "a full disk needs the right to mount a tmpfs")?;
+        Ok(Tiny(folder))
     }
 }
 
@@ -378,12 +435,8 @@ impl Drop for Tiny {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
 fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
-    let Some(tiny) = Tiny::mount(12 << 20) else {
-        eprintln!("SKIPPED: a full disk needs the right to mount a tmpfs");
-        return;
-    };
+    let tiny = need!(Tiny::mount(12 << 20));
     let ends = ends();
     let (from, to) = (ends.from.join("file"), tiny.0.path());
     write(&from, &content(2 * LARGE, 1));

@@ -18,6 +18,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 pub use far::{SshSide, accept_over_ssh, bind_udp};
+use longhaul_net::zone;
 
 use self::lines::{Lines, Offer, Word};
 use super::identity::Identity;
@@ -26,8 +27,7 @@ use super::stream::{self, Under};
 use super::tls::Expect;
 use super::{Session, Settings};
 use crate::error::{Class, Error};
-use crate::objects::place::quoted;
-use crate::zone;
+use crate::text::quoted;
 
 /// How long the direct ways may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);

@@ -38,6 +38,7 @@ impl Stdio {
     }
 }
 
+#[allow(unsafe_code, reason = "tokio asks for a promise that the descriptor stays the same")]
 fn polled(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = fcntl_getfl(&descriptor)?;
     fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;

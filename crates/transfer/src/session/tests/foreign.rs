@@ -86,6 +86,7 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
         let server = Identity::ephemeral();
         let mut settings = settings(Carriers::Both);
         settings.handshake = Duration::from_secs(2);
+        settings.waiting = 64;
         let address = SocketAddr::new(LOOPBACKS[0], 0);
         let mut listener = Listener::bind(address, &server, &settings).expect("loopback");
         let mut silent = Vec::new();
@@ -128,13 +129,16 @@ fn quic_clients_of_another_kind_are_dropped() {
     });
 }
 
+/// Clients behind one address.
+const CROWD: usize = 100;
+
 #[test]
 fn a_crowd_from_one_address_is_served_to_the_last() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(LOOPBACKS[0], &server);
         let mut clients = tokio::task::JoinSet::new();
-        for _ in 0..40 {
+        for _ in 0..CROWD {
             let (client, to) = (Client::pinned(Carriers::Quic, &server), listener.local_addr());
             clients.spawn(async move {
                 let mut session = client.connect(to).await.expect("served");
@@ -143,7 +147,7 @@ fn a_crowd_from_one_address_is_served_to_the_last() {
             });
         }
         let mut sessions = Vec::new();
-        for _ in 0..40 {
+        for _ in 0..CROWD {
             sessions.push(listener.accept().await);
         }
         assert_eq!(clients.join_all().await.len(), sessions.len());

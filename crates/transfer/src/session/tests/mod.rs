@@ -1,21 +1,21 @@
 //! Sessions over real sockets on loopback.
 
+mod admission;
 mod carriers;
 mod foreign;
 mod lossy;
 mod ssh;
 mod trust;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::trust::Trust;
 use super::*;
 use crate::error::Class;
-use crate::options::Trust;
-use crate::progress::{Notice, Observer, Progress};
 
 /// Generous: machines under load are slow.
 const LONG: Duration = Duration::from_secs(20);
@@ -50,12 +50,8 @@ impl User {
     }
 }
 
-impl Observer for User {
-    fn progress(&self, _: &Progress) {}
-
-    fn notice(&self, _: Notice) {}
-
-    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+impl User {
+    fn ask(&self, server: &str, id: &str) -> bool {
         self.asked.lock().expect("no panic while asked").push(format!("{server} {id}"));
         self.trusts
     }
@@ -92,7 +88,8 @@ impl Client {
 
     async fn connect_as(&self, user: &User, to: SocketAddr) -> Result<Session, Error> {
         let host = to.ip().to_string();
-        connect(&host, to.port(), &self.identity, &self.trust, user, &self.settings).await
+        let ask = |server: &str, id: &str| user.ask(server, id);
+        connect(&host, to.port(), &self.identity, &self.trust, &ask, &self.settings).await
     }
 
     async fn connect(&self, to: SocketAddr) -> Result<Session, Error> {

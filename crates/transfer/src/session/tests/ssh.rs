@@ -16,28 +16,31 @@ const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
 /// test harness prints before are a banner like any other.
 #[test]
 fn far_side_of_a_copy_over_ssh() {
-    let Ok(ports) = std::env::var(FAR_SIDE) else { return };
-    run(async {
-        let identity = Identity::ephemeral();
-        let ports = ports
-            .split_once('-')
-            .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
-        let data = bind_udp(ports).expect("a free port");
-        let data_port = data.local_addr().expect("bound").port();
-        let mut side = accept_over_ssh(&identity, ports, data_port, &settings(Carriers::Both))
-            .await
-            .expect("started as ssh does");
-        while let Some(mut session) = side.accept().await.expect("a session") {
-            while let Ok(Some(text)) = session.read::<String>().await {
-                session.write(&format!("far {text}")).await.expect("open");
-            }
-            let _ = session.close(None).await;
+    if let Ok(ports) = std::env::var(FAR_SIDE) {
+        run(far_side(&ports));
+    }
+}
+
+async fn far_side(ports: &str) {
+    let identity = Identity::ephemeral();
+    let ports = ports
+        .split_once('-')
+        .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
+    let data = bind_udp(ports).expect("a free port");
+    let data_port = data.local_addr().expect("bound").port();
+    let mut side = accept_over_ssh(&identity, ports, data_port, &settings(Carriers::Both))
+        .await
+        .expect("started as ssh does");
+    while let Some(mut session) = side.accept().await.expect("a session") {
+        while let Ok(Some(text)) = session.read::<String>().await {
+            session.write(&format!("far {text}")).await.expect("open");
         }
-        // Seen by the test: the far side ends of itself.
-        if let Ok(path) = std::env::var("LONGHAUL_TEST_ENDED") {
-            let _ = std::fs::write(path, "ended");
-        }
-    });
+        let _ = session.close(None).await;
+    }
+    // Seen by the test: the far side ends of itself.
+    if let Ok(path) = std::env::var("LONGHAUL_TEST_ENDED") {
+        let _ = std::fs::write(path, "ended");
+    }
 }
 
 struct Host {

@@ -1,0 +1,51 @@
+//! Images with holes that nobody could read to their end within a test.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::rig::{Pair, bytes};
+
+const TERABYTE: u64 = 1_000_000_000_000;
+/// Where there is content: at the start, far behind, and at the very end.
+const PLACES: [u64; 3] = [0, 700_000_000_001, TERABYTE - PIECE as u64];
+const PIECE: usize = 3_000_000;
+
+fn make_image(path: &Path) {
+    let image = File::create(path).expect("the folder is ours");
+    image.set_len(TERABYTE).expect("the file system has holes");
+    for place in PLACES {
+        image.write_all_at(&bytes(PIECE, place), place).unwrap();
+    }
+}
+
+#[track_caller]
+fn assert_image(path: &Path, summary: &Value) {
+    let image = File::open(path).expect("it is there");
+    let meta = image.metadata().unwrap();
+    assert_eq!(meta.len(), TERABYTE);
+    assert!(meta.blocks() * 512 < 20_000_000, "{} blocks", meta.blocks());
+    for place in PLACES {
+        let mut there = vec![0; PIECE];
+        image.read_exact_at(&mut there, place).unwrap();
+        assert!(there == bytes(PIECE, place), "{path:?} differs at {place}");
+    }
+    assert_eq!((&summary["verified"], &summary["bytes"]), (&true.into(), &TERABYTE.into()));
+    assert_eq!(summary["blake3"], Value::Null);
+}
+
+/// To hash its holes takes a core minutes, and the rig ends a copy before that.
+#[test]
+fn an_image_of_a_terabyte_goes_there_and_comes_back_and_its_holes_cost_nothing() {
+    let pair = Pair::new();
+    make_image(&pair.here.join("image"));
+    for protocol in ["rbudp", "tcp"] {
+        let flag = format!("--protocol={protocol}");
+        let push = pair.cp(&[&flag, &"image", &pair.at(protocol)]).summary();
+        assert_image(&pair.there.join(protocol), &push);
+        let pull = pair.cp(&[&flag, &pair.at(protocol), &protocol]).summary();
+        assert_image(&pair.here.join(protocol), &pull);
+    }
+}

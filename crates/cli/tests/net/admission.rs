@@ -1,0 +1,149 @@
+//! What a server takes from clients without rights, and from those that want more than their share.
+
+use std::path::Path;
+
+use longhaul_transfer::control::{
+    Attach, Direction, Frame, Message, Pattern, Ping, Probe, Request, Survey,
+};
+use longhaul_transfer::error::Class;
+use longhaul_transfer::objects::LARGE;
+
+use super::liar;
+use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
+
+fn pattern(glob: String) -> Pattern {
+    Pattern { include: false, glob }
+}
+
+/// Every message that may come first, with nothing in it that a check of rights could refuse.
+fn first_messages() -> Vec<Message> {
+    let bad = vec![pattern("[a".into())];
+    let pull =
+        Request { paths: Vec::new(), filters: bad.clone(), ..liar::request(Direction::Pull, "") };
+    vec![
+        Message::Request(pull),
+        Message::Request(Request { paths: Vec::new(), ..liar::request(Direction::Push, "") }),
+        Message::Survey(Survey { filters: bad, ..Survey::default() }),
+        Message::Probe(Probe { probe: 1, flow: 2, cipher: "rot13".into() }),
+        Message::Attach(Attach { transfer: 1 }),
+    ]
+}
+
+#[test]
+fn a_client_without_rights_is_refused_before_anything_that_it_asks_is_read() {
+    let pair = Pair::new();
+    let stranger = Host::new(&pair.scratch.path().join("stranger"));
+    for message in first_messages() {
+        let shown = format!("{message:?}");
+        let (heard, ended) = liar::talk_as(&pair, &stranger, [message]);
+        let ended = ended.expect(&shown);
+        assert_eq!(heard, [], "{shown}");
+        assert!(ended.what.contains(&format!("{} is not allowed here", stranger.id)), "{ended}");
+    }
+}
+
+#[test]
+fn a_list_of_no_paths_passes_no_check_of_rights() {
+    let pair = Pair::with_rights(":wo", &[]);
+    let pull = Request { paths: Vec::new(), ..liar::request(Direction::Pull, "") };
+    for message in [Message::Request(pull), Message::Survey(Survey::default())] {
+        let (_, ended) = liar::talk(&pair, [message]);
+        let ended = ended.expect("it is refused");
+        assert_eq!(ended.class, Class::Usage);
+        assert!(ended.what.contains("names no path"), "{ended}");
+    }
+}
+
+#[test]
+fn patterns_of_a_megabyte_are_refused_and_cost_a_server_no_memory() {
+    let mut pair = Pair::new();
+    write(&pair.there.join("file"), b"f");
+    let filters: Vec<Pattern> =
+        (0..9_000).map(|n| pattern(format!("**/{n}/{}", "*x".repeat(50)))).collect();
+    let before = peak(pair.server.child().id());
+    let pull = Request { filters: filters.clone(), ..liar::request(Direction::Pull, "file") };
+    let survey = Survey { paths: vec![b"file".into()], filters, recursive: true };
+    for message in [Message::Request(pull), Message::Survey(survey)] {
+        let (_, ended) = liar::talk(&pair, [message]);
+        let ended = ended.expect("it is refused");
+        assert!(ended.what.contains("bytes of patterns; 262144 is the limit"), "{ended}");
+    }
+    let grown = peak(pair.server.child().id()) - before;
+    assert!(grown < 40 << 20, "{grown} bytes");
+}
+
+#[test]
+fn an_id_that_holds_its_share_of_the_memory_keeps_no_other_id_out() {
+    const SLOW: u32 = 16;
+    let scratch = tempfile::tempdir().expect("a folder for the test");
+    let greedy = Host::new(&scratch.path().join("greedy"));
+    let pair = Pair::with(&["--allow", &greedy.id]);
+    write(&pair.here.join("file"), &bytes(3_000_000, 1));
+    let mut copy = pair.cp_command(&[&"--retry-for=0s", &"file", &pair.at("copy")]);
+    let ended = liar::block_on(async {
+        let mut slow = Vec::new();
+        for n in 1..=SLOW {
+            let mut session = liar::meet(&pair, &greedy).await;
+            let request = liar::request(Direction::Push, &format!("slow-{n}"));
+            let request = Request { transfer: n.into(), flow: 100 + n, ..request };
+            session.write(&Frame::from(Message::Request(request))).await.expect("it is open");
+            // Answered with the memory, or by the word that it has to wait for it.
+            let ping = Message::Ping(Ping { answer: false });
+            session.write(&Frame::from(ping)).await.expect("it is open");
+            session.read::<Frame>().await.expect("the server answers");
+            slow.push(session);
+        }
+        let copied = tokio::task::spawn_blocking(move || Child::spawn(&mut copy).end()).await;
+        drop(slow);
+        copied.expect("no panic")
+    });
+    ended.summary();
+    let copied = std::fs::read(pair.there.join("copy")).expect("it was copied");
+    assert!(copied == bytes(3_000_000, 1));
+}
+
+/// The limits on open files of a running process: soft and hard.
+fn descriptors(id: u32) -> (String, String) {
+    let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).expect("it runs");
+    let line = limits.lines().find(|line| line.starts_with("Max open files"));
+    let mut words = line.expect("the kernel tells it").split_whitespace().skip(3);
+    let mut next = || words.next().expect("two limits").to_owned();
+    (next(), next())
+}
+
+/// A server of `host` that may open no more than `most` files, at first `soft` of them.
+fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Server {
+    let words = Server::words("127.0.0.1:0", root, &["--allow", &allowed.id]);
+    let limit = format!("ulimit -Sn {soft} && ulimit -Hn {most} && exec \"$@\"");
+    Server::start_as(&mut host.wrapped(&["sh", "-c", &limit, "sh"], words))
+}
+
+#[test]
+fn a_server_with_few_descriptors_reads_any_number_of_files() {
+    const FILES: usize = 80;
+    let mut pair = Pair::new();
+    let content = bytes(1 << 20, 1);
+    for n in 0..FILES {
+        let path = pair.there.join(format!("tree/{n}"));
+        write(&path, &content);
+        // Sparse, so that it is large and quickly copied.
+        let file = std::fs::File::options().write(true).open(path).expect("it is ours");
+        file.set_len(LARGE).expect("a hole takes no room");
+    }
+    pair.server = limited(&pair.host, &pair.there, 64, 64, &pair.client);
+    let summary = pair.cp(&[&"-r", &pair.at("tree"), &"."]).summary();
+    assert_eq!(summary["failed_files"], 0, "{summary}");
+    for n in 0..FILES {
+        let copied = std::fs::read(pair.here.join(format!("tree/{n}"))).expect("it was copied");
+        assert!(copied.len() as u64 == LARGE && copied.starts_with(&content), "{n}");
+    }
+}
+
+#[test]
+fn a_server_may_open_as_many_files_as_the_hard_limit_says() {
+    let scratch = tempfile::tempdir().expect("a folder for the test");
+    let host = Host::new(&scratch.path().join("server"));
+    let mut server = limited(&host, scratch.path(), 64, 300, &host);
+    let (soft, hard) = descriptors(server.child().id());
+    assert_eq!((soft.as_str(), hard.as_str()), ("300", "300"));
+}

@@ -1,0 +1,126 @@
+//! No two modules of a crate import each other, by whatever way round.
+//!
+//! A module here is a file or folder right below `src/`. Its imports are the paths that start with
+//! `crate::` anywhere in it, and with `super::` in its front page; tests do not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Text, none, sources};
+
+/// What each module of a crate imports.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The crate, the module below its `src/`, and whether the file is the module's front page.
+fn place(path: &str) -> Option<(&str, &str, bool)> {
+    let (name, inner) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let (module, rest) = inner.split_once('/').unwrap_or((inner, ""));
+    let module = module.strip_suffix(".rs").unwrap_or(module);
+    let is_root = matches!(module, "lib" | "main");
+    (!is_root).then_some((name, module, matches!(rest, "" | "mod.rs")))
+}
+
+/// The code of a file without comments and unit tests.
+fn code(file: &Text) -> String {
+    let lines = file.code().into_iter();
+    let code = lines.map(|line| line.split("//").next().unwrap_or_default());
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// The first names of all paths that begin with `root`: `a` and `c` of `crate::{a::b, c}`.
+fn first_names(code: &str, root: &str) -> BTreeSet<String> {
+    let word = |text: &str| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        text.trim_start().chars().take_while(|c| is_part(*c)).collect::<String>()
+    };
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices(root) {
+        let rest = &code[at + root.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            names.insert(word(rest));
+            continue;
+        };
+        names.insert(word(group));
+        let mut depth = 1;
+        for (at, letter) in group.char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => drop(names.insert(word(&group[at + 1..]))),
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    names
+}
+
+fn imports() -> BTreeMap<String, Imports> {
+    let mut crates: BTreeMap<String, Imports> = BTreeMap::new();
+    let sources = sources();
+    let files = sources.iter().filter(|file| !file.is_test() && !file.path.ends_with("_tests.rs"));
+    for file in files {
+        let Some((name, module, is_front)) = place(&file.path) else { continue };
+        let code = code(file);
+        let mut names = first_names(&code, "crate::");
+        if is_front {
+            names.extend(first_names(&code, "super::"));
+        }
+        let modules = crates.entry(name.to_owned()).or_default();
+        modules.entry(module.to_owned()).or_default().extend(names);
+    }
+    for modules in crates.values_mut() {
+        let known: BTreeSet<String> = modules.keys().cloned().collect();
+        for (module, names) in modules {
+            names.retain(|name| known.contains(name) && name != module);
+        }
+    }
+    crates
+}
+
+/// All that `module` imports, directly or by others.
+fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut left = vec![module.to_owned()];
+    while let Some(module) = left.pop() {
+        let new = imports[&module].iter().filter(|name| reached.insert((*name).clone()));
+        left.extend(new.cloned().collect::<Vec<_>>());
+    }
+    reached
+}
+
+/// The loops of a crate, each by the names of its modules.
+fn loops(imports: &Imports) -> BTreeSet<Vec<String>> {
+    let reached: BTreeMap<&String, BTreeSet<String>> =
+        imports.keys().map(|module| (module, reached(imports, module))).collect();
+    let with = |module: &String| {
+        let of_loop = |other: &&String| reached[module].contains(*other);
+        let all = reached.keys().copied().filter(of_loop);
+        all.filter(|other| reached[*other].contains(module)).cloned().collect::<Vec<_>>()
+    };
+    imports.keys().map(with).filter(|modules| !modules.is_empty()).collect()
+}
+
+#[test]
+fn modules_import_each_other_in_no_loop() {
+    let crates = imports();
+    assert!(crates.contains_key("proto") && crates.contains_key("transfer"));
+    let loops = crates.iter().flat_map(|(name, imports)| {
+        loops(imports).into_iter().map(move |modules| format!("{name}: {}", modules.join(" ")))
+    });
+    none(loops.collect(), "modules import each other");
+}
+
+#[test]
+fn a_loop_is_found_by_whatever_way_round() {
+    let imports = |list: &[(&str, &str)]| -> Imports {
+        let split = |names: &str| names.split_whitespace().map(str::to_owned).collect();
+        list.iter().map(|(module, names)| ((*module).to_owned(), split(names))).collect()
+    };
+    let found = loops(&imports(&[("a", "b d"), ("b", "c"), ("c", "a"), ("d", "")]));
+    assert_eq!(found, BTreeSet::from([["a", "b", "c"].map(str::to_owned).to_vec()]));
+    assert_eq!(loops(&imports(&[("a", "b c"), ("b", "c"), ("c", "")])), BTreeSet::new());
+    let names = first_names("use crate::{a::{b, c}, d};\ncrate::e::f(); crate::g", "crate::");
+    assert_eq!(names, ["a", "d", "e", "g"].map(str::to_owned).into());
+}

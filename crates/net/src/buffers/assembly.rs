@@ -1,0 +1,512 @@
+//! Chunks being put together: where each block's bytes go, and when a chunk is whole.
+//!
+//! A block is lent its place only while it is missing, so an opener that fails can spoil nothing
+//! that is there. Whole chunks come out as owned buffers, for whoever verifies and writes them.
+//! Nothing is allocated for a datagram, only for a chunk.
+
+use std::collections::{HashMap, VecDeque};
+
+use longhaul_proto::endpoint::BlockRange;
+use longhaul_proto::layout::{Block, Layout};
+
+use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
+
+/// What became of a block's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed<E> {
+    /// It is in its place.
+    Filled(Block),
+    /// It is there already: its place was not lent.
+    Present(Block),
+    /// The pool has no buffer for its chunk: as if it had never come.
+    NoRoom,
+    /// The object has no such block, or the block another length.
+    Unfit,
+    /// What was to fill the place failed; the block is still missing.
+    Failed(E),
+}
+
+/// A chunk all of whose blocks are there.
+pub struct WholeChunk {
+    /// The chunk, counted from the start of the object.
+    pub chunk: u64,
+    /// Its memory, from the start. Bytes of blocks that were skipped are undefined.
+    pub buffer: ChunkBuffer,
+    /// How many bytes of it belong to the object.
+    pub len: usize,
+}
+
+/// The chunks of one object on their way in.
+pub struct Assembly {
+    layout: Layout,
+    pool: ChunkPool,
+    /// A bit for each chunk of which nothing is needed any more.
+    done: Vec<u64>,
+    /// Blocks skipped in chunks that are not done, as runs within the chunk.
+    skipped: HashMap<u64, Vec<Run>>,
+    open: Vec<Filling>,
+    index: HashMap<u64, usize>,
+    /// The place in `open` that was hit last: mostly the next one too.
+    last: usize,
+    /// The chunk whose places were lent last.
+    lent: Option<u64>,
+    whole: VecDeque<WholeChunk>,
+    spare: Vec<Vec<u64>>,
+}
+
+/// A missing block's place within its chunk's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The block, counted through the whole object.
+    pub(crate) number: u64,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+struct Filling {
+    chunk: u64,
+    buffer: ChunkBuffer,
+    present: Vec<u64>,
+    missing: u32,
+    /// A block of it has come.
+    begun: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    first: u32,
+    count: u32,
+}
+
+impl Assembly {
+    /// Nothing of the object is there. The pool's buffers must have the layout's chunk size.
+    pub fn new(layout: Layout, pool: ChunkPool) -> Assembly {
+        let words = layout.chunks().div_ceil(64) as usize;
+        Assembly {
+            layout,
+            pool,
+            done: vec![0; words],
+            skipped: HashMap::new(),
+            open: Vec::new(),
+            index: HashMap::new(),
+            last: 0,
+            lent: None,
+            whole: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// How the object is cut.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Chunks that are partly there.
+    pub fn open_chunks(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Has `fill` write the payload of block `number`, `len` bytes long, to its place, if it is
+    /// missing.
+    pub fn place<E>(
+        &mut self,
+        number: u64,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Placed<E> {
+        let Some(block) = self.layout.block(number) else {
+            return Placed::Unfit;
+        };
+        let extent = self.layout.extent(block);
+        if extent.len as usize != len {
+            return Placed::Unfit;
+        }
+        let chunk = self.layout.chunk_of(block);
+        if self.is_done(chunk) {
+            return Placed::Present(block);
+        }
+        let Some(at) = self.open_chunk(chunk) else {
+            return Placed::NoRoom;
+        };
+        let start = (extent.offset - chunk * self.layout.chunk_size().get()) as usize;
+        let within = start / self.layout.block_size() as usize;
+        let filling = &mut self.open[at];
+        if is_set(&filling.present, within) {
+            return Placed::Present(block);
+        }
+        if let Err(error) = fill(&mut filling.buffer[start..start + len]) {
+            self.close_unbegun(at);
+            return Placed::Failed(error);
+        }
+        filling.begun = true;
+        set(&mut filling.present, within);
+        filling.missing -= 1;
+        if filling.missing == 0 {
+            self.finish(at);
+        }
+        Placed::Filled(block)
+    }
+
+    /// These blocks are there already or never come: their chunks are whole without them. A chunk
+    /// that is skipped whole never comes out.
+    pub fn skip(&mut self, blocks: BlockRange) {
+        let mut at = blocks.first;
+        let mut left = blocks.count.min(self.layout.blocks_in(at.segment).saturating_sub(at.index));
+        while left > 0 {
+            let chunk = self.layout.chunk_of(at);
+            let (first, blocks) = self.layout.blocks_of_chunk(chunk);
+            let run_first = at.index - first.index;
+            let count = left.min(blocks - run_first);
+            if count == blocks {
+                self.forget(chunk);
+            } else if !self.is_done(chunk) {
+                self.skip_in(chunk, blocks, Run { first: run_first, count });
+            }
+            at.index += count;
+            left -= count;
+        }
+    }
+
+    /// Lends the places of up to `max` missing blocks, from block `number` on and within its chunk,
+    /// but none behind one that is shorter than the others. `places` tells them; they lie in the
+    /// returned buffer. Nothing, where no such place can be lent.
+    pub(crate) fn lend(
+        &mut self,
+        number: u64,
+        max: usize,
+        places: &mut Vec<Place>,
+    ) -> Option<&mut [u8]> {
+        places.clear();
+        let block = self.layout.block(number)?;
+        let chunk = self.layout.chunk_of(block);
+        if self.is_done(chunk) {
+            return None;
+        }
+        // What was lent before may have been a wrong guess.
+        if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
+        {
+            self.close_unbegun(at);
+        }
+        self.lent = Some(chunk);
+        let at = self.open_chunk(chunk)?;
+        let (first, count) = self.layout.blocks_of_chunk(chunk);
+        let size = self.layout.block_size();
+        for within in block.index - first.index..count {
+            if places.len() == max {
+                break;
+            }
+            if is_set(&self.open[at].present, within as usize) {
+                continue;
+            }
+            let block = Block { segment: first.segment, index: first.index + within };
+            let (number, len) = (self.layout.number(block), self.layout.extent(block).len);
+            places.push(Place { number, start: (within * size) as usize, len: len as usize });
+            if len < size {
+                break;
+            }
+        }
+        Some(&mut self.open[at].buffer)
+    }
+
+    /// A block has been received into the place that was lent for it.
+    pub(crate) fn mark(&mut self, number: u64) -> Option<Block> {
+        let block = self.layout.block(number)?;
+        let chunk = self.layout.chunk_of(block);
+        let &at = self.index.get(&chunk)?;
+        let (first, _) = self.layout.blocks_of_chunk(chunk);
+        let within = (block.index - first.index) as usize;
+        let filling = &mut self.open[at];
+        if is_set(&filling.present, within) {
+            return None;
+        }
+        filling.begun = true;
+        set(&mut filling.present, within);
+        filling.missing -= 1;
+        if filling.missing == 0 {
+            self.finish(at);
+        }
+        Some(block)
+    }
+
+    /// The next chunk that has become whole.
+    pub fn pop_whole(&mut self) -> Option<WholeChunk> {
+        self.whole.pop_front()
+    }
+
+    fn skip_in(&mut self, chunk: u64, blocks: u32, run: Run) {
+        let runs = self.skipped.entry(chunk).or_default();
+        runs.push(run);
+        if let Some(&at) = self.index.get(&chunk) {
+            let filling = &mut self.open[at];
+            filling.missing -= fill_run(&mut filling.present, run);
+            if filling.missing == 0 {
+                self.finish(at);
+            }
+            return;
+        }
+        let mut present = vec![0; blocks.div_ceil(64) as usize];
+        let there: u32 = runs.iter().map(|run| fill_run(&mut present, *run)).sum();
+        if there == blocks {
+            self.forget(chunk);
+        }
+    }
+
+    /// Nothing of the chunk is needed.
+    fn forget(&mut self, chunk: u64) {
+        set(&mut self.done, chunk as usize);
+        self.skipped.remove(&chunk);
+        if let Some(&at) = self.index.get(&chunk) {
+            self.close(at);
+        }
+    }
+
+    fn is_done(&self, chunk: u64) -> bool {
+        is_set(&self.done, chunk as usize)
+    }
+
+    /// The chunk's place among the open ones; nothing where no buffer is left for it.
+    fn open_chunk(&mut self, chunk: u64) -> Option<usize> {
+        if self.open.get(self.last).is_some_and(|filling| filling.chunk == chunk) {
+            return Some(self.last);
+        }
+        if let Some(&at) = self.index.get(&chunk) {
+            self.last = at;
+            return Some(at);
+        }
+        let buffer = self.pool.take()?;
+        let (_, blocks) = self.layout.blocks_of_chunk(chunk);
+        let mut present = self.spare.pop().unwrap_or_default();
+        present.clear();
+        present.resize(blocks.div_ceil(64) as usize, 0);
+        let skipped = self.skipped.get(&chunk).into_iter().flatten();
+        let there: u32 = skipped.map(|run| fill_run(&mut present, *run)).sum();
+        self.last = self.open.len();
+        self.index.insert(chunk, self.last);
+        self.open.push(Filling { chunk, buffer, present, missing: blocks - there, begun: false });
+        Some(self.last)
+    }
+
+    fn finish(&mut self, at: usize) {
+        let filling = self.close(at);
+        let chunk = filling.0;
+        set(&mut self.done, chunk as usize);
+        self.skipped.remove(&chunk);
+        let size = self.layout.chunk_size().get();
+        let len = (self.layout.object().get() - chunk * size).min(size) as usize;
+        self.whole.push_back(WholeChunk { chunk, buffer: filling.1, len });
+    }
+
+    /// Gives the buffer of a chunk back of which nothing has come: else forged datagrams, each for
+    /// another chunk, would use up the pool.
+    fn close_unbegun(&mut self, at: usize) {
+        if !self.open[at].begun {
+            self.close(at);
+        }
+    }
+
+    fn close(&mut self, at: usize) -> (u64, ChunkBuffer) {
+        let filling = self.open.swap_remove(at);
+        self.index.remove(&filling.chunk);
+        if let Some(moved) = self.open.get(at) {
+            self.index.insert(moved.chunk, at);
+        }
+        self.spare.push(filling.present);
+        (filling.chunk, filling.buffer)
+    }
+}
+
+fn is_set(words: &[u64], bit: usize) -> bool {
+    words.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+}
+
+fn set(words: &mut [u64], bit: usize) {
+    if let Some(word) = words.get_mut(bit / 64) {
+        *word |= 1 << (bit % 64);
+    }
+}
+
+/// Sets a run of bits; tells how many were not set before.
+fn fill_run(words: &mut [u64], run: Run) -> u32 {
+    let mut fresh = 0;
+    for bit in run.first..run.first + run.count {
+        if !is_set(words, bit as usize) {
+            set(words, bit as usize);
+            fresh += 1;
+        }
+    }
+    fresh
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::units::Bytes;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    const CHUNK: u64 = 1000;
+    const BLOCK: u32 = 30;
+
+    fn assembly(object: u64, buffers: u64) -> Assembly {
+        let layout =
+            Layout::new(Bytes::new(object), Bytes::new(3 * CHUNK), Bytes::new(CHUNK), BLOCK);
+        let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::new(CHUNK * buffers));
+        Assembly::new(layout.unwrap(), pool)
+    }
+
+    fn byte_at(offset: u64) -> u8 {
+        (offset * 31 % 251) as u8
+    }
+
+    fn put(assembly: &mut Assembly, number: u64) -> Placed<Infallible> {
+        let Some(block) = assembly.layout().block(number) else {
+            return assembly.place(number, BLOCK as usize, |_| Ok(()));
+        };
+        let extent = assembly.layout().extent(block);
+        assembly.place(number, extent.len as usize, |out| {
+            for (byte, offset) in out.iter_mut().zip(extent.offset..) {
+                *byte = byte_at(offset);
+            }
+            Ok(())
+        })
+    }
+
+    fn check(whole: &WholeChunk, object: u64, skipped: &BTreeSet<u64>, layout: &Layout) {
+        let start = whole.chunk * CHUNK;
+        assert_eq!(whole.len as u64, (object - start).min(CHUNK));
+        let (first, count) = layout.blocks_of_chunk(whole.chunk);
+        for index in first.index..first.index + count {
+            let block = Block { segment: first.segment, index };
+            if skipped.contains(&layout.number(block)) {
+                continue;
+            }
+            let extent = layout.extent(block);
+            for offset in extent.offset..extent.offset + u64::from(extent.len) {
+                assert_eq!(whole.buffer[(offset - start) as usize], byte_at(offset));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_comes_out_once_and_right(
+            object in 1u64..12_000,
+            skips in proptest::collection::vec((0u64..500, 1u32..60), 0..6),
+            orders in proptest::collection::vec(any::<proptest::sample::Index>(), 0..400),
+            late_skip in any::<bool>(),
+        ) {
+            let mut assembly = assembly(object, 100);
+            let layout = *assembly.layout();
+            let mut skipped = BTreeSet::new();
+            let skip_all = |assembly: &mut Assembly, skipped: &mut BTreeSet<u64>| {
+                for (number, count) in &skips {
+                    let Some(first) = layout.block(*number) else { continue };
+                    assembly.skip(BlockRange { first, count: *count });
+                    let end = layout.blocks_in(first.segment).min(first.index + count);
+                    skipped.extend((0..u64::from(end - first.index)).map(|n| number + n));
+                }
+            };
+            if !late_skip {
+                skip_all(&mut assembly, &mut skipped);
+            }
+            let blocks = layout.blocks() as usize;
+            let mut there = BTreeSet::new();
+            let shuffled = orders.iter().map(|index| index.index(blocks) as u64);
+            for number in shuffled {
+                let fresh = there.insert(number) && !skipped.contains(&number);
+                let block = layout.block(number).unwrap();
+                let expected = if fresh { Placed::Filled(block) } else { Placed::Present(block) };
+                prop_assert_eq!(put(&mut assembly, number), expected);
+            }
+            if late_skip {
+                skip_all(&mut assembly, &mut skipped);
+            }
+            for number in 0..layout.blocks() {
+                put(&mut assembly, number);
+            }
+            let mut chunks = BTreeSet::new();
+            while let Some(whole) = assembly.pop_whole() {
+                check(&whole, object, &skipped, &layout);
+                prop_assert!(chunks.insert(whole.chunk), "chunk {} twice", whole.chunk);
+            }
+            prop_assert_eq!(assembly.open_chunks(), 0);
+            for chunk in (0..layout.chunks()).filter(|chunk| !chunks.contains(chunk)) {
+                let (first, count) = layout.blocks_of_chunk(chunk);
+                let first = layout.number(first);
+                prop_assert!((first..first + u64::from(count)).all(|n| skipped.contains(&n)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_failed_is_still_missing() {
+        let mut assembly = assembly(60, 2);
+        assert_eq!(assembly.place(0, 30, |_| Err("forged")), Placed::Failed("forged"));
+        assert!(matches!(put(&mut assembly, 0), Placed::Filled(_)));
+        assert!(assembly.pop_whole().is_none());
+        assert!(matches!(put(&mut assembly, 1), Placed::Filled(_)));
+        assert_eq!(assembly.pop_whole().map(|whole| whole.len), Some(60));
+    }
+
+    #[test]
+    fn forged_blocks_keep_no_buffers() {
+        let mut assembly = assembly(50_000, 2);
+        let layout = *assembly.layout();
+        let (first, count) = layout.blocks_of_chunk(7);
+        assembly.skip(BlockRange { first, count: count - 1 });
+        for chunk in 0..layout.chunks() {
+            let (first, count) = layout.blocks_of_chunk(chunk);
+            let last = Block { segment: first.segment, index: first.index + count - 1 };
+            let len = layout.extent(last).len as usize;
+            let placed = assembly.place(layout.number(last), len, |_| Err("forged"));
+            assert_eq!(placed, Placed::Failed("forged"), "chunk {chunk}");
+        }
+        assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
+        // What was skipped is remembered: one block makes the chunk whole.
+        let last = Block { segment: first.segment, index: first.index + count - 1 };
+        assert_eq!(put(&mut assembly, layout.number(last)), Placed::Filled(last));
+        assert_eq!(assembly.pop_whole().map(|whole| whole.chunk), Some(7));
+        // A chunk that has a block keeps it.
+        put(&mut assembly, 0);
+        assert_eq!(assembly.place(1, BLOCK as usize, |_| Err(())), Placed::Failed(()));
+        assert!(matches!(put(&mut assembly, 0), Placed::Present(_)));
+    }
+
+    #[test]
+    fn places_lent_in_vain_keep_no_buffers() {
+        let mut assembly = assembly(9000, 2);
+        let per_chunk = CHUNK.div_ceil(BLOCK.into());
+        let mut places = Vec::new();
+        for chunk in 0..9 {
+            assert!(assembly.lend(chunk * per_chunk, 4, &mut places).is_some(), "chunk {chunk}");
+        }
+        assert_eq!(assembly.open_chunks(), 1);
+        assert!(assembly.mark(8 * per_chunk).is_some());
+        assert!(assembly.lend(0, 4, &mut places).is_some());
+        assert_eq!(assembly.open_chunks(), 2);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_layout_is_refused() {
+        let mut assembly = assembly(60, 2);
+        assert_eq!(put(&mut assembly, 2), Placed::Unfit);
+        assert_eq!(assembly.place(0, 29, |_| Ok::<_, ()>(())), Placed::Unfit);
+        assert_eq!(assembly.open_chunks(), 0);
+    }
+
+    #[test]
+    fn a_used_up_pool_places_nothing_until_a_chunk_is_given_back() {
+        let mut assembly = assembly(5000, 2);
+        let per_chunk = CHUNK.div_ceil(BLOCK.into());
+        assert!(matches!(put(&mut assembly, 0), Placed::Filled(_)));
+        assert!(matches!(put(&mut assembly, per_chunk), Placed::Filled(_)));
+        assert_eq!(put(&mut assembly, 2 * per_chunk), Placed::NoRoom);
+        for number in 1..per_chunk {
+            put(&mut assembly, number);
+        }
+        assert_eq!(put(&mut assembly, 2 * per_chunk), Placed::NoRoom, "the writer has it");
+        drop(assembly.pop_whole());
+        assert!(matches!(put(&mut assembly, 2 * per_chunk), Placed::Filled(_)));
+    }
+}

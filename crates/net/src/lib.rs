@@ -1,0 +1,30 @@
+//! The data plane: UDP sockets, batches, sealed datagrams. It knows no protocol, session or file.
+//!
+//! In reading order:
+//! - [`clock`], [`wait`]: time since the start of the process; sleeping until a point of it.
+//! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the unit by which
+//!   limits count clients.
+//! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
+//!   [`batch`]: datagrams on their way out.
+//! - [`sealing`]: which key seals what; sealing, opening, replay protection.
+//! - [`buffers`]: memory for chunks, and the blocks that fill them.
+//! - [`port`]: one receiving thread that tells flows apart; path MTU; address validation.
+//! - [`access`]: the speed of the host's network card, and the other traffic on it.
+//!
+//! A sender writes into a [`batch::Batch`] through a [`sealing::seal::Sealer`] and sends the batch
+//! through a [`socket::Socket`]. A receiver registers a flow at a [`port::Port`]; the port hands
+//! the flow its datagrams, and an [`sealing::open::Opener`] opens each one where it belongs.
+
+pub mod access;
+pub mod batch;
+pub mod buffers;
+pub mod clock;
+mod error;
+pub mod network;
+pub mod port;
+pub mod sealing;
+pub mod socket;
+pub mod wait;
+pub mod zone;
+
+pub use error::Error;

@@ -1,0 +1,220 @@
+//! Where data may be sent to.
+//!
+//! Only to an address of which it is known that it wants them: the one that was contacted, or the
+//! control path's own IP address at a port that a *sealed* datagram came from. Any other source of
+//! sealed datagrams must echo a random challenge first, also after a change of address; and until
+//! it has, at most three times what came from there goes there (RFC 9000, section 8).
+
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_proto::time::{Span, Time};
+
+use crate::sealing::seal::SEALED_OVERHEAD;
+use crate::socket::Path;
+use crate::zone;
+
+/// A random number that only who receives at an address can echo.
+pub type Challenge = [u8; 16];
+
+/// Bytes of the datagram that carries a challenge.
+pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
+
+/// How often a challenge is said again, and how long an address may take in all.
+const REPEAT: Span = Span::from_millis(250);
+const PATIENCE: Span = Span::from_secs(10);
+/// Bytes sent to an address for each byte that came from it, before it is proven.
+const AMPLIFICATION: u64 = 3;
+
+/// What to do after a sealed datagram has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing: it came from where data go to, or is no reason to act.
+    Nothing,
+    /// Data may go to its source from now on.
+    Adopted,
+    /// Send this challenge to its source, sealed.
+    Send(Challenge),
+}
+
+/// The address rule of one flow. It has no clock, socket or randomness of its own.
+#[derive(Debug)]
+pub struct AddressRule {
+    /// The control path's address when the flow began. Where that has moved since, by rules of its
+    /// own, the data's own challenge shows it.
+    validated: IpAddr,
+    current: Option<Path>,
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    path: Path,
+    challenge: Challenge,
+    since: Time,
+    said: Time,
+    came: u64,
+    went: u64,
+}
+
+impl AddressRule {
+    /// The other end's data address is not known yet; `validated` is the control path's address.
+    pub fn waiting(validated: IpAddr) -> AddressRule {
+        AddressRule { validated: validated.to_canonical(), current: None, pending: None }
+    }
+
+    /// We contacted `address` ourselves, at the control path's own IP address.
+    pub fn contacted(address: SocketAddr) -> AddressRule {
+        let address = zone::canonical(address);
+        let current = Some(Path::from(address));
+        AddressRule { validated: address.ip(), current, pending: None }
+    }
+
+    /// Where data go to, if it is known.
+    pub fn destination(&self) -> Option<Path> {
+        self.current
+    }
+
+    /// A sealed datagram of `len` bytes has come from `path` and opened, for the first time under
+    /// its number. `random` makes a fresh challenge if one is needed; it goes out as a datagram of
+    /// `cost` bytes.
+    pub fn on_genuine(
+        &mut self,
+        now: Time,
+        path: Path,
+        len: usize,
+        cost: usize,
+        random: impl FnOnce() -> Challenge,
+    ) -> Advice {
+        match self.current {
+            Some(current) if current.remote == path.remote => {
+                // Our own side may be seen under another address after a change of route.
+                self.current = Some(path);
+                return Advice::Nothing;
+            }
+            None if path.remote.ip() == self.validated => {
+                self.adopt(path);
+                return Advice::Adopted;
+            }
+            _ => {}
+        }
+        let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
+        if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
+            // The newest claim counts: an old path that still drips must not hold up a move. But
+            // a claim is not dropped within its first repeat, or two would starve each other.
+            if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
+                return Advice::Nothing;
+            }
+            let (challenge, said) = (random(), Time::ZERO);
+            self.pending = Some(Pending { path, challenge, since: now, said, came: 0, went: 0 });
+        }
+        self.pending.as_mut().map_or(Advice::Nothing, |pending| {
+            pending.came += len as u64;
+            pending.say(now, cost)
+        })
+    }
+
+    /// A sealed echo of a challenge has come from `path`. Whether data go there from now on.
+    pub fn on_echo(&mut self, path: Path, echo: &Challenge) -> bool {
+        let right = self.pending.as_ref().is_some_and(|pending| {
+            pending.path.remote == path.remote && pending.challenge == *echo
+        });
+        if right {
+            self.adopt(path);
+        }
+        right
+    }
+
+    fn adopt(&mut self, path: Path) {
+        self.current = Some(path);
+        self.pending = None;
+    }
+}
+
+impl Pending {
+    fn say(&mut self, now: Time, cost: usize) -> Advice {
+        let cost = cost as u64;
+        let early = self.went > 0 && now.since(self.said) < REPEAT;
+        if early || self.went + cost > AMPLIFICATION * self.came {
+            return Advice::Nothing;
+        }
+        self.said = now;
+        self.went += cost;
+        Advice::Send(self.challenge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time::from_nanos(5_000_000_000);
+    const COST: usize = 48;
+
+    fn path(address: &str) -> Path {
+        Path::from(address.parse::<SocketAddr>().unwrap())
+    }
+
+    fn genuine(rule: &mut AddressRule, now: Time, from: &str, random: u8) -> Advice {
+        rule.on_genuine(now, path(from), 100, COST, || [random; 16])
+    }
+
+    #[test]
+    fn the_control_paths_address_is_taken_at_its_first_sealed_port() {
+        let mut rule = AddressRule::waiting("192.0.2.1".parse().unwrap());
+        assert_eq!(rule.destination(), None);
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.1:5000", 1), Advice::Adopted);
+        assert_eq!(rule.destination(), Some(path("192.0.2.1:5000")));
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.1:5000", 1), Advice::Nothing);
+    }
+
+    #[test]
+    fn another_address_is_taken_only_after_its_echo() {
+        let mut rule = AddressRule::waiting("192.0.2.1".parse().unwrap());
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.2:5000", 1), Advice::Send([1; 16]));
+        assert_eq!(rule.destination(), None);
+        assert!(!rule.on_echo(path("192.0.2.2:5000"), &[2; 16]), "a wrong echo");
+        assert!(!rule.on_echo(path("192.0.2.3:5000"), &[1; 16]), "from elsewhere");
+        assert!(rule.on_echo(path("192.0.2.2:5000"), &[1; 16]));
+        assert_eq!(rule.destination(), Some(path("192.0.2.2:5000")));
+        assert!(!rule.on_echo(path("192.0.2.2:5000"), &[1; 16]), "an echo counts once");
+    }
+
+    #[test]
+    fn a_new_port_is_a_new_address() {
+        let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.1:9", 1), Advice::Send([1; 16]));
+        assert_eq!(rule.destination(), Some(path("192.0.2.1:7718")));
+    }
+
+    #[test]
+    fn a_challenge_is_said_again_but_not_at_once() {
+        let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 1), Advice::Send([1; 16]));
+        assert_eq!(genuine(&mut rule, NOW, "192.0.2.9:1", 2), Advice::Nothing);
+        assert_eq!(genuine(&mut rule, NOW + REPEAT, "192.0.2.9:1", 3), Advice::Send([1; 16]));
+        assert_eq!(genuine(&mut rule, NOW + REPEAT, "192.0.2.8:1", 4), Advice::Send([4; 16]));
+        let late = NOW + REPEAT + PATIENCE + Span::from_nanos(1);
+        assert_eq!(genuine(&mut rule, late, "192.0.2.8:1", 5), Advice::Send([5; 16]));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_threefold_goes_to_an_unproven_address(
+            steps in proptest::collection::vec((0u64..400, 1usize..200), 1..200),
+        ) {
+            let mut rule = AddressRule::contacted("192.0.2.1:7718".parse().unwrap());
+            let (mut now, mut came, mut went) = (NOW, 0, 0);
+            for (wait, len) in steps {
+                now += Span::from_millis(wait);
+                came += len;
+                let advice = rule.on_genuine(now, path("192.0.2.9:1"), len, COST, || [1; 16]);
+                if matches!(advice, Advice::Send(_)) {
+                    went += COST;
+                }
+                prop_assert!(went <= 3 * came, "{} bytes for {}", went, came);
+                prop_assert_eq!(rule.destination(), Some(path("192.0.2.1:7718")));
+            }
+        }
+    }
+}

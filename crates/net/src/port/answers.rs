@@ -1,0 +1,105 @@
+//! How many path-MTU probes a port answers.
+//!
+//! A probe needs no session, and its source address may be forged. So each network has a budget of
+//! its own, and all networks without a handshake share another one: no stranger uses up what a
+//! client needs. The table has a fixed number of slots, by a hash that nobody outside knows; only
+//! an answer is charged, so strangers cannot fill the slots of others either.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+use longhaul_proto::time::{Span, Time};
+
+use crate::network::Network;
+
+/// Answers a second to one network: enough for sixty searches, too few to be worth a stranger's.
+const OF_ONE: u32 = 500;
+/// Answers a second to all networks without a handshake.
+const OF_STRANGERS: u32 = 5_000;
+const SLOTS: usize = 4096;
+
+pub(super) struct Answers {
+    hasher: RandomState,
+    networks: Box<[Budget]>,
+    strangers: Budget,
+}
+
+#[derive(Clone, Copy)]
+struct Budget {
+    since: Time,
+    spent: u32,
+}
+
+impl Default for Answers {
+    fn default() -> Answers {
+        let unspent = Budget { since: Time::ZERO, spent: 0 };
+        Answers {
+            hasher: RandomState::new(),
+            networks: vec![unspent; SLOTS].into(),
+            strangers: unspent,
+        }
+    }
+}
+
+impl Answers {
+    /// Whether a probe from `address` is answered, which is a client's if it is expected here.
+    pub(super) fn may(&mut self, now: Time, address: IpAddr, is_expected: bool) -> bool {
+        let slot = self.hasher.hash_one(Network::of(address)) as usize % SLOTS;
+        let own = &mut self.networks[slot];
+        let may = own.has(now, OF_ONE) && (is_expected || self.strangers.has(now, OF_STRANGERS));
+        if may {
+            own.spent += 1;
+            self.strangers.spent += u32::from(!is_expected);
+        }
+        may
+    }
+}
+
+impl Budget {
+    /// Whether anything is left of `limit` in this second.
+    fn has(&mut self, now: Time, limit: u32) -> bool {
+        if now.since(self.since) >= Span::from_secs(1) {
+            *self = Budget { since: now, spent: 0 };
+        }
+        self.spent < limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const START: Time = Time::from_nanos(5_000_000_000);
+
+    fn address(n: u32) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from_bits(n))
+    }
+
+    /// How many of `asked` probes from `address` are answered.
+    fn answered(answers: &mut Answers, n: u32, asked: u32, is_expected: bool) -> u32 {
+        let may = |_: &u32| answers.may(START, address(n), is_expected);
+        (0..asked).filter(may).count() as u32
+    }
+
+    #[test]
+    fn one_network_has_its_budget_each_second_and_takes_nothing_of_another() {
+        let mut answers = Answers::default();
+        assert_eq!(answered(&mut answers, 1, 10_000, false), OF_ONE);
+        assert!(!answers.may(START + Span::from_millis(999), address(1), true));
+        assert!(answers.may(START + Span::from_secs(1), address(1), true));
+        // Two networks share a slot once in 4096 times.
+        assert!((2..10).filter(|n| answers.may(START, address(*n), false)).count() >= 7);
+    }
+
+    #[test]
+    fn strangers_together_have_a_budget_and_leave_those_of_clients_alone() {
+        let mut answers = Answers::default();
+        let forged = (1000..200_000).filter(|n| answers.may(START, address(*n), false)).count();
+        assert_eq!(forged as u32, OF_STRANGERS);
+        // Strangers have spent one or two answers of each slot.
+        assert!(answered(&mut answers, 1, 10_000, true) > OF_ONE - 50);
+        assert!(!answers.may(START, address(300_000), false));
+    }
+}

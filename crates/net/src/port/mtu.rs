@@ -1,0 +1,434 @@
+//! Which datagram size a path takes.
+//!
+//! A search asks with padded probes whose answers are short, all likely sizes at once, so the
+//! common case costs one round trip, and it can run beside the handshake: probes are in the clear,
+//! carry no secret, and their 80 random bits (flow id and block) must come back. An answer is never
+//! longer than its question, and a port answers few a second to each network.
+//!
+//! The block size is fixed where a pass begins; a size found later is for the next pass. A path
+//! that begins to swallow large datagrams is noticed by [`HoleWatch`]; the next pass searches
+//! again.
+
+use std::net::IpAddr;
+
+use aws_lc_rs::rand;
+use longhaul_proto::endpoint::{FlowId, PacketNumber};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::wire::header::{Header, Kind};
+
+use crate::clock;
+use crate::error::Error;
+use crate::port::{Datagrams, FlowSink, PortHandle};
+use crate::socket::{Outcome, Path, SendError, Socket};
+
+/// The shortest probe that is answered.
+const SHORTEST: usize = 64;
+/// Header and the size that arrived.
+const ANSWER_LEN: usize = Header::LEN + 2;
+/// MTUs worth a probe: the old minimum, IPv6's minimum, tunnels in tunnels, WireGuard, VXLAN,
+/// PPPoE, Ethernet, jumbo frames.
+const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
+/// How often a probe is said before its size counts as too large.
+const TRIES: u32 = 3;
+/// How long is waited for the first answer of all before everything is asked again.
+const FIRST_WAIT: Span = Span::from_millis(250);
+
+/// Bytes of IP and UDP headers in front of a datagram to `address`.
+pub fn packet_overhead(address: IpAddr) -> u16 {
+    match address.to_canonical() {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    }
+}
+
+/// The datagram size that passes nearly every path to `address`: what is used where nothing is
+/// known.
+pub fn safe_size(address: IpAddr) -> u16 {
+    1280 - packet_overhead(address)
+}
+
+/// What a search has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The largest UDP payload that came through.
+    pub size: u16,
+    /// The round-trip time of the first answer.
+    pub rtt: Span,
+}
+
+/// A search for the largest size, without socket or clock.
+///
+/// A round says the probes of all sizes that may still pass. The first answer tells the round-trip
+/// time; after it, sizes above the largest proven one are asked again once a round trip, until they
+/// have been said three times.
+#[derive(Debug)]
+pub struct Search {
+    /// Largest first.
+    candidates: Vec<Candidate>,
+    found: Option<Found>,
+    /// When each round began.
+    rounds: Vec<Time>,
+    deadline: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    size: u16,
+    said: u32,
+    due: bool,
+}
+
+impl Search {
+    /// A search on the way to `address`, for sizes up to `ceiling`, that ends at `deadline`.
+    pub fn new(now: Time, address: IpAddr, ceiling: u16, deadline: Time) -> Search {
+        let overhead = packet_overhead(address);
+        let mut sizes: Vec<u16> = MTUS.iter().map(|mtu| (mtu - overhead).min(ceiling)).collect();
+        sizes.retain(|size| usize::from(*size) >= SHORTEST);
+        sizes.dedup();
+        let candidates =
+            sizes.into_iter().rev().map(|size| Candidate { size, said: 0, due: true }).collect();
+        Search { candidates, found: None, rounds: vec![now], deadline }
+    }
+
+    /// The next probe to send now: its size, and its round as its number.
+    pub fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
+        if now >= self.round_ends() && !self.is_over(now) {
+            self.rounds.push(now);
+            let answered = self.found.is_some();
+            for candidate in &mut self.candidates {
+                // Without any answer it is not the sizes that do not pass.
+                candidate.due = !answered || candidate.said < TRIES;
+            }
+        }
+        let due = self.candidates.iter_mut().find(|candidate| candidate.due)?;
+        due.due = false;
+        due.said += 1;
+        Some((due.size, PacketNumber(self.rounds.len() as u64 - 1)))
+    }
+
+    /// The probe of `size` bytes and this number has been answered.
+    pub fn on_answer(&mut self, now: Time, size: u16, number: PacketNumber) {
+        let known = self.candidates.iter().any(|c| c.size == size && c.said > 0);
+        let round = usize::try_from(number.0).ok().and_then(|round| self.rounds.get(round));
+        let Some(began) = round.copied().filter(|_| known) else {
+            return;
+        };
+        let first = Found { size, rtt: now.since(began) };
+        if self.found.is_none() {
+            // Rounds had no measure before: what was said in vain may only be late.
+            self.candidates.iter_mut().for_each(|c| c.said = c.said.min(1));
+        }
+        self.found = Some(Found { size, ..self.found.unwrap_or(first) });
+        self.candidates.retain(|candidate| candidate.size > size);
+    }
+
+    /// The first link does not take datagrams of `size` bytes.
+    pub fn on_refused(&mut self, size: u16) {
+        self.candidates.retain(|candidate| candidate.size < size);
+    }
+
+    /// The largest size known to pass, so far.
+    pub fn found(&self) -> Option<Found> {
+        self.found
+    }
+
+    /// Whether nothing more will be found.
+    pub fn is_over(&self, now: Time) -> bool {
+        let waited = now >= self.round_ends();
+        let tried = self.candidates.iter().all(|candidate| candidate.said >= TRIES && waited);
+        now >= self.deadline || self.found.is_some() && tried
+    }
+
+    /// When to come back if no answer comes.
+    pub fn next_wakeup(&self) -> Time {
+        self.round_ends().min(self.deadline)
+    }
+
+    fn round_ends(&self) -> Time {
+        let wait = match self.found {
+            // Answers to one round come close together.
+            Some(found) => found.rtt + found.rtt / 4 + Span::from_millis(2),
+            None => FIRST_WAIT,
+        };
+        self.rounds.last().map_or(Time::ZERO, |began| *began + wait)
+    }
+}
+
+/// Notices a path that swallows large datagrams while small ones pass.
+#[derive(Clone, Copy, Debug)]
+pub struct HoleWatch {
+    arrived: u64,
+    sent: u64,
+    since: Time,
+    reported: Time,
+}
+
+/// Datagrams sent without one arriving before a hole is suspected.
+const SUSPICIOUS: u64 = 50;
+/// The longest pause between reports while small datagrams pass.
+const REPORTS: Span = Span::from_millis(750);
+
+impl HoleWatch {
+    /// A pass begins.
+    pub fn new(now: Time) -> HoleWatch {
+        HoleWatch { arrived: 0, sent: 0, since: now, reported: now }
+    }
+
+    /// A report has come back (so small datagrams pass): of `sent` data datagrams so far, `arrived`
+    /// have arrived. Whether none has for so long, since so many left, that the path has a hole.
+    pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
+        // After a pause the network was gone, or a host: what was sent meanwhile says nothing.
+        let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
+        if arrived != self.arrived || paused {
+            *self = HoleWatch { arrived, sent, since: now, reported: now };
+        } else if sent.saturating_sub(self.sent) < SUSPICIOUS {
+            // A sender that had nothing to send is not unheard.
+            self.since = now;
+        }
+        self.reported = now;
+        let patience = (rtt * 4).max(Span::from_secs(1));
+        sent.saturating_sub(self.sent) >= SUSPICIOUS && now.since(self.since) >= patience
+    }
+}
+
+/// The answer to a probe of `len` bytes; nothing if that is too short to be one.
+pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
+    let size = u16::try_from(len).ok().filter(|_| len >= SHORTEST)?;
+    let mut answer = [0; ANSWER_LEN];
+    let (head, rest) = answer.split_first_chunk_mut()?;
+    Header { kind: Kind::ProbeAnswer, ..*probe }.encode(head);
+    rest.copy_from_slice(&size.to_be_bytes());
+    Some(answer)
+}
+
+/// Searches the way to `path` over `port`, for sizes up to `ceiling`, for `patience` at most.
+/// `done` is called once, on the receive thread: with nothing where no probe was answered.
+///
+/// Needs a longhaul port at the other end and nothing else: no session, no keys.
+///
+/// # Errors
+/// If the port has closed; `done` is not called then.
+pub fn search(
+    port: &PortHandle,
+    path: Path,
+    ceiling: u16,
+    patience: Span,
+    done: impl FnOnce(Option<Found>) + Send + 'static,
+) -> Result<(), Error> {
+    let mut random = [0; 10];
+    rand::fill(&mut random).map_err(|_| Error::new("the system gives no random numbers"))?;
+    let (flow, block) = random.split_at(4);
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let header = Header {
+        kind: Kind::Probe,
+        flow: FlowId(number(flow) as u32),
+        number: PacketNumber(0),
+        block: number(block),
+    };
+    let now = clock::now();
+    let search = Search::new(now, path.remote.ip(), ceiling, now + patience);
+    let socket = port.socket().clone();
+    let prober = Prober { search, header, path, socket, done: Some(Box::new(done)) };
+    port.register(header.flow, Box::new(prober))
+}
+
+struct Prober {
+    search: Search,
+    header: Header,
+    path: Path,
+    socket: std::sync::Arc<Socket>,
+    done: Option<Box<dyn FnOnce(Option<Found>) + Send>>,
+}
+
+impl Prober {
+    fn drive(&mut self, now: Time) {
+        while let Some((size, number)) = self.search.poll_probe(now) {
+            let mut probe = vec![0; usize::from(size)];
+            let Some(head) = probe.first_chunk_mut() else { continue };
+            Header { number, ..self.header }.encode(head);
+            match self.socket.send(self.path, &probe) {
+                Ok(Outcome::Sent | Outcome::Lost(_)) => {}
+                Err(SendError::TooLarge) => self.search.on_refused(size),
+                Err(SendError::Broken(_)) => self.finish(),
+            }
+        }
+        if self.search.is_over(now) {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(self.search.found());
+        }
+    }
+}
+
+impl FlowSink for Prober {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            let number = datagram.header.number;
+            let expected = Header { kind: Kind::ProbeAnswer, number, ..self.header };
+            let size = datagram.bytes.get(Header::LEN..).and_then(|rest| rest.first_chunk());
+            let ours = datagram.header == expected && datagram.path.remote == self.path.remote;
+            if let Some(size) = size.filter(|_| ours) {
+                self.search.on_answer(now, u16::from_be_bytes(*size), number);
+            }
+        }
+        self.drive(now);
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.drive(now);
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        Some(self.search.next_wakeup())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.done.is_none()
+    }
+
+    fn on_port_closed(&mut self, _: &str) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::Port;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const START: Time = Time::from_nanos(1_000_000);
+    const RTT: Span = Span::from_millis(100);
+
+    /// Runs a search over a path that passes sizes as `passes` says, given the size and
+    /// how often it was said. Tells what was found and when the search was over.
+    fn run(ceiling: u16, link: u16, passes: impl Fn(u16, u32) -> bool) -> (Option<Found>, Span) {
+        run_at(RTT, ceiling, link, passes)
+    }
+
+    fn run_at(
+        rtt: Span,
+        ceiling: u16,
+        link: u16,
+        passes: impl Fn(u16, u32) -> bool,
+    ) -> (Option<Found>, Span) {
+        let mut search = Search::new(START, FOUR, ceiling, START + Span::from_secs(5));
+        let mut now = START;
+        let mut said = std::collections::HashMap::new();
+        let mut answers: Vec<(Time, u16, PacketNumber)> = Vec::new();
+        for _ in 0..1000 {
+            while let Some((size, number)) = search.poll_probe(now) {
+                *said.entry(size).or_insert(0) += 1;
+                if size > link {
+                    search.on_refused(size);
+                } else if passes(size, said[&size]) {
+                    answers.push((now + rtt, size, number));
+                }
+            }
+            if search.is_over(now) {
+                return (search.found(), now.since(START));
+            }
+            let next = answers.iter().map(|(at, ..)| *at).min().unwrap_or(Time::NEVER);
+            now = next.min(search.next_wakeup()).max(now);
+            for (_, size, number) in answers.extract_if(.., |(at, ..)| *at <= now) {
+                search.on_answer(now, size, number);
+            }
+        }
+        panic!("the search never ends");
+    }
+
+    #[test]
+    fn a_link_that_tells_its_size_costs_one_round_trip() {
+        assert_eq!(run(9000, 1472, |_, _| true), (Some(Found { size: 1472, rtt: RTT }), RTT));
+        assert_eq!(run(9000, 8972, |_, _| true).1, RTT);
+    }
+
+    #[test]
+    fn a_narrow_place_further_on_is_found() {
+        let (found, took) = run(9000, 8972, |size, _| size <= 1392);
+        assert_eq!(found.map(|found| found.size), Some(1392));
+        assert!(took < RTT * 5, "{took}");
+        assert_eq!(run(9000, 8972, |size, _| size <= 548).0.map(|found| found.size), Some(548));
+    }
+
+    #[test]
+    fn a_lost_probe_is_said_again() {
+        let (found, _) = run(9000, 1472, |size, said| size < 1472 || said == 3);
+        assert_eq!(found.map(|found| found.size), Some(1472));
+    }
+
+    #[test]
+    fn the_whole_first_round_may_be_lost() {
+        let (found, _) = run(9000, 1472, |_, said| said > 1);
+        assert_eq!(found.map(|found| found.size), Some(1472));
+    }
+
+    #[test]
+    fn a_path_longer_than_the_first_wait_is_measured_right() {
+        let rtt = Span::from_millis(600);
+        let (found, took) = run_at(rtt, 9000, 8972, |size, _| size <= 1472);
+        assert_eq!(found, Some(Found { size: 1472, rtt }));
+        assert!(took < rtt * 5, "{took}");
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline() {
+        assert_eq!(run(9000, 1472, |_, _| false), (None, Span::from_secs(5)));
+    }
+
+    #[test]
+    fn the_ceiling_is_a_size_of_its_own() {
+        assert_eq!(run(1000, 1472, |_, _| true).0.map(|found| found.size), Some(1000));
+    }
+
+    #[test]
+    fn an_answer_to_what_was_not_asked_is_nothing() {
+        let mut search = Search::new(START, FOUR, 9000, START + RTT);
+        assert_eq!(search.poll_probe(START), Some((8972, PacketNumber(0))));
+        search.on_answer(START, 8971, PacketNumber(0));
+        search.on_answer(START, 1472, PacketNumber(0));
+        search.on_answer(START, 8972, PacketNumber(1));
+        assert_eq!(search.found(), None);
+    }
+
+    #[test]
+    fn a_hole_is_noticed_only_while_reports_say_that_nothing_arrives() {
+        let at = |millis| START + Span::from_millis(millis);
+        let mut watch = HoleWatch::new(START);
+        assert!(!watch.on_report(at(500), 1000, 0, RTT), "too early");
+        assert!(!watch.on_report(at(1000), 1000, 1, RTT), "one arrived");
+        assert!(!watch.on_report(at(1500), 1010, 1, RTT));
+        assert!(!watch.on_report(at(2000), 1020, 1, RTT), "too few");
+        assert!(!watch.on_report(at(2500), 2000, 1, RTT), "a burst after a pause has just left");
+        assert!(!watch.on_report(at(2900), 2000, 1, RTT));
+        assert!(watch.on_report(at(3300), 2000, 1, RTT));
+    }
+
+    #[test]
+    fn an_outage_is_no_hole() {
+        let at = |millis| START + Span::from_millis(millis);
+        let mut watch = HoleWatch::new(START);
+        assert!(!watch.on_report(at(500), 1000, 900, RTT));
+        assert!(!watch.on_report(at(3000), 9000, 900, RTT), "the first word after an outage");
+        assert!(!watch.on_report(at(3250), 9000, 950, RTT));
+    }
+
+    #[test]
+    fn two_ports_find_the_loopbacks_size() {
+        let port = || Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let (here, there) = (port(), port());
+        let (tell, told) = std::sync::mpsc::channel();
+        let path = there.socket().local_addr().into();
+        let done = move |found| tell.send(found).unwrap();
+        search(&here, path, 9000, Span::from_secs(10), done).unwrap();
+        let found: Option<Found> = told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(found.map(|found| found.size), Some(8972));
+        assert_eq!(there.statistics().foreign, 0);
+    }
+}

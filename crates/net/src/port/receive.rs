@@ -1,0 +1,382 @@
+//! The receive thread of a port.
+//!
+//! Flows live in the time up to which the socket has been read: what has come, as far as a turn
+//! goes, is told before letters are, and before any flow hears that time has passed. A thread that
+//! had to wait for its processor would else take for lost what waits in the socket, as soon as the
+//! control stream says that it was sent.
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use longhaul_proto::endpoint::FlowId;
+use longhaul_proto::time::Time;
+use longhaul_proto::wire::header::{Header, Kind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::answers::Answers;
+use super::hold::{Hold, Offer};
+use super::scatter::{ScatterCall, Spill};
+use super::{Command, Counters, Datagrams, FlowSink, Shared, Slot, mtu};
+use crate::socket::{Inbox, Message};
+use crate::{clock, wait};
+
+/// Receiving system calls before timers and letters have their turn.
+const CALLS_PER_TURN: usize = 64;
+/// Receive errors in a row after which the socket is beyond hope.
+const MAX_ERRORS: u32 = 100;
+
+pub(super) struct ReceiveLoop {
+    shared: Arc<Shared>,
+    commands: Receiver<Command>,
+    flows: HashMap<FlowId, Box<dyn FlowSink>>,
+    hold: Hold,
+    slots: Vec<Slot>,
+    due: Vec<FlowId>,
+    /// Flows that have letters.
+    woken: Vec<FlowId>,
+    /// All that came until then has been read.
+    heard: Time,
+    answers: Answers,
+    errors: u32,
+    why: Option<String>,
+}
+
+impl ReceiveLoop {
+    pub(super) fn new(shared: Arc<Shared>, commands: Receiver<Command>) -> ReceiveLoop {
+        ReceiveLoop {
+            shared,
+            commands,
+            flows: HashMap::new(),
+            hold: Hold::default(),
+            slots: Vec::new(),
+            due: Vec::new(),
+            woken: Vec::new(),
+            heard: clock::now(),
+            answers: Answers::default(),
+            errors: 0,
+            why: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        wait::take_slack_out();
+        let (mut inbox, mut spill) = (Inbox::new(), Spill::default());
+        while self.why.is_none() {
+            let mut readable = self.sleep();
+            self.obey();
+            for _ in 0..CALLS_PER_TURN {
+                if self.why.is_some() || !self.receive(readable, &mut inbox, &mut spill) {
+                    break;
+                }
+                readable = true;
+            }
+            self.wake();
+        }
+        self.shared.close();
+        for command in self.commands.try_iter() {
+            if let Command::Register(flow, sink) = command {
+                self.flows.insert(flow, sink);
+            }
+        }
+        let why = self.why.unwrap_or_default();
+        for sink in self.flows.values_mut() {
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.on_port_closed(&why)));
+        }
+    }
+
+    /// Waits for datagrams, commands or the next wake-up. Whether there are datagrams.
+    fn sleep(&mut self) -> bool {
+        let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
+        let earliest = wakeups.chain(self.hold.next_expiry()).min();
+        let now = clock::now();
+        let timeout = earliest.filter(|time| *time != Time::NEVER).map(|time| {
+            let left = clock::duration(time.since(now));
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+        });
+        let mut fds = [
+            PollFd::new(&*self.shared.socket, PollFlags::IN),
+            PollFd::new(&self.shared.bell, PollFlags::IN),
+        ];
+        let polled = poll(&mut fds, timeout.as_ref());
+        let idle = clock::now().since(now).as_nanos();
+        self.shared.counters.idle_nanos.fetch_add(idle, Ordering::Relaxed);
+        // An interrupted or failed poll is as a wake-up too early.
+        if polled.is_err() {
+            return false;
+        }
+        let [socket, bell] = fds.map(|fd| fd.revents());
+        if !bell.is_empty() {
+            let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
+        }
+        if socket.is_empty() {
+            self.hear(clock::now());
+        }
+        !socket.is_empty()
+    }
+
+    fn obey(&mut self) {
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey_one(command),
+                Err(TryRecvError::Empty) => return,
+                // Every handle is gone, the port's own too.
+                Err(TryRecvError::Disconnected) => {
+                    self.why = Some("the port was closed".into());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey_one(&mut self, command: Command) {
+        let now = clock::now();
+        match command {
+            Command::Register(flow, sink) => self.register(self.heard, flow, sink),
+            Command::Unregister(flow) => self.remove(flow),
+            Command::Wake(flow) => self.woken.push(flow),
+            Command::Expect(address) => self.hold.expect(now, address),
+            Command::Announce(flow, address) => self.hold.announce(now, flow, address),
+            Command::Close => self.why = Some("the port was closed".into()),
+        }
+    }
+
+    fn register(&mut self, now: Time, flow: FlowId, sink: Box<dyn FlowSink>) {
+        self.flows.insert(flow, sink);
+        // A sink may have letters from before it was registered.
+        self.call(flow, |sink| sink.on_wake(now));
+        if let Some(held) = self.hold.take(flow) {
+            self.call(flow, |sink| sink.on_fallen(held.fallen));
+            let messages: Vec<Message<'_>> = held
+                .datagrams
+                .iter()
+                .map(|d| {
+                    let bytes = &held.bytes[d.start..][..d.len];
+                    Message { path: d.path, bytes, stride: d.len, at: d.at }
+                })
+                .collect();
+            let slots: Vec<Slot> = held
+                .datagrams
+                .iter()
+                .enumerate()
+                .map(|(n, d)| Slot {
+                    header: d.header,
+                    message: n as u32,
+                    start: 0,
+                    len: d.len as u32,
+                })
+                .collect();
+            self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(&messages, &slots)));
+            self.call(flow, |sink| sink.on_told(now));
+        }
+    }
+
+    /// Calls a flow's sink, if there is one. A flow that ends is forgotten. So is one whose code
+    /// fails: it is told that its port is gone, and the port lives on for the others.
+    fn call<T>(&mut self, flow: FlowId, work: impl FnOnce(&mut dyn FlowSink) -> T) -> Option<T> {
+        let sink = self.flows.get_mut(&flow)?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(&mut **sink)));
+        if done.is_err() {
+            let why = "the flow's own code failed";
+            let _ = catch_unwind(AssertUnwindSafe(|| sink.on_port_closed(why)));
+            self.remove(flow);
+        } else {
+            self.remove_if_closed(flow);
+        }
+        done.ok()
+    }
+
+    fn remove(&mut self, flow: FlowId) {
+        self.flows.remove(&flow);
+        self.shared.forget(flow);
+    }
+
+    fn remove_if_closed(&mut self, flow: FlowId) {
+        if self.flows.get(&flow).is_some_and(|sink| sink.is_closed()) {
+            self.remove(flow);
+        }
+    }
+
+    /// Takes what one system call brings; looks again also where nothing was there a moment ago.
+    /// Whether there may be more.
+    fn receive(&mut self, readable: bool, inbox: &mut Inbox, spill: &mut Spill) -> bool {
+        let before = clock::now();
+        let scattered = if readable { self.receive_scattered(spill) } else { Ok(false) };
+        let received = match scattered {
+            Ok(false) => self.shared.socket.receive(inbox),
+            Ok(true) => {
+                self.errors = 0;
+                let message = [spill.message()];
+                self.hear(message[0].at);
+                // What is left of a train that has been counted.
+                self.sort_out(0, &message);
+                self.deliver(&message);
+                return true;
+            }
+            Err(error) => Err(error),
+        };
+        match received {
+            Ok(()) => self.errors = 0,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.hear(before);
+                return false;
+            }
+            Err(error) => {
+                self.hear(before);
+                self.errors += 1;
+                if self.errors > MAX_ERRORS {
+                    self.why = Some(format!("receiving fails again and again: {error}"));
+                }
+                return false;
+            }
+        }
+        let messages = inbox.messages(self.heard);
+        let newest = messages[..inbox.trains() as usize].iter().map(|message| message.at).max();
+        let newest = newest.unwrap_or(before);
+        self.hear(if inbox.is_full() { newest } else { newest.max(before) });
+        self.sort_out(inbox.trains(), &messages);
+        self.deliver(&messages);
+        inbox.is_full()
+    }
+
+    /// All that came until then has been read.
+    fn hear(&mut self, until: Time) {
+        self.heard = self.heard.max(until);
+    }
+
+    /// Lets the only flow receive for itself, if it can.
+    fn receive_scattered(&mut self, spill: &mut Spill) -> io::Result<bool> {
+        if self.flows.len() != 1 {
+            return Ok(false);
+        }
+        let Some(&flow) = self.flows.keys().next() else { return Ok(false) };
+        let shared = self.shared.clone();
+        let mut call = ScatterCall::new(&shared.socket, spill, self.heard);
+        let received = self.call(flow, |sink| sink.receive(&mut call));
+        if let Some(Ok(true)) = received {
+            shared.counters.trains.fetch_add(1, Ordering::Relaxed);
+        }
+        shared.counters.received.fetch_add(call.taken(), Ordering::Relaxed);
+        shared.counters.bytes.fetch_add(call.taken_bytes(), Ordering::Relaxed);
+        received.unwrap_or(Ok(false))
+    }
+
+    /// Keeps the places of datagrams whose flow is here, of so many trains; disposes of all others.
+    fn sort_out(&mut self, trains: u64, messages: &[Message<'_>]) {
+        let mut tally = Tally { trains, ..Tally::default() };
+        let mut last = None;
+        self.slots.clear();
+        for (n, message) in messages.iter().enumerate() {
+            tally.bytes += message.bytes.len() as u64;
+            for (index, bytes) in message.bytes.chunks(message.stride).enumerate() {
+                tally.received += 1;
+                let Some(header) = Header::decode(bytes) else {
+                    tally.foreign += 1;
+                    continue;
+                };
+                if last != Some(header.flow) && !self.flows.contains_key(&header.flow) {
+                    self.dispose(&mut tally, header, message, bytes);
+                    continue;
+                }
+                last = Some(header.flow);
+                self.slots.push(Slot {
+                    header,
+                    message: n as u32,
+                    start: (index * message.stride) as u32,
+                    len: bytes.len() as u32,
+                });
+            }
+        }
+        tally.add_to(&self.shared.counters);
+    }
+
+    /// A datagram whose flow is not here.
+    fn dispose(&mut self, tally: &mut Tally, header: Header, message: &Message<'_>, bytes: &[u8]) {
+        let is_probe = header.kind == Kind::Probe;
+        let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };
+        if let Some(answer) = answer.filter(|_| self.may_answer(message)) {
+            // A lost answer is as a lost probe: asked again.
+            let _ = self.shared.socket.send(message.path, &answer);
+            tally.probes += 1;
+            return;
+        }
+        match self.hold.offer(message.at, header, message.path, bytes) {
+            Offer::Held => tally.held += 1,
+            Offer::Full => tally.dropped += 1,
+            Offer::Foreign => tally.foreign += 1,
+        }
+    }
+
+    fn may_answer(&mut self, probe: &Message<'_>) -> bool {
+        let (now, from) = (probe.at, probe.path.remote.ip());
+        self.answers.may(now, from, self.hold.expects(now, from))
+    }
+
+    /// Hands each flow its datagrams, one call a flow; then tells them that all have theirs.
+    fn deliver(&mut self, messages: &[Message<'_>]) {
+        let now = self.heard;
+        let mut slots = std::mem::take(&mut self.slots);
+        if !slots.is_sorted_by_key(|slot| slot.header.flow) {
+            // Within a flow the order of arrival stays.
+            slots.sort_unstable_by_key(|slot| (slot.header.flow, slot.message, slot.start));
+        }
+        for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
+            let flow = slots[0].header.flow;
+            self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(messages, slots)));
+        }
+        for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
+            self.call(slots[0].header.flow, |sink| sink.on_told(now));
+        }
+        self.slots = slots;
+    }
+
+    /// Wakes the flows that have letters, and those whose time has come.
+    fn wake(&mut self) {
+        let now = self.heard;
+        let mut woken = std::mem::take(&mut self.woken);
+        for flow in woken.drain(..) {
+            self.call(flow, |sink| sink.on_wake(now));
+        }
+        self.woken = woken;
+        self.shared.counters.dropped.fetch_add(self.hold.expire(now), Ordering::Relaxed);
+        let mut due = std::mem::take(&mut self.due);
+        let wakes = self.flows.iter().filter_map(|(flow, sink)| Some((*flow, sink.next_wakeup()?)));
+        due.extend(wakes.filter(|(_, time)| *time <= now).map(|(flow, _)| flow));
+        for flow in due.drain(..) {
+            self.call(flow, |sink| sink.on_wake(now));
+        }
+        self.due = due;
+    }
+}
+
+/// What one system call brought; added to the shared counters once.
+#[derive(Default)]
+struct Tally {
+    received: u64,
+    trains: u64,
+    bytes: u64,
+    foreign: u64,
+    held: u64,
+    dropped: u64,
+    probes: u64,
+}
+
+impl Tally {
+    fn add_to(&self, counters: &Counters) {
+        let add = |counter: &AtomicU64, count: u64| {
+            if count > 0 {
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        add(&counters.received, self.received);
+        add(&counters.trains, self.trains);
+        add(&counters.bytes, self.bytes);
+        add(&counters.foreign, self.foreign);
+        add(&counters.held, self.held);
+        add(&counters.dropped, self.dropped);
+        add(&counters.probes, self.probes);
+    }
+}

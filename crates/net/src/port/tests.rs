@@ -1,0 +1,424 @@
+//! Ports over loopback: who gets what, what wakes whom, what falls.
+
+use std::net::Ipv4Addr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use longhaul_proto::endpoint::{FlowId, PacketNumber};
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::wire::header::{Header, Kind};
+
+use crate::batch::{Batch, MAX_DATAGRAMS};
+use crate::clock;
+use crate::port::{Datagrams, FlowSink, Port};
+use crate::sealing::keys::{FlowKeys, Suite};
+use crate::sealing::open::Opener;
+use crate::socket::{MESSAGES, Outcome, Path, Socket};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Batch(Vec<Vec<u8>>),
+    Letter(u32),
+    Woken,
+    Closed,
+}
+
+struct Teller {
+    tell: Sender<Told>,
+    letters: Option<Receiver<u32>>,
+    wakeup: Option<Time>,
+}
+
+impl FlowSink for Teller {
+    fn on_batch(&mut self, _: Time, datagrams: &mut Datagrams<'_>) {
+        let payloads = datagrams.map(|d| d.bytes[Header::LEN..].to_vec()).collect();
+        let _ = self.tell.send(Told::Batch(payloads));
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        for letter in self.letters.iter().flat_map(|letters| letters.try_iter()) {
+            let _ = self.tell.send(Told::Letter(letter));
+        }
+        if self.wakeup.is_some_and(|time| time <= now) {
+            self.wakeup = None;
+            let _ = self.tell.send(Told::Woken);
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        self.wakeup
+    }
+
+    fn on_port_closed(&mut self, _: &str) {
+        let _ = self.tell.send(Told::Closed);
+    }
+}
+
+fn loopback() -> Socket {
+    Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+}
+
+fn port() -> Port {
+    Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+}
+
+fn path(port: &Port) -> Path {
+    port.socket().local_addr().into()
+}
+
+fn teller() -> (Box<Teller>, Receiver<Told>) {
+    let (tell, told) = channel();
+    (Box::new(Teller { tell, letters: None, wakeup: None }), told)
+}
+
+fn datagram(flow: u32, number: u64) -> Vec<u8> {
+    let mut bytes = vec![number as u8; Header::LEN + 8];
+    let number = PacketNumber(number);
+    let header = Header { kind: Kind::Data, flow: FlowId(flow), number, block: 0 };
+    header.encode(bytes.first_chunk_mut().unwrap());
+    bytes
+}
+
+fn payloads(told: &Receiver<Told>, count: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        match told.recv_timeout(PATIENCE) {
+            Ok(Told::Batch(batch)) => all.extend(batch),
+            other => panic!("{other:?} after {} of {count}", all.len()),
+        }
+    }
+    all
+}
+
+/// Waits until the port has seen `count` datagrams.
+fn seen(port: &Port, count: u64) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while port.statistics().received < count {
+        assert!(std::time::Instant::now() < deadline, "{:?}", port.statistics());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn each_flow_gets_its_own_in_order() {
+    let (port, sender) = (port(), loopback());
+    let sinks: Vec<Receiver<Told>> = (0..3)
+        .map(|flow| {
+            let (sink, told) = teller();
+            port.register(FlowId(flow), sink).unwrap();
+            told
+        })
+        .collect();
+    let train: Vec<u8> = (0..30).flat_map(|n| datagram(n as u32 % 3, n)).collect();
+    sender.send_train(path(&port), &train, Header::LEN + 8).unwrap();
+    for (flow, told) in sinks.iter().enumerate() {
+        let expected: Vec<Vec<u8>> = (0..10).map(|n| vec![n * 3 + flow as u8; 8]).collect();
+        assert_eq!(payloads(told, 10), expected);
+    }
+    assert_eq!(port.statistics().received, 30);
+}
+
+#[test]
+fn a_flow_id_is_given_once() {
+    let port = port();
+    port.register(FlowId(1), teller().0).unwrap();
+    assert!(port.register(FlowId(1), teller().0).is_err());
+}
+
+#[test]
+fn strangers_are_counted_and_fall() {
+    let (port, sender) = (port(), loopback());
+    sender.send(path(&port), &datagram(1, 1)).unwrap();
+    sender.send(path(&port), b"short").unwrap();
+    sender.send(path(&port), &[0xff; 600]).unwrap();
+    seen(&port, 3);
+    let (sink, told) = teller();
+    port.register(FlowId(1), sink).unwrap();
+    sender.send(path(&port), &datagram(1, 2)).unwrap();
+    assert_eq!(payloads(&told, 1), [[2; 8]]);
+    assert_eq!(port.statistics().foreign, 3);
+}
+
+#[test]
+fn first_datagrams_wait_for_their_flow() {
+    let (port, sender) = (port(), loopback());
+    port.expect(Ipv4Addr::LOCALHOST.into());
+    // The command and the datagrams race; only the order of the datagrams is given.
+    let (probe, told) = teller();
+    port.register(FlowId(9), probe).unwrap();
+    let (mailbox, letters) = port.mailbox(FlowId(10));
+    let (mut second, second_told) = teller();
+    second.letters = Some(letters);
+    port.register(FlowId(10), second).unwrap();
+    assert!(mailbox.post(5));
+    assert_eq!(second_told.recv_timeout(PATIENCE), Ok(Told::Letter(5)));
+    for n in 0..5 {
+        sender.send(path(&port), &datagram(1, n)).unwrap();
+    }
+    sender.send(path(&port), &datagram(9, 0)).unwrap();
+    assert_eq!(payloads(&told, 1).len(), 1);
+    let (sink, told) = teller();
+    port.register(FlowId(1), sink).unwrap();
+    let expected: Vec<Vec<u8>> = (0..5).map(|n| vec![n; 8]).collect();
+    assert_eq!(payloads(&told, 5), expected);
+    assert_eq!(port.statistics().held, 5);
+}
+
+#[test]
+fn a_wakeup_comes_once_and_not_early() {
+    let port = port();
+    let (mut sink, told) = teller();
+    let due = clock::now() + Span::from_millis(20);
+    sink.wakeup = Some(due);
+    port.register(FlowId(1), sink).unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Woken));
+    assert!(clock::now() >= due);
+}
+
+#[test]
+fn closing_a_port_tells_its_flows() {
+    let port = port();
+    let (sink, told) = teller();
+    port.register(FlowId(1), sink).unwrap();
+    let handle = port.handle();
+    drop(port);
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Closed));
+    assert!(handle.is_closed());
+    assert!(handle.register(FlowId(2), teller().0).is_err());
+}
+
+struct Opening {
+    opener: Opener,
+    tell: Sender<(u64, Vec<u8>)>,
+    left: usize,
+}
+
+impl FlowSink for Opening {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        for datagram in datagrams {
+            let mut out = vec![0; datagram.bytes.len()];
+            let opened = self.opener.open(now, &datagram.header, datagram.bytes, &mut out);
+            if let Ok(len) = opened {
+                out.truncate(len);
+                self.left -= 1;
+                let _ = self.tell.send((datagram.header.block, out));
+            }
+        }
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_closed(&self) -> bool {
+        self.left == 0
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[test]
+fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
+    for suite in [Suite::Aes128Gcm, Suite::Plain] {
+        let (port, socket) = (port(), loopback());
+        let keys = || FlowKeys::new(&[1; 32], suite, 1, FlowId(4));
+        let mut sealer = keys().sending_end().data;
+        let (tell, told) = channel();
+        let opener = keys().receiving_end().data;
+        let sink = Opening { opener, tell, left: 100 };
+        port.register(FlowId(4), Box::new(sink)).unwrap();
+        let mut batch = Batch::new(1472);
+        assert_eq!(batch.capacity(), MAX_DATAGRAMS);
+        let payload = vec![6; 1472 - sealer.overhead()];
+        for block in 0..100u64 {
+            let len = if block == 50 { 10 } else { payload.len() };
+            batch.push(&mut sealer, Kind::Data, block, &payload[..len]).unwrap();
+            if batch.room() == 0 || block == 99 {
+                assert!(matches!(batch.send(&socket, path(&port)), Ok(Outcome::Sent)));
+                assert!(batch.is_empty());
+            }
+        }
+        let blocks: Vec<(u64, Vec<u8>)> =
+            (0..100).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+        assert!(blocks.iter().map(|(block, _)| *block).eq(0..100));
+        assert_eq!(blocks[50].1.len(), 10);
+        assert_eq!(blocks[51].1, payload);
+        // The sender of the channel goes with the sink.
+        assert!(told.recv_timeout(PATIENCE).is_err());
+        let (again, _) = teller();
+        port.register(FlowId(4), again).unwrap();
+    }
+}
+
+#[test]
+fn a_flood_is_counted_and_stops_nobody() {
+    let (port, socket, stranger) = (port(), loopback(), loopback());
+    let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FlowId(4));
+    let mut sealer = keys().sending_end().data;
+    let (tell, told) = channel();
+    let opener = keys().receiving_end().data;
+    port.register(FlowId(4), Box::new(Opening { opener, tell, left: 1000 })).unwrap();
+    let mut genuine = vec![0; 100];
+    let mut sent = 0;
+    for block in 0..1000u64 {
+        // Of a known flow and of unknown ones, too short, random, and a replay.
+        for n in 0..8u64 {
+            let mut forged = datagram([4, n as u32 * 7919][n as usize % 2], block * 8 + n);
+            forged.resize(24 + (n as usize * 37) % 200, n as u8);
+            stranger.send(path(&port), &forged).unwrap();
+        }
+        stranger.send(path(&port), &[block as u8; 11]).unwrap();
+        stranger.send(path(&port), &genuine).unwrap();
+        sealer.seal(Kind::Data, block, &[1; 68], &mut genuine).unwrap();
+        socket.send(path(&port), &genuine).unwrap();
+        sent += 11;
+        if block % 50 == 49 {
+            seen(&port, sent); // So that no socket buffer overflows.
+        }
+    }
+    let blocks: Vec<u64> = (0..1000).map(|_| told.recv_timeout(PATIENCE).unwrap().0).collect();
+    assert!(blocks.into_iter().eq(0..1000));
+    let statistics = port.statistics();
+    assert_eq!(statistics.received, sent);
+    assert!(statistics.foreign >= 5 * 1000);
+}
+
+#[test]
+fn a_probe_is_answered_with_the_size_that_came() {
+    let (port, socket) = (port(), loopback());
+    let mut probe = vec![0; 1200];
+    let header =
+        Header { kind: Kind::Probe, flow: FlowId(0x1234_5678), number: PacketNumber(0), block: 42 };
+    header.encode(probe.first_chunk_mut().unwrap());
+    socket.send(path(&port), &probe).unwrap();
+    seen(&port, 1);
+    assert_eq!(port.statistics().probes, 1);
+}
+
+#[test]
+fn a_stranger_that_probes_without_end_does_not_use_up_the_answers_of_another() {
+    let port = port();
+    let socket_at = |address: [u8; 4]| {
+        std::net::UdpSocket::bind((std::net::Ipv4Addr::from(address), 0)).unwrap()
+    };
+    let (stranger, client) = (socket_at([127, 0, 0, 2]), socket_at([127, 0, 0, 3]));
+    let mut probe = [0; 100];
+    let header = Header { kind: Kind::Probe, flow: FlowId(1), number: PacketNumber(0), block: 42 };
+    header.encode(probe.first_chunk_mut().unwrap());
+    let to = port.socket().local_addr();
+    for n in 1..=2_000 {
+        stranger.send_to(&probe, to).unwrap();
+        if n % 50 == 0 {
+            seen(&port, n); // So that no socket buffer overflows.
+        }
+    }
+    let answered = port.statistics().probes;
+    assert!(answered < 2_000, "a stranger has a limit too: {answered}");
+    client.send_to(&probe, to).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.recv(&mut [0; 100]).unwrap(), Header::LEN + 2);
+}
+
+struct Faulty {
+    tell: Sender<Told>,
+}
+
+impl FlowSink for Faulty {
+    fn on_batch(&mut self, _: Time, _: &mut Datagrams<'_>) {
+        panic!("a fault on purpose");
+    }
+
+    fn on_wake(&mut self, _: Time) {}
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {
+        let _ = self.tell.send(Told::Closed);
+    }
+}
+
+#[test]
+fn a_sink_that_fails_is_told_and_the_others_live_on() {
+    let (port, sender) = (port(), loopback());
+    let (tell, fault) = channel();
+    port.register(FlowId(1), Box::new(Faulty { tell })).unwrap();
+    let (sink, told) = teller();
+    port.register(FlowId(2), sink).unwrap();
+    sender.send(path(&port), &datagram(1, 0)).unwrap();
+    assert_eq!(fault.recv_timeout(PATIENCE), Ok(Told::Closed));
+    sender.send(path(&port), &datagram(2, 5)).unwrap();
+    assert_eq!(payloads(&told, 1), [vec![5; 8]]);
+    assert!(!port.is_closed());
+    let (sink, _told) = teller();
+    port.register(FlowId(1), sink).unwrap();
+}
+
+/// A sink that is busy with its first batch until it is told to go on.
+struct Busy {
+    tell: Sender<Heard>,
+    go_on: Option<Receiver<()>>,
+}
+
+#[derive(Debug)]
+enum Heard {
+    /// So many datagrams, the last of which came then, told as of then.
+    Data(usize, Time, Time),
+    /// There are letters, told as of then.
+    Letters(Time),
+}
+
+impl FlowSink for Busy {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        let came: Vec<Time> = datagrams.map(|datagram| datagram.at).collect();
+        let newest = came.iter().max().copied().unwrap();
+        let _ = self.tell.send(Heard::Data(came.len(), newest, now));
+        if let Some(go_on) = self.go_on.take() {
+            let _ = go_on.recv_timeout(PATIENCE);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        let _ = self.tell.send(Heard::Letters(now));
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        None
+    }
+
+    fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[test]
+fn what_has_come_is_told_before_letters_and_as_of_when_it_came() {
+    let (port, sender) = (port(), loopback());
+    let ((tell, told), (go, go_on)) = (channel(), channel());
+    port.register(FlowId(1), Box::new(Busy { tell, go_on: Some(go_on) })).unwrap();
+    let next = || told.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(next(), Heard::Letters(_)), "a flow is woken when it is registered");
+    sender.send(path(&port), &datagram(1, 0)).unwrap();
+    assert!(matches!(next(), Heard::Data(1, ..)));
+    // The port is busy while all of this comes, the letter first.
+    port.handle().wake(FlowId(1));
+    let count = 3 * MESSAGES + 1;
+    for number in 1..=count as u64 {
+        sender.send(path(&port), &datagram(1, number)).unwrap();
+    }
+    let sent = clock::now();
+    go.send(()).unwrap();
+    let (mut came, mut newest) = (0, Time::ZERO);
+    while came < count {
+        let Heard::Data(datagrams, last, as_of) = next() else { panic!("letters after {came}") };
+        came += datagrams;
+        // While more may wait it is not yet later than what has been read.
+        assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
+        newest = last;
+    }
+    let Heard::Letters(as_of) = next() else { panic!("more came than was sent") };
+    assert!(as_of >= newest);
+}

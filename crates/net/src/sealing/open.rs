@@ -1,0 +1,323 @@
+//! Opening: what came in, checked and put to where it belongs.
+//!
+//! In this order, the cheap before the dear: the replay window, the epoch's key, the cipher. Only
+//! a datagram that opened moves the window or the epoch, so what a stranger writes into a number
+//! changes nothing.
+
+use std::fmt;
+
+use aws_lc_rs::aead::Aad;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use longhaul_proto::endpoint::PacketNumber;
+use longhaul_proto::time::{Span, Time};
+use longhaul_proto::wire::header::Header;
+
+use crate::sealing::keys::{Class, EpochKey, Schedule};
+use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
+use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
+
+/// Epochs beyond the present one whose keys are tried. Each is derived once and kept, so numbers
+/// made up by a stranger cost at most this many derivations; a gap of 16 epochs is 134 million
+/// datagrams lost in a row, long after a sender has noticed that nothing comes back.
+const EPOCHS_AHEAD: u32 = 16;
+
+/// How long an old epoch's key is kept after the next has begun, at least: a host that stalls
+/// delays more than a short path does. On a long one it is four round trips.
+const KEPT: Span = Span::from_secs(4);
+
+/// Why a datagram was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Shorter than header and tag, or of the other class, or of another flow.
+    Malformed,
+    /// Opened before under this number: a copy made by the network, or a replay.
+    Replayed,
+    /// Older than the replay window or the kept keys.
+    Stale,
+    /// Numbered further ahead than any sender can be.
+    Wild,
+    /// Not sealed by the other end, or changed on its way.
+    Forged,
+    /// So many forgeries that the cipher no longer protects: the flow must end.
+    Ended,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OpenError::Malformed => "not a datagram of this flow",
+            OpenError::Replayed => "seen before",
+            OpenError::Stale => "too old",
+            OpenError::Wild => "numbered too far ahead",
+            OpenError::Forged => "not sealed by the other end",
+            OpenError::Ended => "too many forgeries for the cipher's integrity limit",
+        })
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What an opener has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenCounts {
+    /// Genuine datagrams, each number once.
+    pub opened: u64,
+    /// Datagrams whose number had been opened before.
+    pub replayed: u64,
+    /// Datagrams too old to tell.
+    pub stale: u64,
+    /// Datagrams that failed to open; these count against the integrity limit.
+    pub failed: u64,
+    /// Datagrams that were malformed or wildly numbered; never tried.
+    pub refused: u64,
+}
+
+/// Opens one direction and class of a flow.
+pub struct Opener {
+    schedule: Schedule,
+    token: Option<[u8; TOKEN_LEN]>,
+    window: ReplayWindow,
+    current: EpochKey,
+    previous: Option<(EpochKey, Time)>,
+    ahead: Vec<EpochKey>,
+    /// The number of a datagram in the clear that was too far ahead to be believed by itself.
+    far: Option<u64>,
+    /// How long an old key is kept.
+    kept: Span,
+    limit: u64,
+    counts: OpenCounts,
+}
+
+impl Opener {
+    pub(crate) fn new(schedule: Schedule) -> Opener {
+        let limit = schedule.integrity_limit();
+        Opener::with_limit(schedule, limit)
+    }
+
+    /// Lowers the number of failed opens after which nothing is opened any more, for tests of
+    /// that limit.
+    #[must_use]
+    pub fn limited_to(mut self, limit: u64) -> Opener {
+        self.limit = self.limit.min(limit);
+        self
+    }
+
+    pub(crate) fn with_limit(schedule: Schedule, limit: u64) -> Opener {
+        Opener {
+            token: schedule.is_plain().then(|| schedule.token()),
+            window: ReplayWindow::default(),
+            current: schedule.key(0),
+            previous: None,
+            ahead: Vec::new(),
+            far: None,
+            kept: KEPT,
+            limit,
+            counts: OpenCounts::default(),
+            schedule,
+        }
+    }
+
+    /// The same on a path of this round-trip time.
+    #[must_use]
+    pub fn over(mut self, rtt: Span) -> Opener {
+        self.kept = KEPT.max(rtt * 4);
+        self
+    }
+
+    /// What has been seen so far.
+    pub fn counts(&self) -> OpenCounts {
+        self.counts
+    }
+
+    /// Whether so many forgeries have come that the flow must end.
+    pub fn is_ended(&self) -> bool {
+        self.counts.failed >= self.limit
+    }
+
+    /// Bytes of a datagram that are not its payload.
+    pub fn overhead(&self) -> usize {
+        if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
+    }
+
+    /// The length of the payload of a datagram this long; nothing if it is too short.
+    pub fn payload_len(&self, datagram: usize) -> Option<usize> {
+        datagram.checked_sub(self.overhead())
+    }
+
+    /// Opens `datagram`, whose header is `header`, into the start of `out`, and tells the
+    /// payload's length.
+    ///
+    /// `out` is written before the tag is checked, with zeros where the check fails: hand in only
+    /// the place of a block that is missing, or scratch, never bytes that are there already.
+    ///
+    /// # Errors
+    /// [`OpenError`]; each is counted. An `out` shorter than the payload is `Malformed`.
+    pub fn open(
+        &mut self,
+        now: Time,
+        header: &Header,
+        datagram: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, OpenError> {
+        self.admit(header)?;
+        let len = self.payload_len(datagram.len()).ok_or(OpenError::Malformed);
+        let out = len.and_then(|len| out.get_mut(..len).ok_or(OpenError::Malformed));
+        let out = out.inspect_err(|_| self.counts.refused += 1)?;
+        let (head, rest) = datagram.split_at(Header::LEN);
+        let (body, tag) = rest.split_at(out.len());
+        if let Some(token) = &self.token {
+            if verify_slices_are_equal(token, tag).is_err() {
+                return Err(self.fail());
+            }
+            self.believe(header.number)?;
+            out.copy_from_slice(body);
+            self.accept(header.number);
+            return Ok(out.len());
+        }
+        let place = self.locate(now, header.number)?;
+        let key = self.key(place);
+        let nonce = key.nonce(header.number);
+        let opened = key.key().open_separate_gather(nonce, Aad::from(head), body, tag, out);
+        if opened.is_err() {
+            return Err(self.fail());
+        }
+        self.adopt(now, place);
+        self.accept(header.number);
+        Ok(out.len())
+    }
+
+    /// Opens a payload that lies apart from its header and tag, in place; it becomes the plaintext
+    /// or, where the check fails, anything.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    pub fn open_in_place(
+        &mut self,
+        now: Time,
+        head: &[u8; Header::LEN],
+        tag: &[u8],
+        payload: &mut [u8],
+    ) -> Result<(), OpenError> {
+        let header = Header::decode(head).ok_or(OpenError::Malformed);
+        let header = header.inspect_err(|_| self.counts.refused += 1)?;
+        self.admit(&header)?;
+        if let Some(token) = &self.token {
+            if verify_slices_are_equal(token, tag).is_err() {
+                return Err(self.fail());
+            }
+            self.believe(header.number)?;
+            self.accept(header.number);
+            return Ok(());
+        }
+        let place = self.locate(now, header.number)?;
+        let key = self.key(place);
+        let nonce = key.nonce(header.number);
+        let aad = Aad::from(head);
+        if key.key().open_in_place_separate_tag(nonce, aad, tag, payload).is_err() {
+            return Err(self.fail());
+        }
+        self.adopt(now, place);
+        self.accept(header.number);
+        Ok(())
+    }
+
+    /// Everything that can be said before the cipher is asked.
+    fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
+        if self.is_ended() {
+            return Err(OpenError::Ended);
+        }
+        let ours = header.flow == self.schedule.flow();
+        if !ours || Class::of(header.kind) != self.schedule.class() {
+            self.counts.refused += 1;
+            return Err(OpenError::Malformed);
+        }
+        match self.window.check(header.number) {
+            Seen::New => Ok(()),
+            Seen::Again => {
+                self.counts.replayed += 1;
+                Err(OpenError::Replayed)
+            }
+            Seen::Stale => {
+                self.counts.stale += 1;
+                Err(OpenError::Stale)
+            }
+        }
+    }
+
+    /// A number in the clear may have changed on the way. One far ahead would move the window past
+    /// all that is to come, so it takes a second of its kind, as after an outage, to be believed.
+    fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
+        let PacketNumber(number) = number;
+        if number < self.window.end().saturating_add(WINDOW) {
+            return Ok(());
+        }
+        let again = self.far.replace(number);
+        if again.is_some_and(|before| before != number && before.abs_diff(number) < WINDOW) {
+            self.far = None;
+            return Ok(());
+        }
+        self.counts.refused += 1;
+        Err(OpenError::Wild)
+    }
+
+    fn locate(&mut self, now: Time, number: PacketNumber) -> Result<KeyPlace, OpenError> {
+        let epoch = EpochKey::epoch_of(number);
+        if epoch == self.current.epoch {
+            return Ok(KeyPlace::Current);
+        }
+        if epoch < self.current.epoch {
+            let kept =
+                self.previous.as_ref().is_some_and(|(k, until)| k.epoch == epoch && now <= *until);
+            if kept {
+                return Ok(KeyPlace::Previous);
+            }
+            self.counts.stale += 1;
+            return Err(OpenError::Stale);
+        }
+        if epoch - self.current.epoch > EPOCHS_AHEAD {
+            self.counts.refused += 1;
+            return Err(OpenError::Wild);
+        }
+        let place = self.ahead.iter().position(|key| key.epoch == epoch).unwrap_or_else(|| {
+            self.ahead.push(self.schedule.key(epoch));
+            self.ahead.len() - 1
+        });
+        Ok(KeyPlace::Ahead(place))
+    }
+
+    fn key(&self, place: KeyPlace) -> &EpochKey {
+        match place {
+            KeyPlace::Current => &self.current,
+            KeyPlace::Ahead(index) => &self.ahead[index],
+            KeyPlace::Previous => &self.previous.as_ref().expect("located under the same borrow").0,
+        }
+    }
+
+    /// A datagram opened under the key at `place`: if that is a later epoch, it has begun.
+    fn adopt(&mut self, now: Time, place: KeyPlace) {
+        if let KeyPlace::Ahead(index) = place {
+            let next = self.ahead.swap_remove(index);
+            let last = std::mem::replace(&mut self.current, next);
+            self.previous = Some((last, now + self.kept));
+            self.ahead.retain(|key| key.epoch > self.current.epoch);
+        }
+    }
+
+    fn accept(&mut self, number: PacketNumber) {
+        self.window.mark(number);
+        self.counts.opened += 1;
+    }
+
+    fn fail(&mut self) -> OpenError {
+        self.counts.failed += 1;
+        OpenError::Forged
+    }
+}
+
+/// Where an epoch's key is kept.
+#[derive(Clone, Copy)]
+enum KeyPlace {
+    Current,
+    Previous,
+    Ahead(usize),
+}

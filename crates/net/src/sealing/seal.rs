@@ -1,0 +1,128 @@
+//! Sealing: header, ciphertext and tag, written once to where the datagram leaves from.
+//!
+//! The packet number is counted here and nowhere else, new for every transmission, a repeat too:
+//! it is the nonce. Sealing out of place is the only copy a payload makes on its way out.
+
+use std::fmt;
+
+use aws_lc_rs::aead::Aad;
+use longhaul_proto::endpoint::PacketNumber;
+use longhaul_proto::wire::header::{Header, Kind};
+
+use crate::sealing::keys::{Class, EpochKey, Schedule, Suite};
+
+/// Bytes of the tag behind a sealed payload.
+pub const TAG_LEN: usize = 16;
+/// Bytes of the token behind a payload in the clear.
+pub const TOKEN_LEN: usize = 8;
+/// Bytes of a sealed datagram that are not its payload.
+pub const SEALED_OVERHEAD: usize = Header::LEN + TAG_LEN;
+/// Bytes of a datagram in the clear that are not its payload.
+pub const PLAIN_OVERHEAD: usize = Header::LEN + TOKEN_LEN;
+
+/// Bytes of a data datagram that are not its block.
+pub fn data_overhead(suite: Suite) -> usize {
+    match suite {
+        Suite::Plain => PLAIN_OVERHEAD,
+        Suite::Aes128Gcm | Suite::ChaCha20Poly1305 => SEALED_OVERHEAD,
+    }
+}
+
+/// Why a datagram was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealError {
+    /// All 2⁴⁰ packet numbers are used: the rest needs a new flow.
+    Exhausted,
+    /// The destination is shorter than payload and overhead.
+    Room,
+    /// The kind belongs to the other class's sealer.
+    Kind,
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SealError::Exhausted => "the flow's packet numbers are used up",
+            SealError::Room => "no room for the sealed datagram",
+            SealError::Kind => "a datagram for another sealer",
+        })
+    }
+}
+
+impl std::error::Error for SealError {}
+
+/// Seals one direction and class of a flow, and counts its packet numbers.
+pub struct Sealer {
+    schedule: Schedule,
+    current: EpochKey,
+    token: Option<[u8; TOKEN_LEN]>,
+    next: PacketNumber,
+}
+
+impl Sealer {
+    pub(crate) fn new(schedule: Schedule) -> Sealer {
+        Sealer::starting_at(schedule, PacketNumber(0))
+    }
+
+    pub(crate) fn starting_at(schedule: Schedule, next: PacketNumber) -> Sealer {
+        let token = schedule.is_plain().then(|| schedule.token());
+        Sealer { current: schedule.key(EpochKey::epoch_of(next)), token, next, schedule }
+    }
+
+    /// The packet number that the next datagram will get.
+    pub fn next_number(&self) -> PacketNumber {
+        self.next
+    }
+
+    /// Bytes of a datagram that are not its payload.
+    pub fn overhead(&self) -> usize {
+        if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
+    }
+
+    /// Seals `payload` into the start of `out` under the next packet number and tells the
+    /// datagram's length.
+    ///
+    /// # Errors
+    /// [`SealError`]; no number is used then.
+    pub fn seal(
+        &mut self,
+        kind: Kind,
+        block: u64,
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, SealError> {
+        if Class::of(kind) != self.schedule.class() {
+            return Err(SealError::Kind);
+        }
+        if self.next.0 >= Header::NUMBERS {
+            return Err(SealError::Exhausted);
+        }
+        let len = payload.len() + self.overhead();
+        let out = out.get_mut(..len).ok_or(SealError::Room)?;
+        let (head, rest) = out.split_first_chunk_mut().ok_or(SealError::Room)?;
+        let header = Header { kind, flow: self.schedule.flow(), number: self.next, block };
+        header.encode(head);
+        let (body, tag) = rest.split_at_mut(payload.len());
+        match &self.token {
+            Some(token) => {
+                body.copy_from_slice(payload);
+                tag.copy_from_slice(token);
+            }
+            None => self.encrypt(head, payload, body, tag),
+        }
+        self.next.0 += 1;
+        Ok(len)
+    }
+
+    fn encrypt(&mut self, head: &[u8], payload: &[u8], body: &mut [u8], tag: &mut [u8]) {
+        let epoch = EpochKey::epoch_of(self.next);
+        if self.current.epoch != epoch {
+            self.current = self.schedule.key(epoch);
+        }
+        let nonce = self.current.nonce(self.next);
+        self.current
+            .key()
+            .seal_out_of_place_scatter(nonce, Aad::from(head), payload, body, &[], tag)
+            .expect("the slices have the lengths that the cipher wants");
+    }
+}

@@ -1,0 +1,449 @@
+//! A UDP socket for much data: large buffers, segmentation both ways, no fragmentation unless it
+//! is asked for.
+
+#[allow(unsafe_code, reason = "system calls that no library offers in a safe form")]
+mod sys;
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use longhaul_proto::time::Time;
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+
+use crate::clock::Reading;
+use crate::zone;
+
+pub use sys::{Segments, tcp_round_trip, tcp_segments};
+
+/// What a socket asks for as receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
+pub const RECEIVE_BUFFER: usize = 32 << 20;
+/// Messages taken by one receiving system call; more no longer fit the second-level cache.
+pub const MESSAGES: usize = 8;
+/// Bytes of one message: the longest train that the kernel joins.
+const MESSAGE_LEN: usize = 1 << 16;
+/// The largest datagram that some link takes whole (jumbo frames). A larger one is one that the
+/// user asked for, and goes in IP fragments.
+pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
+/// How long a full send buffer is waited for before the datagrams count as lost.
+const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Where datagrams go to or come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The address of ours that the other end sees, if the socket is bound to more than one.
+    /// An answer must leave from where the question went to.
+    pub local: Option<IpAddr>,
+}
+
+/// What one receive message brought: a train from one source.
+pub(crate) struct Message<'a> {
+    pub(crate) path: Path,
+    pub(crate) bytes: &'a [u8],
+    /// The distance of its datagrams.
+    pub(crate) stride: usize,
+    /// When the kernel took it in.
+    pub(crate) at: Time,
+}
+
+impl From<SocketAddr> for Path {
+    fn from(remote: SocketAddr) -> Path {
+        Path { remote, local: None }
+    }
+}
+
+/// What became of a train of datagrams.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The kernel took it.
+    Sent,
+    /// The kernel took some or none of it: no route, no buffer, the network is down. On the other
+    /// end it looks like loss, and passes as loss does.
+    Lost(io::Error),
+}
+
+/// Why sending cannot go on as it is.
+#[derive(Debug)]
+pub enum SendError {
+    /// The datagrams are larger than the path's first link takes.
+    TooLarge,
+    /// The socket itself is broken.
+    Broken(io::Error),
+}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SendError::TooLarge => f.write_str("datagrams larger than the first link takes"),
+            SendError::Broken(error) => write!(f, "the socket is broken: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// A UDP socket with segmentation in both directions where the kernel has it.
+pub struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    receive_buffer: usize,
+}
+
+impl Socket {
+    /// Binds a socket to `address`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+        Socket::new(UdpSocket::bind(address)?, RECEIVE_BUFFER)
+    }
+
+    /// Makes `io` ready for much data, asking for `receive_buffer` bytes of receive buffer; what
+    /// was got is told by [`Socket::receive_buffer`].
+    ///
+    /// # Errors
+    /// What the kernel says, where it is not only a wish that is refused.
+    pub fn new(io: UdpSocket, receive_buffer: usize) -> io::Result<Socket> {
+        let state = UdpSocketState::new((&io).into())?;
+        // The forced form passes the system's cap and needs a privilege.
+        if sockopt::set_socket_recv_buffer_size_force(&io, receive_buffer).is_err() {
+            sockopt::set_socket_recv_buffer_size(&io, receive_buffer)?;
+        }
+        // The kernel tells the double of what it counts as usable.
+        let receive_buffer = sockopt::socket_recv_buffer_size(&io)? / 2;
+        // Enough to keep the device busy while the sending thread is not running.
+        sockopt::set_socket_send_buffer_size(&io, 4 << 20)?;
+        let local = io.local_addr()?;
+        Ok(Socket { io, state, local, receive_buffer })
+    }
+
+    /// The address that the socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Bytes of receive buffer that the kernel granted.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// Datagrams that one system call may send; 1 where the kernel or the device cannot cut.
+    pub fn segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Whether the kernel joins datagrams on their way in.
+    pub fn joins(&self) -> bool {
+        self.state.gro_segments() > 1
+    }
+
+    /// Datagrams dropped at this socket for want of receive buffer, wrapping at 2³²; nothing
+    /// where the kernel does not tell.
+    pub fn kernel_drops(&self) -> Option<u32> {
+        sys::socket_drops(&self.io).ok()
+    }
+
+    /// From now on datagrams that are larger than the first link takes go in IP fragments, and
+    /// routers may cut them. What is not too large goes as before.
+    ///
+    /// # Errors
+    /// What the kernel says; then such datagrams are refused as before.
+    pub fn allow_fragments(&self) -> io::Result<()> {
+        if self.local.is_ipv6() {
+            sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;
+        }
+        // An IPv6 socket sends to IPv4 addresses as well.
+        Ok(sockopt::set_ip_mtu_discover(&self.io, Ipv4PathMtuDiscovery::DONT)?)
+    }
+
+    /// Sends one datagram.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn send(&self, path: Path, datagram: &[u8]) -> Result<Outcome, SendError> {
+        self.send_train(path, datagram, datagram.len())
+    }
+
+    /// Sends `train`, cut into datagrams of `size` bytes, the last perhaps shorter. Waits a
+    /// moment if the send buffer is full.
+    ///
+    /// # Errors
+    /// [`SendError`]; then some of the train may have left.
+    pub fn send_train(&self, path: Path, train: &[u8], size: usize) -> Result<Outcome, SendError> {
+        let mut rest = train;
+        let mut outcome = Outcome::Sent;
+        while !rest.is_empty() {
+            // The kernel does not cut a train into datagrams that it would cut into fragments.
+            let is_whole = size <= usize::from(LARGEST_WHOLE);
+            let segments = if is_whole { self.segments() } else { 1 };
+            let (now, later) = rest.split_at(rest.len().min(segments.saturating_mul(size)));
+            match self.transmit(path, now, size) {
+                Ok(()) => rest = later,
+                Err(error) => match classify(error) {
+                    // The device refused to cut: quinn-udp has turned it off, go on one by one.
+                    _ if segments > 1 && self.segments() == 1 => {}
+                    Refusal::Fatal(error) => return Err(error),
+                    Refusal::Loss(error) => {
+                        outcome = Outcome::Lost(error);
+                        rest = later;
+                    }
+                },
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn transmit(&self, path: Path, contents: &[u8], size: usize) -> io::Result<()> {
+        let transmit = Transmit {
+            destination: self.reachable(path.remote),
+            ecn: None,
+            contents,
+            segment_size: Some(size),
+            src_ip: path.local,
+        };
+        let mut waited = false;
+        loop {
+            match self.state.try_send((&self.io).into(), &transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
+                    let mut writable = [PollFd::new(&self.io, PollFlags::OUT)];
+                    // Only one wait: a buffer that stays full is a path that is stuck.
+                    waited = poll(&mut writable, Some(&SEND_PATIENCE)).is_ok_and(|n| n == 0);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// An IPv6 socket reaches IPv4 addresses in their mapped form.
+    fn reachable(&self, remote: SocketAddr) -> SocketAddr {
+        match (self.local, remote.ip()) {
+            (SocketAddr::V6(_), IpAddr::V4(ip)) => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port())
+            }
+            _ => remote,
+        }
+    }
+
+    /// Receives one message over `slices`; `WouldBlock` if there is none.
+    pub(crate) fn receive_scattered(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+    ) -> io::Result<sys::Scattered> {
+        sys::receive_scattered(&self.io, slices)
+    }
+
+    /// Receives what is there into `inbox`; `WouldBlock` if nothing is.
+    pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
+        inbox.filled = 0;
+        let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+        inbox.filled = self.state.recv((&self.io).into(), &mut slices, &mut inbox.metas)?;
+        inbox.read = Reading::now();
+        Ok(())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.io.as_fd()
+    }
+}
+
+enum Refusal {
+    Fatal(SendError),
+    Loss(io::Error),
+}
+
+fn classify(error: io::Error) -> Refusal {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MSGSIZE) => Refusal::Fatal(SendError::TooLarge),
+        Some(Errno::BADF | Errno::NOTSOCK | Errno::FAULT | Errno::AFNOSUPPORT) => {
+            Refusal::Fatal(SendError::Broken(error))
+        }
+        _ => Refusal::Loss(error),
+    }
+}
+
+/// Buffers for one receiving system call.
+pub(crate) struct Inbox {
+    buffers: [Box<[u8]>; MESSAGES],
+    metas: [RecvMeta; MESSAGES],
+    filled: usize,
+    /// When the last call was over.
+    read: Reading,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox {
+            buffers: std::array::from_fn(|_| vec![0; MESSAGE_LEN].into_boxed_slice()),
+            metas: [RecvMeta::default(); MESSAGES],
+            filled: 0,
+            read: Reading::now(),
+        }
+    }
+
+    /// The messages of the last call, none of which was there at `since`, in the order of arrival;
+    /// empty ones behind them.
+    pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
+        std::array::from_fn(|n| {
+            let meta = &self.metas[n];
+            let remote = zone::canonical(meta.addr);
+            let len = if n < self.filled { meta.len } else { 0 };
+            let path = Path { remote, local: meta.dst_ip };
+            let at = self.read.at(meta.timestamp, since);
+            Message { path, bytes: &self.buffers[n][..len], stride: meta.stride.max(1), at }
+        })
+    }
+
+    /// How many messages the last call brought, each a train.
+    pub(crate) fn trains(&self) -> u64 {
+        self.filled as u64
+    }
+
+    /// Whether the last call filled every buffer: there may be more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled == MESSAGES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use longhaul_proto::time::Span;
+    use longhaul_testbed::{need, skip};
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::time::SystemTime;
+
+    fn receive_all(socket: &Socket, count: usize) -> Vec<(Path, Vec<u8>)> {
+        let mut inbox = Inbox::new();
+        let mut all = Vec::new();
+        while all.len() < count {
+            let mut readable = [PollFd::new(socket, PollFlags::IN)];
+            let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+            assert_eq!(poll(&mut readable, Some(&patience)), Ok(1), "nothing came");
+            if socket.receive(&mut inbox).is_ok() {
+                for message in inbox.messages(Time::ZERO) {
+                    let datagrams = message.bytes.chunks(message.stride);
+                    all.extend(datagrams.map(|bytes| (message.path, bytes.to_vec())));
+                }
+            }
+        }
+        all
+    }
+
+    fn loopback() -> Socket {
+        Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    }
+
+    #[test]
+    fn a_train_arrives_as_its_datagrams() {
+        let (sender, receiver) = (loopback(), loopback());
+        let train: Vec<u8> = (0..44 * 1000 + 7).map(|n| (n / 1000) as u8).collect();
+        let path = receiver.local_addr().into();
+        assert!(matches!(sender.send_train(path, &train, 1000), Ok(Outcome::Sent)));
+        let got = receive_all(&receiver, 45);
+        let expected: Vec<&[u8]> = train.chunks(1000).collect();
+        assert_eq!(got.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>(), expected);
+        assert!(got.iter().all(|(path, _)| path.remote == sender.local_addr()));
+    }
+
+    #[test]
+    fn a_dual_stack_socket_talks_to_both_kinds_of_address() {
+        let dual = Socket::bind((Ipv6Addr::UNSPECIFIED, 0).into());
+        let dual = need!(dual.map_err(|error| skip::forbidden(format!("no IPv6 here: {error}"))));
+        let four = loopback();
+        let to_four = Path::from(four.local_addr());
+        assert!(matches!(dual.send(to_four, b"hello"), Ok(Outcome::Sent)));
+        let asked = receive_all(&four, 1)[0].0;
+        assert!(matches!(four.send(asked, b"yes"), Ok(Outcome::Sent)));
+        let answered = receive_all(&dual, 1);
+        assert_eq!(answered[0].0.remote, four.local_addr());
+        assert!(matches!(dual.send(answered[0].0, b"bye"), Ok(Outcome::Sent)));
+        assert_eq!(receive_all(&four, 1)[0].1, b"bye");
+    }
+
+    #[test]
+    fn a_datagram_larger_than_the_link_is_refused() {
+        let sender = loopback();
+        let too_large = vec![0; 65_507 + 1];
+        let path = sender.local_addr().into();
+        assert!(matches!(sender.send(path, &too_large), Err(SendError::TooLarge)));
+    }
+
+    #[test]
+    fn the_kernel_counts_what_it_drops() {
+        let receiver =
+            Socket::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), 4096).unwrap();
+        let sender = loopback();
+        for _ in 0..200 {
+            sender.send(receiver.local_addr().into(), &[0; 1000]).unwrap();
+        }
+        assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
+    }
+
+    /// Two sockets; the kernel dates what comes to the second.
+    fn dated() -> (Socket, Socket) {
+        let (sender, receiver) = (loopback(), loopback());
+        // It begins a moment after it was asked to.
+        let mut inbox = Inbox::new();
+        loop {
+            let before = SystemTime::now();
+            sender.send(receiver.local_addr().into(), &[0; 100]).unwrap();
+            let sent = SystemTime::now();
+            wait_until(clock::now() + Span::from_millis(3));
+            receiver.receive(&mut inbox).unwrap();
+            let stamp = SystemTime::UNIX_EPOCH + inbox.metas[0].timestamp.unwrap();
+            if (before..=sent).contains(&stamp) {
+                return (sender, receiver);
+            }
+        }
+    }
+
+    fn wait_until(time: Time) {
+        while clock::now() < time {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_waits_to_be_read_is_dated_by_when_it_came() {
+        let (sender, receiver) = dated();
+        let sent: Vec<[Time; 2]> = (0..3)
+            .map(|n| {
+                let before = clock::now();
+                sender.send(receiver.local_addr().into(), &[n; 100]).unwrap();
+                let after = clock::now();
+                wait_until(after + Span::from_millis(5));
+                [before, after]
+            })
+            .collect();
+        let mut inbox = Inbox::new();
+        receiver.receive(&mut inbox).unwrap();
+        let messages = inbox.messages(Time::ZERO);
+        let came: Vec<Time> = messages[..3].iter().map(|message| message.at).collect();
+        // Two clocks are read one after the other.
+        let slack = Span::from_millis(1);
+        for (came, [before, after]) in came.into_iter().zip(sent) {
+            assert!(came + slack >= before && came <= after + slack, "{came:?}: {before:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_scattered_is_dated_too() {
+        let (sender, receiver) = dated();
+        sender.send(receiver.local_addr().into(), &[1; 100]).unwrap();
+        let after = SystemTime::now();
+        wait_until(clock::now() + Span::from_millis(5));
+        let mut buffer = [0; 200];
+        let came = receiver.receive_scattered(&mut [IoSliceMut::new(&mut buffer)]).unwrap();
+        assert_eq!(came.len, 100);
+        assert!(SystemTime::UNIX_EPOCH + came.stamp.unwrap() <= after);
+    }
+}

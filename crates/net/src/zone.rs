@@ -1,0 +1,155 @@
+//! IPv6 addresses with a zone, `fe80::1%eth0`: a link-local address says nothing without the
+//! interface of this host that it is meant on (RFC 4007, section 11).
+
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+
+use crate::error::Error;
+
+/// Reads an IPv6 address as it stands within brackets, with a zone or without one; before a zone
+/// `%` and, as in a URI, `%25` (RFC 6874) are the same. Gives it with the plain one.
+///
+/// # Errors
+/// What is wrong with it, in some words.
+pub fn read(text: &str) -> Result<String, &'static str> {
+    let (address, zone) = split(text);
+    let ip = address.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address within the brackets")?;
+    let Some(zone) = zone else { return Ok(address.to_owned()) };
+    // A lone 25 is an interface's number.
+    let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
+    if zone.is_empty() {
+        return Err("no interface behind the '%'");
+    }
+    if !ip.is_unicast_link_local() {
+        return Err("an interface behind an address that is not link-local (fe80::)");
+    }
+    Ok(format!("{address}%{zone}"))
+}
+
+/// An address as [`read`] reads it within brackets.
+pub fn write(host: &str) -> String {
+    match host.split_once('%') {
+        // It would be taken for the end of the `%`.
+        Some((address, zone)) if zone.starts_with("25") => format!("{address}%25{zone}"),
+        _ => host.to_owned(),
+    }
+}
+
+/// The address that `host` spells, if that is a link-local one; nothing where it is a name, or an
+/// address that every interface has alike.
+///
+/// # Errors
+/// The address names no interface, or one that this host does not have.
+pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
+    let (address, zone) = split(host);
+    let Ok(ip) = address.parse::<Ipv6Addr>() else { return Ok(None) };
+    let Some(zone) = zone else {
+        if !ip.is_unicast_link_local() {
+            return Ok(None);
+        }
+        let what = format!("the link-local address {ip} says nothing without an interface");
+        let advice = format!("write [{ip}%eth0], with this host's own interface towards it");
+        return Err(Error::new(what).advise(advice));
+    };
+    let scope = number(zone).ok_or_else(|| {
+        let what = format!("this host has no interface {zone}, as {host} names it");
+        Error::new(what).advise("`ip link` lists its interfaces")
+    })?;
+    Ok(Some(SocketAddrV6::new(ip, port, 0, scope).into()))
+}
+
+fn split(text: &str) -> (&str, Option<&str>) {
+    text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)))
+}
+
+/// The number of an interface that is named, or numbered.
+fn number(zone: &str) -> Option<u32> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    netdevice::name_to_index(&socket, zone).ok().or_else(|| {
+        let number = zone.parse().ok()?;
+        netdevice::index_to_name(&socket, number).ok()?;
+        Some(number)
+    })
+}
+
+/// The host of `address` as [`address`](address()) reads it.
+pub fn host(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => address.ip().to_string(),
+    }
+}
+
+/// The same host and zone at another port.
+pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// The same without IPv4 in the form of IPv6; the zone stays.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into()
+        }
+        _ => SocketAddr::new(address.ip().to_canonical(), address.port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_written_as_people_do_and_as_in_a_uri() {
+        for (text, said) in [
+            ("::1", "::1"),
+            ("fe80::1%eth0", "fe80::1%eth0"),
+            ("fe80::1%25eth0", "fe80::1%eth0"),
+            ("fe80::1%3", "fe80::1%3"),
+            ("fe80::1%25", "fe80::1%25"),
+            ("fe80::1%251", "fe80::1%1"),
+            ("fe80::1%2525gbe", "fe80::1%25gbe"),
+        ] {
+            let read_as = read(text);
+            assert_eq!(read_as.as_deref(), Ok(said), "{text}");
+            assert_eq!(read(&write(said)).as_deref(), Ok(said));
+        }
+        for (text, said) in [
+            ("host", "no IPv6 address"),
+            ("1.2.3.4%eth0", "no IPv6 address"),
+            ("fe80::1%", "no interface"),
+            ("2001:db8::1%eth0", "not link-local"),
+        ] {
+            assert!(read(text).unwrap_err().contains(said), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_interface_is_found_by_name_or_number_and_one_that_is_not_there_is_named() {
+        let by_name = address("fe80::1%lo", 9).unwrap().unwrap();
+        let SocketAddr::V6(v6) = by_name else { panic!("{by_name}") };
+        assert!(v6.scope_id() > 0 && v6.port() == 9);
+        assert_eq!(address(&host(by_name), 9), Ok(Some(by_name)));
+        for unknown in ["fe80::1%nosuch0", "fe80::1%4294967295", "fe80::1%a-name-far-too-long"] {
+            let error = address(unknown, 9).unwrap_err();
+            let zone = unknown.split_once('%').unwrap().1;
+            assert!(error.what.contains(&format!("no interface {zone},")), "{error}");
+        }
+        assert!(address("fe80::1", 9).unwrap_err().to_string().contains("[fe80::1%eth0]"));
+        for other in ["localhost", "::1", "192.0.2.1"] {
+            assert_eq!(address(other, 9), Ok(None), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_zone_goes_wherever_its_address_goes() {
+        let zoned: SocketAddr = "[fe80::1%7]:9".parse().unwrap();
+        assert_eq!((host(zoned).as_str(), canonical(zoned)), ("fe80::1%7", zoned));
+        assert_eq!(at_port(zoned, 8).to_string(), "[fe80::1%7]:8");
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:9".parse().unwrap();
+        assert_eq!(canonical(mapped).to_string(), "192.0.2.1:9");
+        assert_eq!(host(canonical(mapped)), "192.0.2.1");
+    }
+}

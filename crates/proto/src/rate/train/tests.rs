@@ -1,0 +1,472 @@
+//! Every step of the controller, with exact values.
+
+use super::*;
+use crate::wire::Train;
+
+/// 10,000 bits: 100 Mbit/s are ten datagrams a millisecond.
+const DATAGRAM: Bytes = Bytes::new(1_250);
+const MBPS: f64 = 1e6;
+
+fn ms(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+fn near(found: f64, expected: f64) {
+    assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{found} is not {expected}");
+}
+
+/// A controller that sends at 100 Mbit/s after its start.
+fn up() -> Trains {
+    let mut trains = Trains::new(DATAGRAM, None);
+    trains.mode = Mode::Up;
+    trains.set_rate(100.0 * MBPS);
+    trains
+}
+
+fn with_ceiling(mbps: f64) -> Trains {
+    let mut trains = up();
+    trains.set_ceiling(mbps * MBPS);
+    trains
+}
+
+/// An epoch at this rate, in Mbit/s, that lost this share.
+fn epoch(mbps: f64, loss: f64) -> Measure {
+    let rate = mbps * MBPS;
+    let delivered = rate * (1.0 - loss);
+    let (left, paced, datagrams) = (rate, rate, 1_000.0);
+    Measure { rate, left, paced, delivered, loss, datagrams, queue: Span::ZERO, queued: false }
+}
+
+/// The same where a queue grew, and datagrams came in at `paced` Mbit/s.
+fn queued(mbps: f64, paced: f64, queue: Span) -> Measure {
+    let paced = paced * MBPS;
+    Measure { paced, delivered: paced, queue, queued: true, ..epoch(mbps, 0.0) }
+}
+
+fn delivering(mbps: f64, delivered: f64) -> Measure {
+    Measure { delivered: delivered * MBPS, ..epoch(mbps, 1.0 - delivered / mbps) }
+}
+
+fn train(first: u64, steps: u32) -> Train {
+    let first = PacketNumber(first);
+    Train { first, bytes: Bytes::new(100_000), span: ms(1), steps }
+}
+
+fn feedback(pulse: &Pulse, min_rtt: Span, sample: Option<Span>) -> Feedback<'_> {
+    Feedback { pulse, min_rtt, rtt: min_rtt, sample }
+}
+
+#[test]
+fn the_first_rate_is_a_share_of_what_the_train_showed_or_what_an_instant_holds() {
+    let pulse = |train, highest| Pulse { train, highest, received: highest, ..Pulse::default() };
+    let first = |train, highest| {
+        first_rate(DATAGRAM, &pulse(train, highest), 0.9).map(|rate| rate.as_bps())
+    };
+    assert_eq!(first(Some(train(0, 9)), 32), Some(720_000_000));
+    // 32 datagrams in half a millisecond.
+    assert_eq!((first(None, 31), first(None, 32)), (None, Some(640_000_000)));
+    assert_eq!(first(Some(train(1024, 9)), 32), Some(640_000_000), "that is not the first train");
+}
+
+#[test]
+fn before_the_first_report_a_trickle_of_128_datagrams_follows_the_train() {
+    let mut trains = Trains::new(DATAGRAM, None);
+    let mut after = |first, count| {
+        trains.on_sent(Time::ZERO, PacketNumber(first), count);
+        RateController::rate(&trains).as_bps()
+    };
+    assert_eq!([after(0, 32), after(32, 128), after(160, 1)], [8_000_000, 8_000_000, 100_000]);
+    trains.mode = Mode::Up;
+    assert_eq!(RateController::rate(&trains), TRICKLE);
+}
+
+#[test]
+fn a_train_goes_whole_or_not_at_all() {
+    let room = |trains: &mut Trains, number| trains.train(Time::ZERO, PacketNumber(number));
+    let mut start = Trains::new(DATAGRAM, None);
+    assert_eq!(room(&mut start, 3), 0, "it has not begun");
+    let at = [0, 5, 31, 32, 1023, 1024];
+    assert_eq!(at.map(|number| room(&mut start, number)), [32, 27, 1, 0, 0, 0]);
+    let mut later = up();
+    assert_eq!([0, 1024, 1030, 2047].map(|number| room(&mut later, number)), [0, 32, 26, 0]);
+    later.shown = Some(MBPS);
+    assert_eq!(room(&mut later, 2048), 0, "the last train was timed");
+    assert_eq!(room(&mut with_ceiling(100.0), 1024), 0);
+    for mode in [Mode::Try(epoch(100.0, 0.0)), Mode::Check(epoch(100.0, 0.0))] {
+        assert_eq!(room(&mut Trains { mode, ..up() }, 1024), 0);
+    }
+}
+
+#[test]
+fn a_train_of_six_steps_is_timed() {
+    let shown = |train: Train| {
+        let mut trains = Trains { train: Some(1024), ..up() };
+        let pulse = Pulse { train: Some(train), ..Pulse::default() };
+        trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
+        assert_eq!(trains.blind, trains.shown.is_none());
+        trains.shown
+    };
+    assert_eq!(shown(train(1024, 6)), Some(800.0 * MBPS));
+    assert_eq!((shown(train(1024, 5)), shown(train(2048, 6))), (None, None));
+}
+
+#[test]
+fn the_first_report_ends_the_start() {
+    for (steps, growth, blind) in [(5, GUESSED, true), (6, NEAR, false)] {
+        let mut trains = Trains::new(DATAGRAM, None);
+        trains.train(Time::ZERO, PacketNumber(0));
+        trains.on_sent(Time::ZERO, PacketNumber(0), 40);
+        let pulse = Pulse { train: Some(train(0, steps)), highest: 32, ..Pulse::default() };
+        trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
+        assert_eq!((trains.mode, trains.epoch.from), (Mode::Up, 40));
+        assert_eq!((trains.growth, trains.blind), (growth, blind));
+        near(trains.rate, 720.0 * MBPS);
+    }
+    // Too fast to be timed: there is no train, and no new growth.
+    let mut trains = Trains { growth: 3.0, ..Trains::new(DATAGRAM, None) };
+    let pulse = Pulse { highest: 32, ..Pulse::default() };
+    trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
+    assert_eq!((trains.growth, trains.rate), (3.0, 640.0 * MBPS));
+}
+
+#[test]
+fn no_rate_leaves_its_bounds_and_each_begins_an_epoch() {
+    let mut trains = up();
+    trains.sent = 77;
+    for (rate, expected) in [(1.0, 100e3), (1e13, 1e12), (5e6, 5e6)] {
+        trains.set_rate(rate);
+        assert_eq!((trains.rate, trains.epoch.from), (expected, 77));
+        assert!(trains.epoch.start.is_none());
+    }
+}
+
+/// A controller that has sent ten datagrams each millisecond, and heard a first pulse of its epoch
+/// when 100 of them had come, at 50 ms of the receiver's clock.
+fn begun(blind: bool, min_rtt: Span) -> Trains {
+    let mut trains = Trains { blind, ..up() };
+    for millis in 0..100 {
+        trains.on_sent(Time::ZERO + ms(millis), PacketNumber(millis * 10), 10);
+    }
+    assert_eq!(tell(&mut trains, ms(50), (100, 100), min_rtt, min_rtt), None);
+    trains
+}
+
+fn tell(
+    trains: &mut Trains,
+    clock: Span,
+    (highest, received): (u64, u64),
+    min_rtt: Span,
+    sample: Span,
+) -> Option<Measure> {
+    let pulse = Pulse { clock, highest, received, ..Pulse::default() };
+    trains.measure(&feedback(&pulse, min_rtt, Some(sample)))
+}
+
+#[test]
+fn an_epoch_shows_what_left_what_came_and_whether_a_queue_grew() {
+    let mut trains = begun(false, ms(20));
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(35)).expect("it is long enough");
+    near(found.left, 100.0 * MBPS);
+    near(found.paced, 75.0 * MBPS);
+    near(found.delivered, 71.25 * MBPS);
+    near(found.loss, 0.05);
+    assert_eq!((found.rate, found.datagrams), (100.0 * MBPS, 300.0));
+    assert_eq!((found.queue, found.queued), (Span::ZERO, false), "one late pulse is a stall");
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(32)).expect("it is long enough");
+    assert_eq!((found.queue, found.queued), (ms(12), true), "two late pulses are a queue");
+    // A short one shows because what came was drawn apart by a quarter.
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(26)).expect("it is long enough");
+    assert_eq!((found.queue, found.queued), (ms(6), true));
+    // A sender that was slower than its rate: 300 datagrams took 30 ms.
+    trains.rate = 200.0 * MBPS;
+    let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
+    near(found.left, 100.0 * MBPS);
+    assert!(!found.is_used());
+    // No sender is faster than its rate for long: more is a burst.
+    trains.rate = 50.0 * MBPS;
+    let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
+    assert_eq!(found.left, 50.0 * MBPS);
+}
+
+#[test]
+fn an_epoch_is_long_enough_in_time_and_in_datagrams() {
+    let cases = [
+        // Blind or not, the round trip, how long, how many came; whether it is an epoch.
+        (false, 20, Span::from_nanos(19_999_999), 300, false),
+        (false, 20, ms(20), 300, true),
+        (false, 100, Span::from_nanos(49_999_999), 300, false),
+        (false, 100, ms(50), 300, true),
+        (true, 4, Span::from_nanos(9_999_999), 300, false),
+        (true, 4, ms(10), 300, true),
+        (false, 20, ms(40), 63, false),
+        (false, 20, ms(40), 64, true),
+    ];
+    for (blind, rtt, span, count, expected) in cases {
+        let (mut trains, counts) = (begun(blind, ms(rtt)), (100 + count, 100 + count));
+        let found = tell(&mut trains, ms(50) + span, counts, ms(rtt), ms(rtt));
+        assert_eq!(found.is_some(), expected, "{blind} {rtt} {span} {count}");
+    }
+}
+
+#[test]
+fn an_epoch_with_loss_is_longer_until_the_loss_is_beyond_doubt() {
+    let len = |own, loss| Trains { loss: own, ..up() }.epoch_len(loss);
+    assert_eq!([len(0.0, 0.0), len(0.0, 0.1), len(0.0, 0.25)], [64, 314, 564]);
+    assert_eq!([len(0.0, 0.26), len(0.1, 0.3), len(0.1, 0.36)], [64, 564, 64]);
+}
+
+#[test]
+fn loss_is_excess_beyond_the_paths_own_and_its_noise() {
+    let is_excess = |own, loss, datagrams| {
+        Trains { loss: own, ..up() }.is_excess(&Measure { datagrams, ..epoch(100.0, loss) })
+    };
+    // 2 % and 2.5 · √(0.002 · 0.998 / 1000).
+    assert!(!is_excess(0.0, 0.0235, 1_000.0) && is_excess(0.0, 0.0236, 1_000.0));
+    // 10 %, 2 % and 2.5 · √(0.1 · 0.9 / 900).
+    assert!(!is_excess(0.1, 0.1449, 900.0) && is_excess(0.1, 0.1451, 900.0));
+}
+
+#[test]
+fn the_paths_own_loss_is_a_mean_over_the_last_epochs() {
+    let mut trains = up();
+    let mut learn = |loss, datagrams| {
+        trains.learn(&Measure { datagrams, ..epoch(100.0, loss) });
+        (trains.loss, trains.seen)
+    };
+    assert_eq!(learn(0.1, 100.0), (0.1, 100.0));
+    let (loss, seen) = learn(0.2, 300.0);
+    near(loss, 0.175);
+    assert_eq!(seen, 400.0);
+    // Eight epochs of this one's length are remembered.
+    let (loss, seen) = learn(0.0, 25.0);
+    near(loss, 0.175 * 400.0 / 425.0);
+    assert_eq!(seen, 200.0);
+}
+
+#[test]
+fn the_capacity_is_what_was_delivered_and_lost_within_half_the_rate_and_all_of_it() {
+    let capacity = |own, delivered| {
+        Trains { loss: own, ..up() }.capacity(&delivering(100.0, delivered)) / MBPS
+    };
+    near(capacity(0.1, 72.0), 80.0);
+    assert_eq!([capacity(0.0, 40.0), capacity(0.5, 90.0)], [50.0, 100.0]);
+    near(capacity(0.95, 6.0), 60.0);
+}
+
+#[test]
+fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
+    let after = |measure: Measure| {
+        let mut trains = Trains { unchecked: 5, ..up() };
+        trains.up(&measure);
+        assert_eq!((trains.mode, trains.unchecked), (Mode::Up, 0));
+        assert!(trains.bounded && !trains.blind);
+        let ceiling = trains.ceiling.expect("it is set");
+        assert_eq!(ceiling.epochs, 16);
+        (ceiling.rate / MBPS, trains.rate / MBPS)
+    };
+    assert_eq!(after(queued(100.0, 80.0, ms(11))), (80.0, 72.0));
+    assert_eq!(after(queued(100.0, 80.0, ms(10))), (80.0, 77.6));
+    assert_eq!(after(queued(100.0, 30.0, ms(11))), (70.0, 63.0), "no stall costs more");
+    // What comes in as it went out shows the capacity by what was delivered.
+    let even = Measure { delivered: 90.0 * MBPS, ..queued(100.0, 96.0, ms(11)) };
+    assert_eq!(after(even), (90.0, 81.0));
+}
+
+#[test]
+fn loss_is_tried_while_no_ceiling_is_known_and_checked_later() {
+    let after = |mut trains: Trains, measure: Measure| {
+        trains.unchecked = 5;
+        trains.up(&measure);
+        assert_eq!(trains.unchecked, 0);
+        (trains.mode, trains.rate)
+    };
+    let lossy = epoch(100.0, 0.19);
+    assert_eq!(after(up(), lossy), (Mode::Try(lossy), 125.0 * MBPS));
+    // The capacity is 81 Mbit/s.
+    let below = 81.0 * MBPS * 0.97;
+    let unused = Measure { left: 90.0 * MBPS, ..lossy };
+    for (trains, measure) in [
+        (Trains { bounded: true, ..up() }, lossy),
+        (Trains { seen: 1.0, ..up() }, lossy),
+        (up(), unused),
+    ] {
+        let (mode, rate) = after(trains, measure);
+        assert_eq!(mode, Mode::Check(measure));
+        near(rate, below);
+    }
+    let heavy = epoch(100.0, 0.2);
+    assert_eq!(after(up(), heavy).0, Mode::Check(heavy));
+}
+
+#[test]
+fn a_clean_epoch_raises_the_rate_if_it_was_used() {
+    let mut trains = up();
+    trains.up(&epoch(100.0, 0.01));
+    assert_eq!((trains.rate, trains.loss, trains.unchecked), (150.0 * MBPS, 0.01, 1));
+    let (clock, highest, received) = (ms(1), 1, 1);
+    for kept in [
+        Measure { left: 90.0 * MBPS, ..epoch(100.0, 0.0) },
+        Measure { paced: 95.9 * MBPS, ..epoch(100.0, 0.0) },
+    ] {
+        let mut trains = up();
+        trains.epoch.start = Some(Snapshot { clock, highest, received, rtt: None });
+        trains.up(&kept);
+        assert_eq!((trains.rate, trains.epoch.start.is_none()), (100.0 * MBPS, true));
+    }
+    let mut raised = up();
+    raised.up(&Measure { left: 90.1 * MBPS, paced: 86.6 * MBPS, ..epoch(100.0, 0.0) });
+    assert_eq!(raised.rate, 150.0 * MBPS, "96 % of what left is no stretch");
+}
+
+#[test]
+fn loss_above_a_ceiling_is_not_the_paths_own() {
+    for (ceiling, loss) in [(100.0, 0.01), (99.9, 0.0)] {
+        let mut trains = with_ceiling(ceiling);
+        trains.up(&epoch(100.0, 0.01));
+        assert_eq!(trains.loss, loss);
+    }
+}
+
+#[test]
+fn the_paths_own_loss_is_checked_each_16_epochs() {
+    let after = |unchecked, loss| {
+        let mut trains = Trains { unchecked, loss, seen: 1e9, bounded: true, ..up() };
+        trains.blind = false;
+        trains.up(&epoch(100.0, loss));
+        (matches!(trains.mode, Mode::Check(_)), trains.unchecked, trains.rate / MBPS)
+    };
+    assert_eq!(after(15, 0.011), (true, 0, 90.0));
+    assert_eq!(after(14, 0.011), (false, 15, 104.0));
+    assert_eq!(after(15, 0.01), (false, 16, 104.0));
+}
+
+#[test]
+fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted() {
+    let after = |rate: f64| with_ceiling(100.0).higher(rate * MBPS) / MBPS;
+    for (rate, expected) in [(50.0, 55.0), (92.0, 97.0), (93.0, 93.93), (100.0, 103.0)] {
+        near(after(rate), expected);
+    }
+    let mut refuted = with_ceiling(100.0);
+    near(refuted.higher(107.0 * MBPS), 110.21 * MBPS);
+    assert!(refuted.ceiling.is_some());
+    near(refuted.higher(107.1 * MBPS), 110.313 * MBPS);
+    assert!(refuted.ceiling.is_none() && refuted.blind);
+    near(refuted.higher(100.0 * MBPS), 125.0 * MBPS);
+}
+
+#[test]
+fn a_ceiling_is_believed_for_16_epochs() {
+    let mut trains = Trains { shown: Some(MBPS), ..with_ceiling(100.0) };
+    for _ in 0..15 {
+        near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
+    }
+    assert!(trains.ceiling.is_some() && trains.shown.is_some());
+    near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
+    assert!(trains.ceiling.is_none() && trains.shown.is_none() && !trains.blind);
+}
+
+#[test]
+fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
+    let mut blind = up();
+    for expected in [150.0, 157.0, 160.0, 160.0] {
+        near(blind.higher(100.0 * MBPS), expected * MBPS);
+    }
+    let timed = || Trains { blind: false, growth: NEAR, ..up() };
+    let mut near_shown = timed();
+    for expected in [104.0, 108.0, 116.0, 132.0, 150.0, 150.0] {
+        near(near_shown.higher(100.0 * MBPS), expected * MBPS);
+    }
+    // 97 % of what was shown and lost, at most a quarter more; no more than 5 % more is none.
+    let towards = |shown: f64, loss| {
+        let mut trains = Trains { shown: Some(shown * MBPS), loss, bounded: true, ..timed() };
+        trains.higher(100.0 * MBPS) / MBPS
+    };
+    near(towards(120.0, 0.0), 116.4);
+    near(towards(100.0, 0.2), 121.25);
+    near(towards(500.0, 0.0), 125.0);
+    near(towards(108.0, 0.0), 104.0);
+}
+
+#[test]
+fn a_try_that_could_not_be_made_becomes_a_check() {
+    let before = epoch(100.0, 0.1);
+    let after = |left: f64| {
+        let mut trains = up();
+        trains.tried(&before, &Measure { left: left * MBPS, ..delivering(125.0, 100.0) });
+        (trains.mode, trains.rate / MBPS)
+    };
+    let (mode, rate) = after(112.0);
+    assert!(matches!(mode, Mode::Check(_)));
+    near(rate, 97.0);
+    assert_eq!(after(112.5).0, Mode::Up);
+}
+
+#[test]
+fn a_try_that_brings_more_shows_the_paths_own_loss_and_another_shows_a_ceiling() {
+    let before = epoch(100.0, 0.1);
+    // Of a quarter more an eighth must come: 101.25 Mbit/s.
+    let mut more = Trains { seen: 5.0, loss: 0.05, ..up() };
+    more.tried(&before, &delivering(125.0, 101.3));
+    assert_eq!((more.mode, more.seen), (Mode::Up, 2_000.0));
+    near(more.loss, (0.1 + 1.0 - 101.3 / 125.0) / 2.0);
+    near(more.rate, 156.25 * MBPS);
+    let mut less = up();
+    less.tried(&before, &delivering(125.0, 101.2));
+    near(less.ceiling.expect("it is set").rate, 90.0 * MBPS);
+    near(less.rate, 87.3 * MBPS);
+    assert_eq!((less.mode, less.growth), (Mode::Up, CAREFUL));
+}
+
+#[test]
+fn a_try_that_fills_a_queue_drains_it() {
+    let before = epoch(100.0, 0.1);
+    for (loss, own) in [(0.11, 0.105), (0.13, 0.0)] {
+        let mut trains = up();
+        trains.tried(&before, &Measure { loss, ..queued(125.0, 100.0, ms(11)) });
+        near(trains.rate, 90.0 * MBPS);
+        near(trains.loss, own);
+    }
+}
+
+#[test]
+fn a_check_tells_the_paths_own_loss_from_ours() {
+    let before = epoch(100.0, 0.1);
+    let check = |measure: &Measure| {
+        let mut trains = Trains { seen: 5.0, ..up() };
+        trains.check(&before, measure);
+        trains
+    };
+    let own = check(&epoch(90.0, 0.1));
+    assert_eq!((own.mode, own.rate, own.seen), (Mode::Up, 100.0 * MBPS, 2_000.0));
+    near(own.loss, 0.1);
+    let ours = check(&epoch(90.0, 0.0));
+    assert_eq!((ours.mode, ours.loss, ours.seen), (Mode::Up, 0.0, 1_000.0));
+    near(ours.ceiling.expect("it is set").rate, 90.0 * MBPS);
+    near(ours.rate, 87.3 * MBPS);
+    // Still too fast; and slower than before by more than the rate is.
+    for delivered in [86.0, 72.0] {
+        let measure = delivering(90.0, delivered);
+        let again = check(&measure);
+        assert_eq!(again.mode, Mode::Check(measure));
+        near(again.rate, delivered * 0.97 * MBPS);
+    }
+    near(check(&queued(90.0, 80.0, ms(11))).rate, 72.0 * MBPS);
+}
+
+#[test]
+fn a_queue_is_ours_if_it_is_long_and_grows() {
+    let (span, micros) = (ms(40), Span::from_micros);
+    // A queue of over 10 ms, or a quarter of the round trip, that grew by a 200th of the epoch.
+    let long = |queue, growth, rtt| fills(queue, growth, span, 1.0, rtt);
+    assert!(long(micros(10_001), micros(201), ms(20)));
+    assert!(!long(ms(10), micros(201), ms(20)) && !long(micros(10_001), micros(200), ms(20)));
+    assert!(!long(ms(20), ms(1), ms(80)) && long(micros(20_001), ms(1), ms(80)));
+    // One of over 5 ms, or a 20th of the round trip, where datagrams came in stretched by a tenth:
+    // a quarter of 4 ms is expected.
+    let stretched = |queue, growth, rtt| fills(queue, growth, span, 0.9, rtt);
+    assert!(stretched(micros(5_001), micros(1_001), ms(20)));
+    assert!(!stretched(ms(5), micros(1_001), ms(20)));
+    assert!(!stretched(micros(5_001), micros(999), ms(20)));
+    assert!(!stretched(ms(10), ms(2), ms(200)) && stretched(micros(10_001), ms(2), ms(200)));
+    assert!(!fills(ms(9), ms(9), span, 0.96, ms(20)));
+}

@@ -1,0 +1,68 @@
+//! A row of the registry. Each protocol defines its row in its own folder, and the registry imports
+//! the protocols: so no protocol imports the registry.
+
+use alloc::string::ToString;
+
+use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
+use crate::settings::{ProtocolOption, SettingError, Settings};
+
+/// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What `--protocol` calls it.
+    pub name: &'static str,
+    /// Its name in a sentence.
+    pub title: &'static str,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// What it does and where it fits, in a paragraph.
+    pub summary: &'static str,
+    /// The experiments that reproduce what was published.
+    pub experiments: &'static [&'static str],
+    /// Whether a block goes again only where the receiver is known to lack it.
+    pub frugal: bool,
+    /// Whether one receiver is made for all flows that come to a host, and shares out what it can
+    /// take among them.
+    pub many: bool,
+    /// Settings of its own.
+    pub options: &'static [ProtocolOption],
+    /// Makes the sending end of a flow.
+    pub sender: fn(&Setup) -> BoxedSender,
+    /// Makes the receiving end, of any number of flows.
+    pub receiver: fn() -> BoxedReceiver,
+}
+
+impl Settings {
+    /// The same settings with one more for `row`'s protocol.
+    ///
+    /// # Errors
+    /// [`SettingError`] for a name that the protocol does not have, or a number out of range.
+    pub fn with(self, row: &'static Row, name: &str, value: f64) -> Result<Self, SettingError> {
+        match row.options.iter().find(|option| option.name == name) {
+            Some(option) => self.set(option, value),
+            None => Err(SettingError::Unknown { name: name.to_string(), protocol: row.name }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::find;
+
+    #[test]
+    fn a_setting_has_its_default_until_it_is_set_within_its_range() {
+        let row = find("rbudp").unwrap();
+        let option = &row.options[0];
+        let settings = Settings::default();
+        assert_eq!(settings.value(option), option.default);
+        let settings = settings.with(row, option.name, option.most).unwrap();
+        assert_eq!(settings.count(option), option.most as u64);
+        assert_eq!(settings.iter().collect::<alloc::vec::Vec<_>>(), [(option.name, option.most)]);
+        let error = settings.clone().with(row, option.name, option.most + 1.0).unwrap_err();
+        assert!(error.to_string().contains("is not within"), "{error}");
+        assert!(settings.clone().with(row, option.name, f64::NAN).is_err());
+        let error = settings.with(row, "no-such", 1.0).unwrap_err();
+        assert_eq!(error.to_string(), "rbudp has no setting no-such");
+    }
+}

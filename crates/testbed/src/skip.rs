@@ -1,0 +1,47 @@
+//! How a test ends early on a host that cannot run it.
+//!
+//! A test never returns silently: [`need!`](crate::need) is the only way out, it takes a
+//! [`Skipped`], and each function that makes a `Skipped` prints the reason.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// The reason why a test cannot run here was printed.
+#[derive(Debug)]
+#[must_use = "a test that goes on is not skipped: pass this to need!"]
+pub struct Skipped(());
+
+/// Returns the value of a `Result<T, Skipped>`, or from the test.
+#[macro_export]
+macro_rules! need {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err($crate::skip::Skipped { .. }) => return,
+        }
+    };
+}
+
+/// Skips a test for a feature that the host or its user may lack for good: the emulator, IPv6,
+/// root, a mount. No continuous integration can install it.
+pub fn forbidden(reason: impl Display) -> Skipped {
+    // The harness captures what `eprintln!` prints.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+    Skipped(())
+}
+
+/// Skips a test for a program that `.ci/run` installs.
+///
+/// # Panics
+///
+/// Under `CI_REQUIRE=1`, which `.ci/run` sets after the installation.
+pub fn uninstalled(reason: impl Display) -> Skipped {
+    let is_required = std::env::var_os("CI_REQUIRE").is_some_and(|value| value == "1");
+    assert!(!is_required, "CI_REQUIRE=1 allows no skipping: {reason}");
+    forbidden(reason)
+}
+
+/// Skips a test, as [`forbidden`] does, unless the host is `fit`.
+pub fn unless(fit: bool, reason: impl Display) -> Result<(), Skipped> {
+    if fit { Ok(()) } else { Err(forbidden(reason)) }
+}

@@ -1,0 +1,80 @@
+//! A client's session without a network: all that a server says to one copy.
+
+use std::io::Cursor;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use longhaul_net::port::Port;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use super::attempt::Attempt;
+use super::part::Part;
+use super::reach::Reached;
+use super::route::Route;
+use super::{first_way, summing};
+use crate::driver::budget::Budget;
+use crate::end::wire::End;
+use crate::error::{Class, Error};
+use crate::options::CopyOptions;
+use crate::progress::{Cancel, Observer};
+use crate::reactor;
+use crate::session::{PeerId, Session};
+use crate::summary::Summary;
+
+/// The server's id, and the port of its data: RFC 863 discards what comes there.
+const SERVER: PeerId = PeerId([3; 32]);
+const DISCARD: u16 = 9;
+
+/// Plays one attempt at a copy with a server that says `said`, from its hello on, and then hangs up
+/// or, if it `stays`, is silent until the copy ends.
+///
+/// # Errors
+/// As [`copy`](super::copy()), with [`Class::Unfinished`] where the session was lost.
+#[doc(hidden)]
+pub fn rehearse(
+    options: &CopyOptions,
+    observer: Arc<dyn Observer>,
+    said: &[u8],
+    stays: bool,
+) -> Result<Summary, Error> {
+    let routes = Route::all(options)?;
+    let said = Cursor::new(said.to_vec());
+    reactor::block_on("the rehearsal", async {
+        let session = match stays {
+            true => Session::over(SERVER, said.chain(Silence), tokio::io::sink()),
+            false => Session::over(SERVER, said, tokio::io::sink()),
+        };
+        let local = Ipv4Addr::LOCALHOST;
+        let reached = Reached {
+            session,
+            data: Rc::new(Port::bind((local, 0).into())?),
+            contact: SocketAddr::from((local, DISCARD)),
+            datagram: None,
+        };
+        let part = Part::alone(Budget::new(options.memory)?, None);
+        part.reached.replace(Some(reached));
+        let mut attempt = Attempt::new(options, &routes[0], observer, Cancel::default(), part)?;
+        match attempt.run(first_way(options)).await {
+            Ok(finished) => summing::summary(options, &attempt, finished),
+            Err(End::Fatal(error)) => Err(error),
+            Err(End::Lost(why)) => Err(Error::new(Class::Unfinished, why)),
+            Err(End::NoDatagrams) => Err(Error::new(Class::Unfinished, "datagrams do not pass")),
+        }
+    })
+}
+
+/// A server that is there and says nothing more.
+struct Silence;
+
+impl AsyncRead for Silence {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Poll::Pending
+    }
+}

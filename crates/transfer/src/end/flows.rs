@@ -1,0 +1,64 @@
+//! The flow ids of one transfer, each for one pass.
+//!
+//! Keys and nonces are derived from the flow id (`datapath/keys.rs`): an id that comes twice within
+//! a transfer would seal two passes under one key with the same nonces. The sending end draws
+//! again, the receiving end refuses.
+
+use std::collections::BTreeSet;
+
+use longhaul_proto::endpoint::FlowId;
+
+use crate::error::{Class, Error};
+
+/// The most passes of a transfer, so that a peer cannot fill the memory with ids.
+const MOST: usize = 1 << 20;
+
+/// The ids so far.
+#[derive(Debug, Default)]
+pub(super) struct Flows(BTreeSet<u32>);
+
+impl Flows {
+    /// The id of a further pass: the first that `draw` gives and no earlier pass has.
+    pub(super) fn draw(&mut self, draw: impl FnMut() -> FlowId) -> FlowId {
+        let ids = std::iter::repeat_with(draw);
+        let mut fresh = ids.filter(|id| self.0.insert(id.0));
+        fresh.next().expect("there are more ids than passes")
+    }
+
+    /// Takes the id that the other end chose.
+    ///
+    /// # Errors
+    /// [`Class::Unreachable`] for an id of an earlier pass, and for too many passes.
+    pub(super) fn take(&mut self, id: FlowId) -> Result<(), Error> {
+        let what = match self.0.len() < MOST {
+            true if self.0.insert(id.0) => return Ok(()),
+            true => format!("uses flow id {} twice, which would repeat its keys", id.0),
+            false => format!("sends more than {MOST} passes"),
+        };
+        Err(Error::new(Class::Unreachable, format!("the other side {what}"))
+            .advise("use the same release of longhaul on both sides"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_draws_again_where_chance_repeats_an_id() {
+        let mut flows = Flows::default();
+        let mut chance = [7, 7, 7, 8, 7, 8, 9].map(FlowId).into_iter();
+        let mut draw = || flows.draw(|| chance.next().expect("it draws no more than it must"));
+        assert_eq!([draw(), draw(), draw()], [7, 8, 9].map(FlowId));
+    }
+
+    #[test]
+    fn a_receiver_refuses_an_id_of_an_earlier_pass_and_passes_without_end() {
+        let mut flows = Flows::default();
+        assert_eq!((flows.take(FlowId(7)), flows.take(FlowId(8))), (Ok(()), Ok(())));
+        let error = flows.take(FlowId(7)).unwrap_err();
+        assert!(error.what.contains("flow id 7 twice"), "{error}");
+        flows.0.extend(0..MOST as u32);
+        assert!(flows.take(FlowId(u32::MAX)).unwrap_err().what.contains("1048576 passes"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Charges that fade: how often something may happen for a network, without a clock of its own.
+//!
+//! Each event adds a charge, and a charge fades by one second a second. Above the free amount the
+//! key is over its limit. A key that goes on while it is over is charged twice as much each time,
+//! up to a longest charge; the growth is forgotten once the whole charge has faded. So does sshd
+//! with `PerSourcePenalties`.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use longhaul_proto::time::{Span, Time};
+
+/// How events are charged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tariff {
+    /// The charge of one event at first.
+    pub(crate) each: Span,
+    /// Up to this charge a key is within its limit.
+    pub(crate) free: Span,
+    /// The longest charge of one event, and the longest time for which a key is over its limit.
+    pub(crate) longest: Span,
+}
+
+/// Keys that are remembered. A key beyond them replaces the one with the smallest charge.
+const MOST: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    /// When it has faded.
+    until: Time,
+    /// What the next event costs.
+    next: Span,
+}
+
+/// The charges of all keys.
+#[derive(Debug)]
+pub(crate) struct Meter<K> {
+    tariff: Tariff,
+    charges: HashMap<K, Charge>,
+}
+
+impl<K: Copy + Eq + Hash> Meter<K> {
+    pub(crate) fn new(tariff: Tariff) -> Meter<K> {
+        Meter { tariff, charges: HashMap::new() }
+    }
+
+    /// Whether `key` is over its limit.
+    pub(crate) fn is_over(&self, now: Time, key: K) -> bool {
+        self.charge(now, key) > self.tariff.free
+    }
+
+    /// Whether one event more leaves `key` within its limit.
+    pub(crate) fn has_room(&self, now: Time, key: K) -> bool {
+        self.charge(now, key) + self.tariff.each <= self.tariff.free
+    }
+
+    /// How long until `key` is within its limit again.
+    pub(crate) fn over_for(&self, now: Time, key: K) -> Span {
+        self.charge(now, key).saturating_sub(self.tariff.free)
+    }
+
+    /// Charges `key` for one event. Whether this one has put it over its limit.
+    pub(crate) fn add(&mut self, now: Time, key: K) -> bool {
+        let Tariff { each, free, longest } = self.tariff;
+        let before = self.charge(now, key);
+        let entry = self.charges.get(&key).filter(|_| before > Span::ZERO);
+        let cost = entry.map_or(each, |charge| charge.next);
+        let after = (before + cost).min(free + longest);
+        if entry.is_none() {
+            self.make_room(now);
+        }
+        let is_over = after > free;
+        let next = if is_over { (cost * 2).min(longest) } else { cost };
+        self.charges.insert(key, Charge { until: now + after, next });
+        is_over && before <= free
+    }
+
+    /// Forgets what `key` was charged.
+    pub(crate) fn forgive(&mut self, key: K) {
+        self.charges.remove(&key);
+    }
+
+    fn charge(&self, now: Time, key: K) -> Span {
+        self.charges.get(&key).map_or(Span::ZERO, |charge| charge.until.since(now))
+    }
+
+    fn make_room(&mut self, now: Time) {
+        if self.charges.len() < MOST {
+            return;
+        }
+        self.charges.retain(|_, charge| charge.until > now);
+        if self.charges.len() >= MOST {
+            let least = self.charges.iter().min_by_key(|(_, charge)| charge.until);
+            if let Some(key) = least.map(|(key, _)| *key) {
+                self.charges.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARIFF: Tariff =
+        Tariff { each: Span::from_secs(3), free: Span::from_secs(9), longest: Span::from_secs(12) };
+
+    fn at(secs: u64) -> Time {
+        Time::from_nanos(1) + Span::from_secs(secs)
+    }
+
+    #[test]
+    fn a_key_within_its_limit_stays_there_while_its_charges_fade_in_time() {
+        let mut meter = Meter::new(TARIFF);
+        for n in 0..100 {
+            assert!(!meter.add(at(3 * n), 'a') && !meter.is_over(at(3 * n), 'a'), "{n}");
+        }
+        assert!(!meter.add(at(297), 'a') && !meter.add(at(297), 'a'));
+        assert!(meter.add(at(297), 'a'), "the fourth at once");
+        assert!(meter.is_over(at(297), 'a') && !meter.is_over(at(297), 'b'));
+    }
+
+    #[test]
+    fn who_goes_on_waits_twice_as_long_each_time_up_to_the_longest() {
+        let mut meter = Meter::new(TARIFF);
+        for _ in 0..3 {
+            meter.add(at(0), 'a');
+        }
+        let mut now = at(0);
+        for waits in [3, 6, 12, 12, 12] {
+            assert!(!meter.is_over(now, 'a'));
+            assert!(meter.add(now, 'a'), "it goes over its limit again");
+            assert_eq!(meter.over_for(now, 'a'), Span::from_secs(waits));
+            now += Span::from_secs(waits);
+        }
+        // Those at the same time cost no more than the longest together.
+        for _ in 0..1000 {
+            meter.add(now, 'a');
+        }
+        assert_eq!(meter.over_for(now, 'a'), TARIFF.longest);
+        // All has faded after that and the free amount.
+        now += TARIFF.longest + TARIFF.free;
+        assert!(!meter.add(now, 'a'));
+        assert_eq!(meter.charges[&'a'].next, TARIFF.each);
+    }
+
+    #[test]
+    fn a_key_that_is_forgiven_begins_anew() {
+        let mut meter = Meter::new(TARIFF);
+        for _ in 0..9 {
+            meter.add(at(0), 'a');
+        }
+        meter.forgive('a');
+        assert!(!meter.is_over(at(0), 'a') && meter.charges.is_empty());
+    }
+
+    #[test]
+    fn the_keys_are_bounded_and_those_with_the_largest_charge_stay() {
+        let mut meter = Meter::new(TARIFF);
+        for _ in 0..5 {
+            meter.add(at(0), u32::MAX);
+        }
+        for key in 0..3 * MOST as u32 {
+            meter.add(at(0), key);
+        }
+        assert_eq!(meter.charges.len(), MOST);
+        assert!(meter.is_over(at(0), u32::MAX), "others have not washed it out");
+        meter.add(at(100), 0);
+        assert_eq!(meter.charges.len(), 1, "what has faded is forgotten");
+    }
+}

@@ -1,0 +1,296 @@
+//! The encoding of a manifest: a head, then the entries, each with what its path does not share
+//! with the path before.
+//!
+//! Reading takes two passes over the bytes. The first checks everything and measures what the
+//! manifest takes in memory; the second builds it. So nothing is allocated before somebody has
+//! granted the memory for it.
+
+use prost::Message;
+
+use super::check::{Check, Placed};
+use super::{
+    Entry, FIXED, FileTime, Kind, MAX_ENTRIES, MAX_HOLES, MAX_PATH, Manifest, ManifestError, Shape,
+    at_path, whole,
+};
+
+const TORN: &str = "torn or no manifest at all";
+const HOLES: &str = "an entry with more than a million holes";
+
+/// The most numbers that an entry may have, with as many bytes as a path and a target have.
+const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
+/// The longest entry: a chunk's number takes five bytes at most.
+const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
+
+/// An encoded manifest that was checked and takes no memory yet.
+#[derive(Debug)]
+pub struct Measured<'a> {
+    encoded: &'a [u8],
+    shape: Shape,
+    folder_mode: Option<u32>,
+    entries: usize,
+    names: usize,
+    bytes: u64,
+}
+
+impl Measured<'_> {
+    /// The bytes that the manifest takes in memory, with what a destination keeps for each entry.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Builds the manifest.
+    ///
+    /// # Errors
+    /// None: [`Manifest::measure`] has found them all.
+    pub fn read(&self) -> Result<Manifest, ManifestError> {
+        let mut entries = Vec::with_capacity(self.entries);
+        let mut names = Vec::with_capacity(self.names);
+        read(self.encoded, |entry, placed, path| {
+            let name = &path[placed.name_at..];
+            entries.push(entry.at(placed.parent, names.len(), name.len()));
+            names.extend_from_slice(name);
+        })?;
+        let (shape, folder_mode) = (self.shape, self.folder_mode);
+        Ok(Manifest { shape, folder_mode, entries, names })
+    }
+}
+
+impl Manifest {
+    /// Checks an encoded manifest, which may come from anybody, and measures it. The memory that
+    /// this takes itself is bounded: one path, and the holes of one file.
+    ///
+    /// # Errors
+    /// The first thing that makes it unsound.
+    pub fn measure(encoded: &[u8]) -> Result<Measured<'_>, ManifestError> {
+        let (mut entries, mut names, mut extra) = (0, 0, 0);
+        let (shape, folder_mode) = read(encoded, |entry, placed, path| {
+            entries += 1;
+            names += path.len() - placed.name_at;
+            extra += entry.extra();
+        })?;
+        let bytes = entries as u64 * FIXED + names as u64 + extra;
+        Ok(Measured { encoded, shape, folder_mode, entries, names, bytes })
+    }
+
+    /// Reads and checks a manifest; `bytes` may come from anybody.
+    ///
+    /// # Errors
+    /// The first thing that makes it unsound.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
+        Manifest::measure(bytes)?.read()
+    }
+
+    /// The bytes that [`decode`](Manifest::decode) takes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.encode_as(|entry| entry.version)
+    }
+
+    /// The same without the stamps of versions: equal for equal trees, wherever they are.
+    pub(crate) fn encode_content(&self) -> Vec<u8> {
+        self.encode_as(|_| 0)
+    }
+
+    fn encode_as(&self, version: impl Fn(&Entry) -> u64) -> Vec<u8> {
+        let mut out = head(self.shape, self.folder_mode, self.entries.len() as u64);
+        let mut wire = EntryWire::default();
+        let mut path: Vec<u8> = Vec::new();
+        // The folders that hold the entry before, and where their paths end in `path`.
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        for (number, entry) in self.entries.iter().enumerate() {
+            while open.last().is_some_and(|(folder, _)| Some(*folder) != entry.parent()) {
+                open.pop();
+            }
+            let folder = open.last().map_or(0, |(_, end)| *end);
+            wire.fill(entry);
+            wire.version = version(entry);
+            wire.rest.extend(entry.parent().map(|_| b'/'));
+            wire.rest.extend_from_slice(entry.name(&self.names));
+            let same = path[folder..].iter().zip(&wire.rest).take_while(|(a, b)| a == b).count();
+            path.truncate(folder + same);
+            path.extend_from_slice(&wire.rest[same..]);
+            wire.rest.drain(..same);
+            wire.shared = (folder + same) as u32;
+            wire.encode_length_delimited(&mut out).expect("a vector grows as needed");
+            if entry.kind == Kind::Folder {
+                open.push((number as u32, path.len()));
+            }
+        }
+        out
+    }
+}
+
+/// Reads and checks a manifest, and hands each entry with its place and its path to `each`.
+fn read(
+    bytes: &[u8],
+    mut each: impl FnMut(Entry, Placed, &[u8]),
+) -> Result<(Shape, Option<u32>), ManifestError> {
+    let mut rest = bytes;
+    let head = HeadWire::decode(message(&mut rest)?).map_err(|_| whole(TORN))?;
+    let shape = Shape::of_number(head.shape).ok_or(whole("unknown shape"))?;
+    if head.folder_mode.is_some_and(|mode| mode > 0o7777) {
+        return Err(whole("a folder with a mode of more than 12 bits"));
+    }
+    if head.count > MAX_ENTRIES {
+        return Err(whole("more than ten million entries"));
+    }
+    let (mut check, mut wire) = (Check::new(shape), EntryWire::default());
+    for _ in 0..head.count {
+        let message = message(&mut rest)?;
+        if message.len() > MAX_MESSAGE
+            || (message.len() > MAX_NUMBERS && has_too_many_numbers(message))
+        {
+            return Err(whole(HOLES));
+        }
+        wire.clear();
+        wire.merge(message).map_err(|_| whole(TORN))?;
+        let shared = wire.shared as usize;
+        if shared > check.path().len() {
+            return Err(whole(TORN));
+        }
+        let entry = wire.entry().map_err(whole)?;
+        let placed = check.next(shared, &wire.rest);
+        let taken = placed.and_then(|placed| check.take(&entry, placed).map(|()| placed));
+        let placed = taken.map_err(|reason| at_path(check.path(), reason))?;
+        each(entry, placed, check.path());
+    }
+    if !rest.is_empty() {
+        return Err(whole("bytes behind the last entry"));
+    }
+    check.end().map_err(whole)?;
+    Ok((shape, head.folder_mode))
+}
+
+/// Whether there may be more numbers in a message than an entry has: each ends with a byte below
+/// 128. Decoded, a number takes eight bytes, whatever it takes here.
+fn has_too_many_numbers(message: &[u8]) -> bool {
+    message.iter().filter(|byte| **byte < 0x80).count() > MAX_NUMBERS
+}
+
+/// Takes the next length-delimited message off `rest`.
+fn message<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ManifestError> {
+    let len = prost::decode_length_delimiter(&mut *rest).map_err(|_| whole(TORN))?;
+    let (message, behind) = rest.split_at_checked(len).ok_or(whole(TORN))?;
+    *rest = behind;
+    Ok(message)
+}
+
+fn head(shape: Shape, folder_mode: Option<u32>, count: u64) -> Vec<u8> {
+    HeadWire { shape: shape.number(), count, folder_mode }.encode_length_delimited_to_vec()
+}
+
+/// Encodes entries as they are, sound or not: what a peer might claim.
+#[cfg(test)]
+pub(crate) fn encode_unchecked(shape: Shape, entries: &[super::Listed]) -> Vec<u8> {
+    let mut out = head(shape, None, entries.len() as u64);
+    let mut before: &[u8] = &[];
+    for entry in entries {
+        let shared = before.iter().zip(&*entry.path).take_while(|(a, b)| a == b).count();
+        let mut wire = EntryWire::default();
+        wire.fill(&entry.entry());
+        (wire.shared, wire.rest) = (shared as u32, entry.path[shared..].to_vec());
+        wire.encode_length_delimited(&mut out).expect("a vector grows as needed");
+        before = &entry.path;
+    }
+    out
+}
+
+impl Shape {
+    fn number(self) -> u32 {
+        match self {
+            Shape::File => 1,
+            Shape::Named => 2,
+            Shape::Contents => 3,
+            Shape::Several => 4,
+        }
+    }
+
+    fn of_number(number: u32) -> Option<Shape> {
+        [Shape::File, Shape::Named, Shape::Contents, Shape::Several]
+            .into_iter()
+            .find(|shape| shape.number() == number)
+    }
+}
+
+/// The first message.
+#[derive(Clone, PartialEq, Message)]
+struct HeadWire {
+    #[prost(uint32, tag = "1")]
+    shape: u32,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+    /// Of the contents of a folder: the permission bits of that folder.
+    #[prost(uint32, optional, tag = "3")]
+    folder_mode: Option<u32>,
+}
+
+/// One entry. Its path is told as what it does not share with the entry before.
+#[derive(Clone, PartialEq, Message)]
+struct EntryWire {
+    #[prost(uint32, tag = "1")]
+    shared: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    rest: Vec<u8>,
+    /// 0 file, 1 folder, 2 link.
+    #[prost(uint32, tag = "3")]
+    kind: u32,
+    #[prost(uint64, tag = "4")]
+    size: u64,
+    #[prost(bool, tag = "5")]
+    sparse: bool,
+    /// Start and end of each hole in turn.
+    #[prost(uint64, repeated, tag = "6")]
+    holes: Vec<u64>,
+    #[prost(bytes = "vec", tag = "7")]
+    target: Vec<u8>,
+    #[prost(uint32, tag = "8")]
+    mode: u32,
+    #[prost(sint64, tag = "9")]
+    seconds: i64,
+    #[prost(uint32, tag = "10")]
+    nanos: u32,
+    /// A file's version, as a stamp that only its source can make.
+    #[prost(fixed64, tag = "11")]
+    version: u64,
+}
+
+impl EntryWire {
+    /// Takes all of an entry but its path.
+    fn fill(&mut self, entry: &Entry) {
+        self.clear();
+        (self.mode, self.version) = (entry.mode, entry.version);
+        (self.seconds, self.nanos) = (entry.modified.seconds, entry.modified.nanos);
+        match &entry.kind {
+            Kind::File { size, sparse, holes } => {
+                (self.size, self.sparse) = (*size, *sparse);
+                self.holes.extend(holes.iter().flat_map(|hole| [hole.start, hole.end]));
+            }
+            Kind::Folder => self.kind = 1,
+            Kind::Link { target } => {
+                self.kind = 2;
+                self.target.extend_from_slice(target);
+            }
+        }
+    }
+
+    /// The entry, which has no place yet.
+    fn entry(&self) -> Result<Entry, &'static str> {
+        let kind = match self.kind {
+            0 => {
+                let (pairs, odd) = self.holes.as_chunks::<2>();
+                if !odd.is_empty() {
+                    return Err(TORN);
+                }
+                if pairs.len() > MAX_HOLES {
+                    return Err(HOLES);
+                }
+                let holes = pairs.iter().map(|[start, end]| *start..*end).collect();
+                Kind::File { size: self.size, sparse: self.sparse, holes }
+            }
+            1 => Kind::Folder,
+            2 => Kind::Link { target: self.target.as_slice().into() },
+            _ => return Err("unknown kind of entry"),
+        };
+        let modified = FileTime { seconds: self.seconds, nanos: self.nanos };
+        Ok(Entry { version: self.version, ..Entry::new(kind, self.mode, modified) })
+    }
+}

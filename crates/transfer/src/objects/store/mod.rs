@@ -1,0 +1,311 @@
+//! The storage seam: every access of [`Source`](super::Source), [`Sink`](super::Sink), walk and
+//! journal to files goes through [`Folder`] and [`File`].
+//!
+//! `real` is the file system of this host; `scarce` waits for a file descriptor where none is left.
+//! `memory` (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
+//!
+//! Names are single components. A folder opens each of them by its own handle and never follows a
+//! symbolic link, so no race between a check and a use leads outside.
+
+#[cfg(test)]
+pub(crate) mod memory;
+pub(crate) mod real;
+mod scarce;
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::manifest::FileTime;
+
+pub(super) use scarce::kept;
+
+/// An open folder that several owners share.
+pub(crate) type SharedFolder = Arc<dyn Folder>;
+
+/// An open file.
+pub(crate) type OpenFile = Box<dyn File>;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    File,
+    Folder,
+    Link,
+    Other,
+}
+
+/// The attributes of a file, folder or link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) kind: FileKind,
+    pub(crate) size: u64,
+    /// The 12 permission bits.
+    pub(crate) mode: u32,
+    pub(crate) modified: FileTime,
+    /// When content or attributes changed last. No call sets this time.
+    pub(crate) changed: FileTime,
+    /// Device and inode: two handles with the same identity are one file.
+    pub(crate) identity: (u64, u64),
+    pub(crate) links: u64,
+    pub(crate) owner: u32,
+    /// Bytes that the file occupies on the disk.
+    pub(crate) allocated: u64,
+}
+
+impl Attributes {
+    /// A stamp of the file's version: half of it from the change time, half from device and inode.
+    /// The stamp of a rewritten or replaced file differs, whatever its modification time.
+    pub(crate) fn version(&self) -> u64 {
+        let FileTime { seconds, nanos } = self.changed;
+        let changed = half(seconds as u64, u64::from(nanos));
+        let (device, inode) = self.identity;
+        u64::from(changed) << 32 | u64::from(half(device, inode))
+    }
+
+    /// Whether this process's user owns it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == real::user()
+    }
+}
+
+/// Whether two stamps have the same change time. Device and inode may differ for a file that was
+/// opened again: some file systems number files anew.
+pub(crate) fn is_same_change(a: u64, b: u64) -> bool {
+    a >> 32 == b >> 32
+}
+
+fn half(a: u64, b: u64) -> u32 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&a.to_le_bytes());
+    bytes[8..].copy_from_slice(&b.to_le_bytes());
+    let hash = blake3::hash(&bytes);
+    u32::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    ReadWrite,
+}
+
+/// Free space of a file system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) free: u64,
+    /// Bytes of a block: the last block of each file is half empty on average.
+    pub(crate) block: u64,
+    /// Free inodes; nothing where the file system has no limit.
+    pub(crate) free_files: Option<u64>,
+}
+
+/// An open folder.
+pub(crate) trait Folder: Debug + Send + Sync {
+    /// The folder's own attributes.
+    fn attributes(&self) -> io::Result<Attributes>;
+
+    /// The attributes of `name`; a link is not followed.
+    fn look(&self, name: &[u8]) -> io::Result<Attributes>;
+
+    /// All names, without `.` and `..`.
+    fn names(&self) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
+    fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile>;
+
+    /// Creates the file `name`, which must not exist, and opens it for reading and writing.
+    fn create(&self, name: &[u8], mode: u32) -> io::Result<OpenFile>;
+
+    /// Opens the folder `name`; fails on a link.
+    fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
+
+    /// Opens this folder again and locks that handle without waiting: the lock ends with it.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another copy holds the lock.
+    fn lock(&self) -> io::Result<SharedFolder>;
+
+    /// Creates the folder `name`.
+    fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()>;
+
+    /// Creates the symbolic link `name` to `target`.
+    fn make_link(&self, target: &[u8], name: &[u8]) -> io::Result<()>;
+
+    /// The target of the link `name`.
+    fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
+
+    /// Renames `from` to `to` within this folder, replacing what `to` was.
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
+
+    /// Removes the file or link `name`; succeeds if there is none.
+    fn remove(&self, name: &[u8]) -> io::Result<()>;
+
+    /// Sets this folder's permission bits.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+
+    /// Sets this folder's modification time.
+    fn set_modified(&self, modified: FileTime) -> io::Result<()>;
+
+    /// Sets the modification time of the link `name`, not of its target.
+    fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
+
+    /// The permission bits that new entries of this folder lack: by its default access control list
+    /// if it has one, else by the umask.
+    fn withheld(&self) -> u32 {
+        real::umask()
+    }
+
+    /// Whether this process may create and rename entries here.
+    fn may_write(&self) -> io::Result<()>;
+
+    /// Whether this process may read the file `name`.
+    fn may_read(&self, name: &[u8]) -> io::Result<()>;
+
+    /// Free space; nothing where the file system does not tell.
+    fn room(&self) -> Option<Room>;
+
+    /// The device that holds this folder, for people.
+    fn device(&self) -> String;
+
+    /// Brings this folder's entries onto the disk; succeeds where folders cannot be synced.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Brings everything written to this folder's file system onto the disk.
+    fn sync_file_system(&self) -> io::Result<()>;
+
+    /// The attributes of `name`, or nothing if there is no such entry.
+    fn look_if_there(&self, name: &[u8]) -> io::Result<Option<Attributes>> {
+        match self.look(name) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An open file.
+pub(crate) trait File: Debug + Send + Sync {
+    /// The file's attributes.
+    fn attributes(&self) -> io::Result<Attributes>;
+
+    /// Reads up to `buf.len()` bytes at `at`; zero at the end of the file.
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Writes up to `content.len()` bytes at `at`.
+    fn write_at(&self, content: &[u8], at: u64) -> io::Result<usize>;
+
+    /// Cuts the file or extends it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Sets the permission bits.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+
+    /// Sets the modification time.
+    fn set_modified(&self, modified: FileTime) -> io::Result<()>;
+
+    /// Locks the file for this handle without waiting; succeeds where there are no locks.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another handle holds the lock.
+    fn lock(&self) -> io::Result<()>;
+
+    /// Reserves disk blocks for the first `size` bytes where the file system can.
+    ///
+    /// # Errors
+    /// No room, or a file that would be too large.
+    fn reserve(&self, size: u64) -> io::Result<()>;
+
+    /// Turns a range into a hole.
+    fn punch(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Where the next data at or after `at` begin; nothing if only holes follow.
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
+
+    /// Where the next hole at or after `at` begins; the end of the file counts as one.
+    fn next_hole(&self, at: u64) -> io::Result<u64>;
+
+    /// Advises the system that the file will be read from its start to its end.
+    fn read_ahead(&self);
+
+    /// Brings the content onto the disk.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Brings content and attributes onto the disk.
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Fills `buf` from the bytes at `at`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends earlier.
+    fn read_exact_at(&self, mut buf: &mut [u8], mut at: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            match self.read_at(buf, at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buf = &mut buf[read..];
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `content` at `at`.
+    fn write_all_at(&self, mut content: &[u8], mut at: u64) -> io::Result<()> {
+        while !content.is_empty() {
+            match self.write_at(content, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    content = &content[written..];
+                    at += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes from the start of the file, at most `most`.
+    fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut piece = vec![0; 1 << 16];
+        while (bytes.len() as u64) < most {
+            let want = (most - bytes.len() as u64).min(piece.len() as u64) as usize;
+            match self.read_at(&mut piece[..want], bytes.len() as u64) {
+                Ok(0) => break,
+                Ok(read) => bytes.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The error of a file or folder that another copy holds.
+pub(crate) fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another copy is writing it at this moment")
+}
+
+/// The system's error for a missing name.
+pub(crate) fn not_found() -> io::Error {
+    Errno::NOENT.into()
+}
+
+/// The system's error for something that is no folder.
+pub(crate) fn not_a_folder() -> io::Error {
+    Errno::NOTDIR.into()
+}
+
+/// Whether a file could not be opened because its name is a symbolic link.
+pub(crate) fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}

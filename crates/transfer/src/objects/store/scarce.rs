@@ -1,0 +1,181 @@
+//! Opening files where this process, or the host, has no file descriptor left.
+//!
+//! Such an open fails only if no descriptor comes back in time: a file that this process closes
+//! wakes it, and it looks again now and then, because sockets and other processes free descriptors
+//! as well. The limit is one of the whole process, and so is what waits for it.
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+/// How long an open waits before the file fails: shorter than a stall.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it looks for descriptors that come back without a word.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A transfer keeps several kinds of files and folders open: each may have this part of the limit.
+const PARTS: usize = 16;
+
+static RETURNED: Desk = Desk::new();
+
+/// Where opens wait for descriptors.
+struct Desk {
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+/// Opens something, and waits for a descriptor if there is none.
+pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
+}
+
+/// How many files may stay open that are not needed at the moment, where `most` would be best: a
+/// small part of what this process may open, and next to none while an open waits.
+pub(crate) fn kept(most: usize) -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    if RETURNED.waiting.load(Ordering::SeqCst) > 0 {
+        return 1;
+    }
+    let limit = LIMIT.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
+    most.min(limit / PARTS).max(1)
+}
+
+/// A file or folder whose closing wakes an open that waits.
+#[derive(Debug)]
+pub(super) struct Handle<T>(Option<T>);
+
+impl<T> Handle<T> {
+    pub(super) fn new(open: T) -> Handle<T> {
+        Handle(Some(open))
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is open until it is dropped")
+    }
+}
+
+impl<T: AsFd> AsFd for Handle<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        RETURNED.ring();
+    }
+}
+
+fn is_want(error: Errno) -> bool {
+    matches!(error, Errno::MFILE | Errno::NFILE)
+}
+
+impl Desk {
+    const fn new() -> Desk {
+        Desk { waiting: AtomicUsize::new(0), lock: Mutex::new(()), bell: Condvar::new() }
+    }
+
+    fn wait<T>(
+        &self,
+        patience: Duration,
+        look: Duration,
+        mut open: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match open() {
+            Err(error) if is_want(error) => {}
+            opened => return opened,
+        }
+        let until = Instant::now() + patience;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = loop {
+            // Under the lock: a descriptor that comes back after this rings.
+            let opened = open();
+            let left = until.saturating_duration_since(Instant::now());
+            let goes_on = matches!(&opened, Err(error) if is_want(*error)) && !left.is_zero();
+            if !goes_on {
+                break opened;
+            }
+            let waited = self.bell.wait_timeout(guard, left.min(look));
+            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        opened
+    }
+
+    fn ring(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.bell.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn an_open_without_a_descriptor_waits_until_one_is_closed() {
+        let (desk, is_free) = (Desk::new(), AtomicBool::new(false));
+        let (tried, has_tried) = mpsc::channel();
+        thread::scope(|scope| {
+            let opening = scope.spawn(|| {
+                desk.wait(LONG, LONG, || {
+                    let _ = tried.send(());
+                    if is_free.load(Ordering::SeqCst) { Ok(7) } else { Err(Errno::MFILE) }
+                })
+            });
+            // The second attempt is made under the lock: from then on it waits for the bell.
+            (0..2).for_each(|_| has_tried.recv().expect("it tries"));
+            is_free.store(true, Ordering::SeqCst);
+            desk.ring();
+            assert_eq!(opening.join().expect("no panic"), Ok(7));
+        });
+        assert_eq!(desk.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn an_open_without_a_descriptor_looks_for_itself_and_fails_in_the_end() {
+        let desk = Desk::new();
+        let mut attempts = 0;
+        let opened = desk.wait(LONG, Duration::from_millis(1), || {
+            attempts += 1;
+            if attempts > 5 { Ok(attempts) } else { Err(Errno::NFILE) }
+        });
+        assert_eq!(opened, Ok(6));
+        let refused = desk.wait(Duration::ZERO, LONG, || Err::<(), _>(Errno::MFILE));
+        assert_eq!(refused, Err(Errno::MFILE));
+    }
+
+    #[test]
+    fn any_other_error_is_one_at_once() {
+        let mut attempts = 0;
+        let failed = Desk::new().wait(LONG, LONG, || {
+            attempts += 1;
+            Err::<(), _>(Errno::NOENT)
+        });
+        assert_eq!((failed, attempts), (Err(Errno::NOENT), 1));
+    }
+}

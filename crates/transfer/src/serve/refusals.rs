@@ -1,0 +1,120 @@
+//! Tells of clients that were turned away, so that no client can fill a log.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longhaul_net::clock;
+use longhaul_net::network::Network;
+use longhaul_proto::time::{Span, Time};
+
+use super::{Tell, Told};
+use crate::error::Error;
+use crate::meter::{Meter, Tariff};
+
+/// Lines about one network: five at once, or one in a minute.
+const OF_ONE: Tariff = Tariff {
+    each: Span::from_secs(60),
+    free: Span::from_secs(5 * 60),
+    longest: Span::from_secs(60),
+};
+/// Lines in all: fifty at once, or one in six seconds.
+const OF_ALL: Tariff =
+    Tariff { each: Span::from_secs(6), free: Span::from_secs(50 * 6), longest: Span::from_secs(6) };
+
+/// The refusals of a server.
+pub(super) struct Refusals {
+    tell: Tell,
+    limit: Mutex<Limit>,
+}
+
+impl Refusals {
+    pub(super) fn new(tell: Tell) -> Refusals {
+        Refusals { tell, limit: Mutex::new(Limit::default()) }
+    }
+
+    /// Tells that a client at `address` was turned away, unless too many were told of.
+    pub(super) fn tell(&self, address: SocketAddr, error: &Error) {
+        let passed = self.limit().pass(clock::now(), Network::of(address.ip()));
+        if let Some(untold) = passed {
+            self.tell_untold(untold);
+            (self.tell)(Told::Refused { address, error: error.clone() });
+        }
+    }
+
+    /// Tells how many were not told of, if there were any.
+    pub(super) fn flush(&self) {
+        let untold = std::mem::take(&mut self.limit().untold);
+        self.tell_untold(untold);
+    }
+
+    fn tell_untold(&self, count: u64) {
+        if count > 0 {
+            (self.tell)(Told::Untold { count });
+        }
+    }
+
+    fn limit(&self) -> MutexGuard<'_, Limit> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which refusals are told, without a clock.
+struct Limit {
+    of_one: Meter<Network>,
+    of_all: Meter<()>,
+    untold: u64,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit { of_one: Meter::new(OF_ONE), of_all: Meter::new(OF_ALL), untold: 0 }
+    }
+}
+
+impl Limit {
+    /// Whether a refusal of `network` is told: then also how many before it were not.
+    fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
+        if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {
+            self.untold += 1;
+            return None;
+        }
+        self.of_one.add(now, network);
+        self.of_all.add(now, ());
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn network(n: u32) -> Network {
+        Network::of(IpAddr::V4(Ipv4Addr::from_bits(n)))
+    }
+
+    fn at(secs: u64) -> Time {
+        Time::from_nanos(1) + Span::from_secs(secs)
+    }
+
+    #[test]
+    fn one_network_gets_five_lines_at_once_and_one_a_minute_with_a_count_of_the_others() {
+        let mut limit = Limit::default();
+        let told = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
+        assert_eq!((told, limit.untold), (5, 995));
+        assert_eq!(limit.pass(at(0), network(2)), Some(995), "another network has its own lines");
+        assert_eq!(limit.pass(at(59), network(1)), None);
+        assert_eq!(limit.pass(at(60), network(1)), Some(1));
+        assert_eq!(limit.pass(at(60), network(1)), None);
+    }
+
+    #[test]
+    fn all_networks_together_get_fifty_lines_at_once_and_one_in_six_seconds() {
+        let mut limit = Limit::default();
+        let told = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
+        assert_eq!((told, limit.untold), (50, 9_950));
+        assert_eq!(limit.pass(at(5), network(20_000)), None);
+        assert_eq!(limit.pass(at(6), network(20_001)), Some(9_951));
+    }
+}

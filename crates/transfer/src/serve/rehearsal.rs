@@ -1,0 +1,79 @@
+//! A server's session without a network: all that one client says, and all that it is answered.
+
+use std::io::{Cursor, ErrorKind};
+use std::net::Ipv4Addr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use longhaul_net::port::Port;
+use tokio::io::AsyncWrite;
+
+use super::door::Door;
+use super::{Server, receive};
+use crate::driver::budget::Budget;
+use crate::error::Error;
+use crate::options::ServeOptions;
+use crate::reactor;
+use crate::session::{PeerId, Session, listen};
+
+/// A client that reads no more than this hangs up.
+const MOST_HEARD: usize = 1 << 20;
+
+/// Plays the session of a client that has proven to be `peer`, says `said` and hangs up, to its
+/// end. Returns what the server answers.
+///
+/// # Errors
+/// The root or a subfolder of `options` is no folder, or there is no port or memory.
+#[doc(hidden)]
+pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec<u8>, Error> {
+    let heard = Heard::default();
+    let (session, said) = (heard.clone(), Cursor::new(said.to_vec()));
+    reactor::block_on("the rehearsal", async {
+        let door = Door::open(options)?;
+        let judge = door.admission();
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let memory = Budget::new(options.memory)?;
+        let server = Server::new(door, port.handle(), memory, Arc::new(|_| {}));
+        let session = Session::over(peer, said, session);
+        if let Some(session) = listen::judge_alone(session, judge).await {
+            let _ = receive(&Rc::new(server), session).await;
+        }
+        Ok(())
+    })?;
+    Ok(heard.take())
+}
+
+/// What a client hears.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Heard {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.len() + bytes.len() > MOST_HEARD {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
+        }
+        heard.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Files that decide who may do what: nobody else may be able to change them (sshd: StrictModes).
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use crate::error::{Class, Error};
+use crate::text::{quoted, reason};
+
+/// Others may write.
+const WRITABLE: u32 = 0o022;
+/// In a folder with this bit others cannot replace what is not theirs.
+const STICKY: u32 = 0o1000;
+const ROOT: u32 = 0;
+
+/// Refuses `file`, opened at `path`, where somebody else than root and this user owns it or its
+/// folder, or may write to either. Links are followed first: what counts is where the file is.
+///
+/// # Errors
+/// [`Class::LocalFile`], with the command that mends it.
+pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
+    let unreadable = |error| {
+        let what = format!("cannot check who may change {}: {}", path.display(), reason(&error));
+        Error::new(Class::LocalFile, what)
+    };
+    judge(path, &file.metadata().map_err(unreadable)?, false)?;
+    // What has no place in the file system, such as a pipe, has no folder either.
+    let Ok(place) = path.canonicalize() else { return Ok(()) };
+    let Some(folder) = place.parent() else { return Ok(()) };
+    judge(folder, &folder.metadata().map_err(unreadable)?, true)
+}
+
+fn judge(path: &Path, found: &Metadata, is_folder: bool) -> Result<(), Error> {
+    let refuse = |why: String, command: &str| {
+        let what = format!("{} {why}, so others could change who is trusted", path.display());
+        let advice = format!("run `{command} {}`", quoted(&path.display().to_string()));
+        Err(Error::new(Class::LocalFile, what).advise(advice))
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if ![ROOT, user].contains(&found.uid()) {
+        let why = format!("belongs to user {}", found.uid());
+        return refuse(why, &format!("chown {user}"));
+    }
+    let mode = found.permissions().mode();
+    let is_safe = is_folder && mode & STICKY != 0;
+    if mode & WRITABLE != 0 && !is_safe {
+        let why = format!("can be written by others (mode {:03o})", mode & 0o777);
+        return refuse(why, "chmod go-w");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::path::PathBuf;
+
+    use longhaul_testbed::{need, skip};
+
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("list");
+        std::fs::write(&path, "x").expect("it is ours");
+        set_mode(&path, 0o644);
+        (folder, path)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+    }
+
+    fn checked(path: &Path) -> Result<(), Error> {
+        check(path, &File::open(path).expect("it can be read"))
+    }
+
+    #[test]
+    fn a_file_or_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mends_it() {
+        let (folder, path) = file();
+        assert_eq!(checked(&path), Ok(()));
+        for mode in [0o664, 0o646] {
+            set_mode(&path, mode);
+            let error = checked(&path).expect_err("others may write");
+            assert!(error.what.contains(&format!("mode {mode:o}")), "{error}");
+            assert!(error.to_string().contains("run `chmod go-w"), "{error}");
+        }
+        set_mode(&path, 0o600);
+        for (mode, is_safe) in [(0o775, false), (0o757, false), (0o1777, true), (0o755, true)] {
+            set_mode(folder.path(), mode);
+            assert_eq!(checked(&path).is_ok(), is_safe, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_checked_and_not_the_folder_of_the_link() {
+        let (folder, path) = file();
+        let (elsewhere, _) = file();
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("the folder is ours");
+        set_mode(elsewhere.path(), 0o777);
+        assert_eq!(checked(&link), Ok(()));
+        set_mode(folder.path(), 0o777);
+        assert!(checked(&link).is_err());
+    }
+
+    #[test]
+    fn a_file_or_a_folder_of_another_user_is_refused() {
+        const OTHER: u32 = 54_321;
+        let is_root = rustix::process::geteuid().is_root();
+        need!(skip::unless(is_root, "only root can give a file to another user"));
+        let (folder, path) = file();
+        for owned in [path.as_path(), folder.path()] {
+            std::os::unix::fs::chown(owned, Some(OTHER), None).expect("root may");
+            let error = checked(&path).expect_err("another user's");
+            assert!(error.what.contains("belongs to user 54321"), "{error}");
+            std::os::unix::fs::chown(owned, Some(ROOT), None).expect("root may");
+        }
+        assert_eq!(checked(&path), Ok(()));
+    }
+}

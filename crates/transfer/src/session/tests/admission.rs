@@ -1,0 +1,111 @@
+//! Clients without rights, and clients that ask for nothing.
+
+use super::*;
+
+/// A listener that admits only `client`, and counts its refusals.
+fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener {
+    let listener = Listener::bind(SocketAddr::new(LOOPBACKS[0], 0), server, settings);
+    let (listener, admitted) = (listener.expect("loopback"), client.identity.id());
+    listener.admit_by(move |id| match *id == admitted {
+        true => Ok(()),
+        false => Err(Error::new(Class::Unreachable, format!("{id} is not allowed here"))),
+    });
+    listener
+}
+
+/// What a client without rights hears that says `said`.
+async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[u8]) -> Error {
+    let session = Client::pinned(carriers, server).connect(to).await.expect("it listens");
+    let (mut writer, mut reader) = session.split();
+    writer.write_raw(said).await;
+    reader.read::<u32>().await.expect_err("it has no rights")
+}
+
+#[test]
+fn a_client_without_rights_is_told_so_whatever_it_says() {
+    run(async {
+        let server = Identity::ephemeral();
+        let client = Client::pinned(Carriers::Both, &server);
+        let mut listener = listener(&server, &client, &settings(Carriers::Both));
+        let to = listener.local_addr();
+        // Nothing but a hello, a message, one that is too long, one that never ends.
+        for said in [&[][..], &[0, 0, 0, 1, 8], &[0x7f; 4], &[0, 0, 1, 0, 8]] {
+            for carriers in [Carriers::Quic, Carriers::Tcp] {
+                let error = refused(&server, to, carriers, said).await;
+                assert!(error.what.contains("is not allowed here"), "{error}");
+            }
+        }
+        assert_eq!(listener.dropped().unauthorised, 8);
+        let mut session = client.connect(to).await.expect("it listens");
+        session.write(&3u32).await.expect("open");
+        let first = listener.accept().await;
+        assert_eq!(first.peer, client.identity.id(), "no other became a session");
+    });
+}
+
+#[test]
+fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_them_gets_in() {
+    run(async {
+        let server = Identity::ephemeral();
+        let client = Client::pinned(Carriers::Quic, &server);
+        let mut listener = listener(&server, &client, &settings(Carriers::Both));
+        let to = listener.local_addr();
+        for _ in 0..2 {
+            for _ in 0..15 {
+                refused(&server, to, Carriers::Tcp, &[]).await;
+            }
+            let mut session = client.connect(to).await.expect("nobody has to pause");
+            session.write(&3u32).await.expect("open");
+            listener.accept().await;
+        }
+        assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
+        // Charges fade meanwhile, so it may take some more than twenty.
+        let mut strangers = 0;
+        while listener.dropped().barred == 0 {
+            let stranger = Client::pinned(Carriers::Tcp, &server);
+            let Ok(session) = stranger.connect(to).await else { break };
+            let (mut writer, mut reader) = session.split();
+            writer.write_raw(&[]).await;
+            let _ = reader.read::<u32>().await;
+            strangers += 1;
+            assert!(strangers < 200, "nobody has to pause");
+        }
+        assert!(strangers > 20, "{strangers}");
+        // The last stranger may have taken this second's handshake: the client tries again.
+        let mut session = client.connect(to).await.expect("its network begins one a second");
+        session.write(&3u32).await.expect("open");
+        assert_eq!(listener.accept().await.peer, client.identity.id());
+        let barred = listener.dropped().barred;
+        for _ in 0..15 {
+            refused(&server, to, Carriers::Tcp, &[]).await;
+        }
+        assert_eq!(listener.dropped().barred, barred, "the charge is cleared");
+    });
+}
+
+#[test]
+fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
+    run(async {
+        const PLACES: usize = 4;
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let settings = Settings { waiting: PLACES, ..settings(Carriers::Both) };
+            let client = Client::pinned(carriers, &server);
+            let mut listener = listener(&server, &client, &settings);
+            let (mut near, mut far) = (Vec::new(), Vec::new());
+            for _ in 0..=PLACES {
+                let session = client.connect(listener.local_addr()).await.expect("it listens");
+                let (mut writer, reader) = session.split();
+                // The hello alone.
+                writer.write_raw(&[]).await;
+                near.push((writer, reader));
+                far.push(listener.accept().await);
+            }
+            let error = far[0].first::<u32>().await.expect_err("its place was needed");
+            assert!(error.what.contains("needed for another client"), "{error}");
+            near[1].0.write(&5u32).await.expect("open");
+            assert_eq!(far[1].first::<u32>().await, Ok(Some(5)));
+            assert_eq!(listener.dropped().evicted, 1);
+        }
+    });
+}

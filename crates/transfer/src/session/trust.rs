@@ -1,0 +1,79 @@
+//! Which servers a client trusts.
+
+use std::path::PathBuf;
+
+use super::known::server_name;
+
+/// Asks the user whether the server `host:port` with the id `lh1:…` is to be trusted from now on.
+pub type AskTrust<'a> = dyn Fn(&str, &str) -> bool + Sync + 'a;
+
+/// Trusts no unknown server: for a session with a server whose id is pinned.
+pub fn ask_nobody(_server: &str, _id: &str) -> bool {
+    false
+}
+
+/// Who this end is and whom it trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The folder of the identity key and of `known_servers`.
+    pub config_dir: PathBuf,
+    /// The ids that servers must have.
+    pub pins: Vec<ServerPin>,
+    /// Accept and remember an unknown server without asking.
+    pub accept_new: bool,
+}
+
+/// The only id to accept of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerPin {
+    /// The server, as `host` or `host:port`; nothing for every server that has no pin of its own.
+    pub server: Option<String>,
+    /// The id, as `lh1:…`.
+    pub id: String,
+}
+
+impl ServerPin {
+    /// Whether it names the server at `host` and `port`.
+    pub fn names(&self, host: &str, port: u16) -> bool {
+        let Some(server) = &self.server else { return false };
+        let server = server.to_ascii_lowercase();
+        let name = server_name(host, port);
+        let bare = name.rsplit_once(':').map_or(&*name, |(host, _)| host);
+        [&*name, bare, bare.trim_matches(['[', ']'])].contains(&&*server)
+    }
+}
+
+impl Trust {
+    /// The same, of a server whose id is known by now.
+    pub fn only(&self, id: String) -> Trust {
+        Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
+    }
+
+    /// What pins the server at `host` and `port`, if anything does: its own pin before that of all.
+    pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
+        let own = self.pins.iter().find(|pin| pin.names(host, port));
+        own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_own_pin_holds_before_that_of_all_others() {
+        let pin = |server: Option<&str>, id: &str| ServerPin {
+            server: server.map(str::to_owned),
+            id: id.to_owned(),
+        };
+        let pins = vec![pin(Some("H1"), "a"), pin(Some("[::1]:7717"), "b"), pin(None, "c")];
+        let trust = Trust { config_dir: PathBuf::new(), pins, accept_new: false };
+        let of = |host, port| trust.pin(host, port).map(|pin| pin.id.as_str());
+        assert_eq!((of("h1", 7717), of("h1", 9), of("h2", 9)), (Some("a"), Some("a"), Some("c")));
+        assert_eq!((of("::1", 7717), of("::1", 7718)), (Some("b"), Some("c")));
+        assert!(pin(Some("::1"), "d").names("::1", 9) && !pin(Some("h1:9"), "d").names("h1", 8));
+        let known = trust.only("e".to_owned());
+        assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));
+        assert_eq!(Trust { pins: Vec::new(), ..trust }.pin("h1", 1), None);
+    }
+}

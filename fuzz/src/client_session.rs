@@ -1,0 +1,118 @@
+//! A whole session at a client, with a server that may be hostile.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::control::{Frame, Message};
+use longhaul_transfer::copy::rehearse;
+use longhaul_transfer::location::Location;
+use longhaul_transfer::objects::digest::file_value;
+use longhaul_transfer::options::{CopyOptions, Protocol, Trust};
+use longhaul_transfer::progress::{Notice, Observer, Progress};
+use longhaul_transfer::session::frame::{self, Header};
+use prost::Message as _;
+
+/// What lies beside the destination, and is the source of a push.
+const CONTENT: &[u8] = b"longhaul";
+
+/// A user who looks away.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn progress(&self, _: &Progress) {}
+
+    fn notice(&self, _: Notice) {}
+
+    fn trust_new_server(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+/// The first byte chooses the copy, bit by bit: a push or a pull; by datagrams or by stream; of a
+/// tree or of a file; a dry run; a server that stays or hangs up. The rest is what the server says,
+/// from its hello on. Nothing but what the copy asks for is created, a file that stands has content
+/// that the server has vouched for, and an error has words.
+pub fn run(bytes: &[u8]) {
+    is_whole(bytes);
+}
+
+/// The same; whether the copy was whole.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    let Some((how, said)) = bytes.split_first() else { return false };
+    let is = |bit: u8| how & 1 << bit != 0;
+    let (pull, by_stream, tree, dry_run, stays) = (is(0), is(1), is(2), is(3), is(4));
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let (beside, into) = (scratch.path().join("beside"), scratch.path().join("into"));
+    fs::write(&beside, CONTENT).expect("there is room for a file");
+    fs::create_dir(&into).expect("there is room for a folder");
+    let name = if tree { "tree" } else { "file" };
+    let there = Location::Daemon { host: "127.0.0.1".into(), port: 9, path: name.into() };
+    let (from, to) = match pull {
+        true => (there, Location::Local(into.clone())),
+        false => (Location::Local(beside.clone()), there),
+    };
+    let config_dir = scratch.path().join("config");
+    let trust = Trust { config_dir, pins: Vec::new(), accept_new: false };
+    let options = CopyOptions {
+        recursive: tree,
+        dry_run,
+        protocol: match by_stream {
+            true => Protocol::Tcp { streams: 0 },
+            false => Protocol::Registry("rbudp"),
+        },
+        memory: Bytes::mebi(64),
+        datagram: Some(1200),
+        stall: Duration::from_millis(300),
+        ..CopyOptions::new(vec![from], to, trust)
+    };
+    let ended = rehearse(&options, Arc::new(Nobody), said, stays);
+    if let Err(error) = &ended {
+        assert!(!error.what.is_empty() && error.what.len() < 3 * 4096 + 3000);
+    }
+    assert_eq!(fs::read(&beside).expect("it is still there"), CONTENT);
+    assert_eq!(names(scratch.path()), ["beside", "config", "into"]);
+    let made = names(&into);
+    let ours = [".lh-part", ".lh-journal", ".lh-tree"].map(|end| format!(".{name}{end}"));
+    let asked = |made: &String| *made == name || ours.contains(made);
+    assert!(made.iter().all(asked), "{made:?} was not asked for");
+    assert!((pull && !dry_run) || made.is_empty(), "{made:?} where nothing is written");
+    let copy = into.join("file");
+    if let (Ok(summary), true) = (&ended, pull && !tree && !dry_run) {
+        assert!(copy.is_file() || summary.failed_files > 0, "a whole copy is there");
+    }
+    let Ok(content) = fs::read(&copy) else { return ended.is_ok() };
+    if !content.is_empty() && content.len() <= 1 << 20 {
+        let value = file_value(content.len() as u64, 0, &content);
+        assert!(vouched_for(said, &value), "content that the server has not vouched for");
+    }
+    ended.is_ok()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.expect("it can be read").file_name().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+/// Whether one of the digests that the server says is `value`.
+fn vouched_for(said: &[u8], value: &[u8]) -> bool {
+    let mut rest = said;
+    while let Some((header, body)) = rest.split_first_chunk() {
+        let Ok(Header::Message(length)) = frame::decode_header(*header) else { return false };
+        let Some((frame, next)) = body.split_at_checked(length) else { return false };
+        rest = next;
+        if let Ok(Frame { message: Some(Message::Digests(digests)) }) = Frame::decode(frame)
+            && digests.values.chunks(value.len()).any(|told| told == value)
+        {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,92 @@
+//! A whole session at a server, as a stranger and as clients with rights begin one.
+
+use std::fs;
+use std::path::Path;
+
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::control::Frame;
+use longhaul_transfer::options::{Allow, ServeOptions};
+use longhaul_transfer::serve::rehearse;
+use longhaul_transfer::session::PeerId;
+use longhaul_transfer::session::frame::{self, Header};
+use longhaul_transfer::session::hello;
+use prost::Message as _;
+
+/// The client, and somebody else.
+const CLIENT: PeerId = PeerId([1; 32]);
+const OTHER: PeerId = PeerId([2; 32]);
+/// What the server holds, and what lies beside its root.
+const CONTENT: &[u8] = b"longhaul";
+
+/// The first byte chooses who the client is: a stranger, one that may read, or one that may write
+/// into a subfolder. The rest is what the client says, from its hello on. A stranger gets nothing
+/// but a refusal; only the client that may write changes anything, and only in its subfolder; every
+/// answer can be read.
+pub fn run(bytes: &[u8]) {
+    let Some((who, said)) = bytes.split_first() else { return };
+    let who = who % 3;
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let root = scratch.path().join("root");
+    fs::create_dir_all(root.join("in")).expect("the folder is ours");
+    for kept in ["beside", "root/file", "root/in/file"] {
+        fs::write(scratch.path().join(kept), CONTENT).expect("there is room for a file");
+    }
+    let (id, subfolder) = match who {
+        0 => (OTHER, None),
+        1 => (CLIENT, None),
+        _ => (CLIENT, Some("in".into())),
+    };
+    let allow = Allow { id: id.to_string(), read: who == 1, write: who == 2, subfolder };
+    let options = ServeOptions {
+        listen: ([127, 0, 0, 1], 0).into(),
+        data_port: None,
+        root,
+        read_only: false,
+        allow: vec![allow],
+        config_dir: scratch.path().to_owned(),
+        once: true,
+        allow_plain: false,
+        memory: Bytes::mebi(64),
+    };
+    let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
+    let (messages, goodbyes) = read(&heard);
+    if who == 0 {
+        assert_eq!((messages, goodbyes), (0, 1), "a stranger is refused, whatever it says");
+    }
+    look_at(scratch.path(), who == 2);
+}
+
+/// Reads what the server answers behind its hello: how many messages, and how many last words.
+fn read(heard: &[u8]) -> (usize, usize) {
+    let (mut rest, mut count) = (heard, (0, 0));
+    let mut greeted = false;
+    while let Some((header, body)) = rest.split_first_chunk() {
+        let header = frame::decode_header(*header).expect("a frame within the limit");
+        let (Header::Message(length) | Header::Goodbye(length)) = header;
+        // A client that hangs up may miss the end of the last frame.
+        let Some((frame, next)) = body.split_at_checked(length) else { break };
+        match header {
+            _ if !greeted => drop(hello::decode(frame).expect("a hello comes first")),
+            Header::Message(_) => {
+                Frame::decode(frame).expect("what a server says can be read");
+                count.0 += 1;
+            }
+            Header::Goodbye(_) => count.1 += 1,
+        }
+        (rest, greeted) = (next, true);
+    }
+    count
+}
+
+/// Nothing has changed but what a client may write to.
+fn look_at(scratch: &Path, may_write: bool) {
+    for kept in ["beside", "root/file"] {
+        assert_eq!(fs::read(scratch.join(kept)).expect("it is still there"), CONTENT);
+    }
+    let names = |folder: &str| fs::read_dir(scratch.join(folder)).expect("a folder").count();
+    assert_eq!((names(""), names("root")), (2, 2), "a new name outside the subfolder");
+    if !may_write {
+        assert_eq!(names("root/in"), 1, "a client that may not write wrote");
+        assert_eq!(fs::read(scratch.join("root/in/file")).expect("it is still there"), CONTENT);
+    }
+}
