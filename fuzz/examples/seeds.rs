@@ -7,6 +7,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use longhaul_files::digest;
+use longhaul_files::journal;
+use longhaul_files::manifest::FileTime;
+use longhaul_files::{CHUNK, Kind as EntryKind, LARGE, Listed, Manifest, Shape};
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -19,10 +23,6 @@ use longhaul_transfer::control::{
     Attach, ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern,
     Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
 };
-use longhaul_transfer::objects::digest;
-use longhaul_transfer::objects::journal;
-use longhaul_transfer::objects::manifest::FileTime;
-use longhaul_transfer::objects::{CHUNK, Kind as EntryKind, LARGE, Listed, Manifest, Shape};
 use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_files::digest::file_value;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::control::{Frame, Message};
 use longhaul_transfer::copy::rehearse;
 use longhaul_transfer::location::Location;
-use longhaul_transfer::objects::digest::file_value;
 use longhaul_transfer::options::{CopyOptions, Protocol, Trust};
 use longhaul_transfer::progress::{Notice, Observer, Progress};
 use longhaul_transfer::session::frame::{self, Header};

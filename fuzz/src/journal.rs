@@ -3,9 +3,9 @@
 //! The first byte says whether checks are to be put right, so that what lies behind them is
 //! reached as well.
 
-use longhaul_transfer::objects::CHUNK;
-use longhaul_transfer::objects::journal::{Header, Journal};
-use longhaul_transfer::objects::manifest::FileTime;
+use longhaul_files::CHUNK;
+use longhaul_files::journal::{Header, Journal};
+use longhaul_files::manifest::FileTime;
 
 use super::input::Input;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_transfer::objects::{CHUNK, Manifest, VirtualObject};
+use longhaul_files::{CHUNK, Manifest, VirtualObject};
 
 /// The most chunks and holes of one object that are looked at one by one.
 const LOOKED_AT: u64 = 64;

@@ -1,8 +1,8 @@
 //! What a source says of what it has, before it is one of several.
 
+use longhaul_files::{Manifest, VirtualObject};
 use longhaul_transfer::control::Surveyed;
 use longhaul_transfer::copy::SurveyAnswer;
-use longhaul_transfer::objects::{Manifest, VirtualObject};
 use prost::Message as _;
 
 /// Pieces of one answer that are looked at; the first that is wrong ends it.

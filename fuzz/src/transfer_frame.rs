@@ -1,14 +1,14 @@
 //! The messages of a transfer, from the stream or a sealed datagram, and all that is looked at
 //! before something is done by their word.
 
+use longhaul_files::CHUNK;
+use longhaul_files::filter::Filters;
+use longhaul_files::manifest::MAX_OBJECT;
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::control::{
     ChunkPiece, Frame, Message, Offer, Pass, Pieces, Plan, Ranges, Request,
 };
-use longhaul_transfer::objects::CHUNK;
-use longhaul_transfer::objects::filter::Filters;
-use longhaul_transfer::objects::manifest::MAX_OBJECT;
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
 

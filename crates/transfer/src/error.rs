@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use longhaul_files::ErrorKind;
+
 /// What kind of end it was; the command line maps each to an exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -74,5 +76,17 @@ impl std::error::Error for Error {}
 impl From<longhaul_net::Error> for Error {
     fn from(error: longhaul_net::Error) -> Error {
         Error { advice: error.advice, ..Error::new(Class::Unreachable, error.what) }
+    }
+}
+
+impl From<longhaul_files::Error> for Error {
+    fn from(error: longhaul_files::Error) -> Error {
+        let class = match error.kind {
+            ErrorKind::Request => Class::Usage,
+            ErrorKind::File => Class::LocalFile,
+            ErrorKind::Peer => Class::Unreachable,
+            ErrorKind::Unfinished => Class::Unfinished,
+        };
+        Error { advice: error.advice, ..Error::new(class, error.what) }
     }
 }

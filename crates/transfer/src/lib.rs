@@ -3,8 +3,8 @@
 //! In reading order: [`location`] (what a copy names), [`options`], [`progress`], [`summary`],
 //! [`error`]; then [`copy`] and [`serve`] (the two sides of a request), [`probe`]
 //! (measurements), `end` (the two roles of a transfer) over [`control`] (what they say), `driver`
-//! (the threads); below them [`objects`] (files) and [`session`] (who is who). Sockets and sealing
-//! are the crate `longhaul_net`.
+//! (the threads); below them [`session`] (who is who). Files are the crate `longhaul_files`;
+//! sockets and sealing are the crate `longhaul_net`.
 
 pub mod control;
 pub mod copy;
@@ -13,7 +13,6 @@ mod end;
 pub mod error;
 pub mod location;
 mod meter;
-pub mod objects;
 pub mod options;
 pub mod probe;
 pub mod progress;
@@ -21,4 +20,3 @@ mod reactor;
 pub mod serve;
 pub mod session;
 pub mod summary;
-mod text;

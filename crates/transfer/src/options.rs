@@ -9,9 +9,9 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::location::Location;
-pub use crate::objects::filter::Filter;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
+pub use longhaul_files::filter::Filter;
 pub use longhaul_net::sealing::keys::Cipher;
 
 /// How the receiver moves payloads (RBUDP, Quanta section 4).

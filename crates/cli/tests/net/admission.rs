@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use longhaul_files::LARGE;
 use longhaul_transfer::control::{
     Attach, Direction, Frame, Message, Pattern, Ping, Probe, Request, Survey,
 };
 use longhaul_transfer::error::Class;
-use longhaul_transfer::objects::LARGE;
 
 use super::liar;
 use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};

@@ -10,14 +10,14 @@ mod to_server;
 use std::collections::BTreeMap;
 use std::fs;
 
+use longhaul_files::digest::file_value;
+use longhaul_files::manifest::FileTime;
+use longhaul_files::{Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::{
     Attach, Card, ChunkPiece, Compare, Compared, Digests, Direction, EntryFailed, Frame, Heard,
     Held, Message, Named, Needless, Outcome, Pass, PassEnd, Pattern, Ping, Plan, Probe, ProbeCount,
     ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
 };
-use longhaul_transfer::objects::digest::file_value;
-use longhaul_transfer::objects::manifest::FileTime;
-use longhaul_transfer::objects::{Kind, Listed, Manifest, Shape};
 use prost::Message as _;
 
 use super::liar::{self, FLOW};

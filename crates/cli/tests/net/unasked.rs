@@ -1,9 +1,9 @@
 //! Lists of files that nobody asked for: sound by themselves, sent by a hostile server to the real
 //! client of a pull, and by a hostile client to the real server.
 
+use longhaul_files::manifest::FileTime;
+use longhaul_files::{CHUNK, Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::{Direction, Message, Pass, Ping, Request, Surveyed};
-use longhaul_transfer::objects::manifest::FileTime;
-use longhaul_transfer::objects::{CHUNK, Kind, Listed, Manifest, Shape};
 
 use super::liar::{self, LyingServer};
 use crate::rig::{Child, Ended, Pair, Server, content, write};

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use longhaul_files::{Place, Source, SourceOptions};
 use longhaul_transfer::control::{Direction, Message};
-use longhaul_transfer::objects::{Place, Source, SourceOptions};
 use rustix::process::Signal;
 
 use super::{Relayed, liar};

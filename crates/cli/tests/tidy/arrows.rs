@@ -5,8 +5,16 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 6] =
-    [("proto", 1), ("net", 2), ("testbed", 2), ("transfer", 3), ("experiments", 4), ("cli", 5)];
+const LEVELS: [(&str, u8); 8] = [
+    ("text", 1),
+    ("proto", 1),
+    ("files", 2),
+    ("net", 2),
+    ("testbed", 2),
+    ("transfer", 3),
+    ("experiments", 4),
+    ("cli", 5),
+];
 
 fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)

@@ -19,7 +19,7 @@ const SOURCES: [(&str, &str); 10] = [
     ("crates/transfer/src/control/request.rs", "The request"),
     ("crates/transfer/src/control/transfer.rs", "A transfer under way"),
     ("crates/transfer/src/control/ranges.rs", "Ranges"),
-    ("crates/transfer/src/objects/manifest/wire.rs", "The manifest"),
+    ("crates/files/src/manifest/wire.rs", "The manifest"),
     ("crates/transfer/src/control/survey.rs", "A survey"),
     ("crates/transfer/src/control/probe.rs", "A probe"),
     ("crates/proto/src/wire/messages.rs", "What protocols say"),

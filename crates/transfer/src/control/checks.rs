@@ -2,8 +2,8 @@
 
 use super::{Compare, Digests, Offer};
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::manifest::MAX_OBJECT;
+use longhaul_files::digest::Digest;
+use longhaul_files::manifest::MAX_OBJECT;
 
 /// No manifest is longer: ten million entries of a hundred bytes.
 pub const MAX_MANIFEST: u64 = 1 << 30;

@@ -2,7 +2,7 @@
 
 use super::ChunkPiece;
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
+use longhaul_files::CHUNK;
 
 /// Puts pieces together; one for each incoming stream.
 #[derive(Debug)]

@@ -34,11 +34,11 @@ use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::{Asked, Mark, Place, SinkOptions, Source, SourceOptions};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};
+use longhaul_files::{Asked, Mark, Place, SinkOptions, Source, SourceOptions};
 
 /// How long another copy on this host may take to let go of a file: one that was killed does so as
 /// soon as the system has cleared it away, one that runs does not.

@@ -20,12 +20,12 @@ use crate::driver::board::Board;
 use crate::end::wire::End;
 use crate::end::{Hooks, There, Whence};
 use crate::error::{Class, Error};
-use crate::objects::manifest::MAX_PATH;
-use crate::objects::watch::Held;
-use crate::objects::{Entry, Kind, Manifest};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
-use crate::text::clipped;
+use longhaul_files::manifest::MAX_PATH;
+use longhaul_files::watch::Held;
+use longhaul_files::{Entry, Kind, Manifest};
+use longhaul_text::clipped;
 
 /// How many further attempts there are where a source file changes while it is read.
 const MOST_REREADS: u32 = 2;

@@ -13,7 +13,7 @@ use crate::driver::claims::Claims;
 use crate::driver::jobs::Jobs;
 use crate::driver::joint::JointLink;
 use crate::driver::shared_core::SharedCore;
-use crate::objects::sink::Left;
+use longhaul_files::sink::Left;
 
 /// What all sources share.
 pub(super) struct Shared {

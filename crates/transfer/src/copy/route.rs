@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::error::{Class, Error};
 use crate::location::Location;
-use crate::objects::Asked;
 use crate::options::CopyOptions;
+use longhaul_files::Asked;
 
 /// The other host of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Route {
             return Err(Error::new(Class::Usage, what)
                 .advise("write ~/ for what is in the home folder, or name its path"));
         }
-        Asked::pull(sources, options.recursive, &options.filters).map(Some)
+        Ok(Some(Asked::pull(sources, options.recursive, &options.filters)?))
     }
 
     /// The other host.

@@ -10,10 +10,10 @@ use super::hooks::{Failed, State};
 use super::stream_bound;
 use crate::control::{Outcome, Status};
 use crate::error::{Class, Error};
-use crate::objects::names::PARTIAL;
-use crate::objects::place::show;
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary};
+use longhaul_files::names::PARTIAL;
+use longhaul_files::place::show;
 
 /// Files smaller than this on average are a copy of many small files.
 const SMALL: u64 = 64 << 10;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
+use longhaul_files::digest::Digest;
 
 /// What is kept at most. An honest sender tells digests with the chunks that it sends, so no more
 /// are outstanding than chunks fit the memory: this is the number for 128 GiB.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use longhaul_proto::time::Time;
 
 use crate::control::Status;
-use crate::objects::Watch;
 use crate::summary::Segments;
+use longhaul_files::Watch;
 
 /// One end's notice board.
 #[derive(Debug, Default)]

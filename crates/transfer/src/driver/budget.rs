@@ -27,8 +27,8 @@ use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, ListMemory};
 use crate::session::PeerId;
+use longhaul_files::{CHUNK, ErrorKind, ListMemory};
 
 /// What may be sent before the receiving end has planned: both know it, and it will hold as much.
 /// With the two chunks that may be open beside them these are 32 MiB.
@@ -222,7 +222,7 @@ impl ListCharge {
 }
 
 impl ListMemory for ListCharge {
-    fn hold(&mut self, bytes: u64) -> Result<(), Error> {
+    fn hold(&mut self, bytes: u64) -> Result<(), longhaul_files::Error> {
         let has = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
         let wanted = bytes / CHUNK;
         if wanted <= has {
@@ -238,7 +238,8 @@ impl ListMemory for ListCharge {
             && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
         {
             let what = format!("the lists of files of {owner} hold as much memory as one id may");
-            return Err(full(&what));
+            let Error { what, advice, .. } = full(&what);
+            return Err(longhaul_files::Error { kind: ErrorKind::Unfinished, what, advice });
         }
         let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
         let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
@@ -278,7 +279,7 @@ impl fmt::Debug for ListCharge {
 
 impl Inner {
     /// The refusal of a list that needs `wanted` MiB where `spare` are left.
-    fn no_room_for_list(&self, wanted: u64, spare: u64) -> Error {
+    fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
             "the list of files needs at least {wanted} MiB of memory, and --memory {} Mi has \
              {spare} MiB for it",
@@ -286,13 +287,13 @@ impl Inner {
         );
         // With this much, a list has so much beside one transfer and what is left for the next.
         let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
-        let class = match enough > u64::from(self.total) {
-            true => Class::Usage,
+        let kind = match enough > u64::from(self.total) {
+            true => ErrorKind::Request,
             // Others have it now.
-            false => Class::Unfinished,
+            false => ErrorKind::Unfinished,
         };
         let enough = enough.max(u64::from(self.total));
-        Error::new(class, what).advise(format!(
+        longhaul_files::Error::new(kind, what).advise(format!(
             "raise --memory to {enough}Mi or more on the host that says so, or copy the folders \
              one by one"
         ))
@@ -627,11 +628,11 @@ mod tests {
         assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
         let refused = list.hold(353 * CHUNK).unwrap_err();
         assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
-        assert_eq!(refused.class, Class::Usage);
+        assert_eq!(refused.kind, ErrorKind::Request);
         assert!(refused.advice.is_some_and(|advice| advice.contains("514Mi")));
         // Another list waits for this one: the same command may go on later.
         let refused = budget.list().hold(10 * CHUNK).unwrap_err();
-        assert_eq!(refused.class, Class::Unfinished);
+        assert_eq!(refused.kind, ErrorKind::Unfinished);
         assert!(budget.list().hold(u64::MAX).is_err());
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
@@ -647,7 +648,7 @@ mod tests {
         let mut second = budget.list_for(one);
         assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
         let refused = second.hold(43 * CHUNK).unwrap_err();
-        assert_eq!(refused.class, Class::Unfinished);
+        assert_eq!(refused.kind, ErrorKind::Unfinished);
         assert!(first.hold(151 * CHUNK).is_err());
         assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
         drop(second);

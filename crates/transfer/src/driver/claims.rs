@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Class, Error};
-use crate::objects::place::show;
-use crate::objects::{Digest, Kind, Manifest, Together};
+use longhaul_files::place::show;
+use longhaul_files::{Digest, Kind, Manifest, Together};
 
 /// The names that sources have claimed, and the folders that they have together.
 pub(crate) struct Claims {

@@ -12,7 +12,7 @@ use super::stream::Streamed;
 use super::writer::Writer;
 use crate::control::{Compared, Digests, EntryFailed, Outcome, PassEnd, Plan};
 use crate::error::Error;
-use crate::objects::{Manifest, Mark};
+use longhaul_files::{Manifest, Mark};
 
 /// What the writer is told.
 pub(crate) enum Job {

@@ -24,12 +24,12 @@ use super::spent::Spent;
 use super::writer::{Content, forged, port_closed};
 use crate::control::{Offer, Outcome, PassEnd, Ranges};
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::place::show;
-use crate::objects::{
+use longhaul_files::digest::Digest;
+use longhaul_files::place::show;
+use longhaul_files::{
     CHUNK, ChunkKind, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
 };
-use crate::text::clipped;
+use longhaul_text::clipped;
 
 /// How often it is looked who lives, how fast each is, and what is due on the disk.
 const TICK: Duration = Duration::from_millis(100);

@@ -11,8 +11,8 @@ use longhaul_proto::tally::Tally;
 
 use crate::control::{Compare, Compared};
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::{CHUNK, Failure, Source};
+use longhaul_files::digest::Digest;
+use longhaul_files::{CHUNK, Failure, Source};
 
 /// The sending end's object, block by block.
 pub(crate) struct Payloads {

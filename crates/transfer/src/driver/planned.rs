@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::jobs::Happened;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
-use crate::objects::{self, Manifest};
+use longhaul_files::Manifest;
 
 /// Ranges in one message: twenty bytes each at worst.
 const RANGES: usize = 20_000;
@@ -21,7 +21,7 @@ const FAILURE_BYTES: usize = 512 << 10;
 const FIELD: usize = 6;
 
 /// The plan as messages, the last of them marked.
-pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
+pub(super) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {
         let have = Some(Ranges::encode(have.iter().cloned()));
@@ -37,7 +37,7 @@ pub(super) fn slices(plan: &objects::Plan) -> Vec<Plan> {
 }
 
 /// What is to be compared, as slices of a plan that goes on.
-pub(super) fn questions(compare: &[objects::sink::Compare]) -> Vec<Plan> {
+pub(super) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
     let mut slices = Vec::new();
     for ask in compare {
         for values in ask.values.chunks(VALUES) {
@@ -55,7 +55,7 @@ pub(super) fn questions(compare: &[objects::sink::Compare]) -> Vec<Plan> {
 /// What the end is told of a plan.
 pub(super) fn happened(
     manifest: &Arc<Manifest>,
-    plan: objects::Plan,
+    plan: longhaul_files::Plan,
     implied: Vec<Range<u64>>,
 ) -> Happened {
     Happened::Planned {
@@ -84,7 +84,7 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
 /// that failed at the source, and whether each changed there.
 pub(super) fn outcome(
-    outcome: objects::Outcome,
+    outcome: longhaul_files::Outcome,
     at_source: &BTreeMap<u32, bool>,
     resumed_bytes: u64,
 ) -> Outcome {
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn a_plan_of_any_size_fits_its_frames() {
         let values: Vec<_> = (0..300_000).map(|chunk| (chunk, [7; 32])).collect();
-        let plan = objects::Plan {
+        let plan = longhaul_files::Plan {
             have: (0..200_000).map(|n| n * 1_000_000..n * 1_000_000 + 7).collect(),
-            compare: vec![objects::sink::Compare { entry: 3, values: values.into() }],
+            compare: vec![longhaul_files::sink::Compare { entry: 3, values: values.into() }],
             skipped: (0..1_000_000).step_by(2).collect(),
             resumed_bytes: 9,
             bytes_due: 0,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_outcome_of_many_failures_with_long_paths_fits_its_frame() {
-        let failure = |entry| objects::Failure {
+        let failure = |entry| longhaul_files::Failure {
             entry: Some(entry),
             path: vec![b'p'; 4096],
             reason: "no space left on the device".into(),
@@ -162,7 +162,7 @@ mod tests {
         };
         let failures: Vec<_> = (0..1_000).map(failure).collect();
         let outcome = outcome(
-            objects::Outcome { failures, ..objects::Outcome::default() },
+            longhaul_files::Outcome { failures, ..longhaul_files::Outcome::default() },
             &BTreeMap::new(),
             0,
         );

@@ -31,7 +31,7 @@ use super::relay::Relays;
 use super::skip::blocks_of;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
 use crate::error::{Class, Error};
-use crate::objects::Failure;
+use longhaul_files::Failure;
 use longhaul_proto::wire::header::Kind;
 
 /// How often the board is brought up to date while datagrams flow.

@@ -21,10 +21,10 @@ use super::skip::{tidy, without};
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
 use crate::session::Session;
 use crate::session::segments::SegmentWatch;
 use crate::summary::Segments;
+use longhaul_files::CHUNK;
 
 /// Bytes of one piece: small, so that the other end can tell soon what has come.
 const PIECE: usize = 64 << 10;

@@ -28,11 +28,11 @@ use super::stream::Streamed;
 use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::{
+use longhaul_files::digest::Digest;
+use longhaul_files::{
     Asked, CHUNK, ListMemory, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
 };
-use crate::text::clipped;
+use longhaul_text::clipped;
 
 /// How often the destination gets a chance to sync and rename while nothing comes.
 const TICK: Duration = Duration::from_millis(250);

@@ -7,7 +7,7 @@ use longhaul_proto::units::Bytes;
 use crate::control::{Pass, Status};
 use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
+use longhaul_files::CHUNK;
 
 /// Blocks of a segment: its tally has a bit for each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;

@@ -20,10 +20,10 @@ use crate::control::{Card, Frame, Message};
 use crate::driver::board::Board;
 use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
-use crate::objects::{Asked, Place, SinkOptions};
 use crate::options::Receive;
 use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader};
+use longhaul_files::{Asked, Place, SinkOptions};
 
 /// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.
 /// The rate that it tells itself in the end is `rate`.

@@ -26,8 +26,8 @@ use crate::driver::budget::{Budget, Part};
 use crate::driver::jobs::{Job, JobInbox, Jobs};
 use crate::driver::outbox::Outbox;
 use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
-use crate::objects::CHUNK;
 use crate::options::Receive;
+use longhaul_files::CHUNK;
 
 const FLOW: FlowId = FlowId(7);
 /// Few datagrams a chunk.

@@ -25,7 +25,7 @@ use crate::driver::payloads::Payloads;
 use crate::driver::stream::Streamed;
 use crate::driver::writer::{self, Target};
 use crate::error::Class;
-use crate::objects::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
+use longhaul_files::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
 
 fn honest() -> Offer {
     Offer { manifest_digest: vec![0; 32], object_len: 5 * CHUNK, ..Offer::default() }

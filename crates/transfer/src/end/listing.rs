@@ -9,7 +9,7 @@ use super::Hooks;
 use super::wire::{BULK, End, Wire};
 use crate::control::{Card, ChunkPiece, MAX_MANIFEST, Message, Offer};
 use crate::error::{Class, Error};
-use crate::objects::Watch;
+use longhaul_files::Watch;
 
 /// Bytes of one piece.
 const PIECE: usize = 64 << 10;

@@ -34,8 +34,8 @@ use wire::End;
 
 use crate::control::{EntryFailed, Message};
 use crate::error::Class;
-use crate::objects::watch::Held;
-use crate::objects::{Failure, Manifest};
+use longhaul_files::watch::Held;
+use longhaul_files::{Failure, Manifest};
 
 /// How long the files may take to close, after `result`. A disk that has not answered before does
 /// not do so then; a later run hashes what was not journalled.

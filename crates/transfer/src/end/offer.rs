@@ -1,7 +1,7 @@
 //! What a sending end says first: what it has.
 
 use crate::control::Offer;
-use crate::objects::Source;
+use longhaul_files::Source;
 
 /// Encoded manifests up to this size travel on the control stream, larger ones as the object's
 /// beginning.

@@ -34,9 +34,9 @@ use crate::driver::stream::Streamed;
 use crate::driver::thread_time;
 use crate::driver::writer::{self, Target};
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, ListMemory, Mark};
 use crate::options::Receive;
 use crate::session::Session;
+use longhaul_files::{CHUNK, ListMemory, Mark};
 
 /// How often the other end is told where this one stands.
 const TICK: Duration = Duration::from_millis(100);

@@ -28,9 +28,9 @@ use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
 use crate::driver::stream;
 use crate::driver::{random_flow, thread_time};
 use crate::error::{Class, Error};
-use crate::objects::watch::Held;
-use crate::objects::{Manifest, Source, VirtualObject};
 use crate::session::Session;
+use longhaul_files::watch::Held;
+use longhaul_files::{Manifest, Source, VirtualObject};
 
 /// A chunk that fails its digest goes again at most so often.
 const MAX_REPEATS: u32 = 3;

@@ -13,8 +13,8 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
-use crate::objects::CHUNK;
 use crate::session::Exporter;
+use longhaul_files::CHUNK;
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.

@@ -42,6 +42,12 @@ impl From<Error> for End {
     }
 }
 
+impl From<longhaul_files::Error> for End {
+    fn from(error: longhaul_files::Error) -> End {
+        End::Fatal(error.into())
+    }
+}
+
 impl From<longhaul_net::Error> for End {
     fn from(error: longhaul_net::Error) -> End {
         End::Fatal(error.into())

@@ -9,10 +9,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use crate::error::{Class, Error};
-use crate::objects::Place;
-use crate::objects::place::{reason, show};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{PeerId, allow};
+use longhaul_files::Place;
+use longhaul_files::place::show;
+use longhaul_text::reason;
 
 /// A served folder and who may use it.
 pub(super) struct Door {

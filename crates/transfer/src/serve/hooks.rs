@@ -12,8 +12,8 @@ use crate::driver::outbox::Outbox;
 use crate::driver::planned::named_messages;
 use crate::end::wire::End;
 use crate::end::{Hooks, There, Whence};
-use crate::objects::Manifest;
-use crate::objects::watch::Held;
+use longhaul_files::Manifest;
+use longhaul_files::watch::Held;
 
 /// A client that was asked and says nothing for this long does not live.
 const PROOF_OF_LIFE: Duration = Duration::from_millis(1500);

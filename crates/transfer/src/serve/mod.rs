@@ -31,13 +31,13 @@ use crate::control::{Frame, Message, Request, Survey};
 use crate::driver::budget::Budget;
 use crate::driver::shared_core::SharedCores;
 use crate::error::{Class, Error};
-use crate::objects::sink::Left;
 use crate::options::ServeOptions;
 use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
 use door::Door;
+use longhaul_files::sink::Left;
 use refusals::Refusals;
 use register::Register;
 

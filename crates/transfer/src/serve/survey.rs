@@ -9,8 +9,8 @@ use super::Server;
 use super::transfer::{filter, places};
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Class, Error};
-use crate::objects::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 use crate::session::Session;
+use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 
 /// Bytes of the manifest, or of values, in one message: a quarter of a frame's limit.
 const PIECE: usize = 256 << 10;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::control::{Direction, Request, Survey};
 use crate::error::Error;
-use crate::objects::place::show;
 use crate::session::Session;
+use longhaul_files::place::show;
 
 /// One thing that happened at a server. What clients name may have any characters.
 #[derive(Clone, Debug)]

@@ -31,10 +31,10 @@ use crate::end::sending::SendingEnd;
 use crate::end::wire::{End, Wire};
 use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
-use crate::objects::place::show;
-use crate::objects::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 use crate::options::{Filter, Receive};
 use crate::session::{self, PeerId, Session};
+use longhaul_files::place::show;
+use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 
 /// The last word is waited for so long after the outcome was told.
 const FAREWELL: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::id::PeerId;
 use super::strict;
 use crate::error::{Class, Error};
-use crate::text::reason;
+use longhaul_text::reason;
 
 /// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

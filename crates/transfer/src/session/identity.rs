@@ -17,7 +17,7 @@ use rustls::sign::CertifiedKey;
 use super::id::PeerId;
 use super::{strict, tls};
 use crate::error::{Class, Error};
-use crate::text::reason;
+use longhaul_text::reason;
 
 /// The key's name in the config folder: PKCS#8 in PEM.
 pub const KEY_FILE: &str = "identity.key";

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
 use crate::error::{Class, Error};
-use crate::text::reason;
+use longhaul_text::reason;
 
 /// The file's name in the config folder.
 pub const KNOWN_FILE: &str = "known_servers";

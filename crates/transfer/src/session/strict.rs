@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::error::{Class, Error};
-use crate::text::{quoted, reason};
+use longhaul_text::{quoted, reason};
 
 /// Others may write.
 const WRITABLE: u32 = 0o022;

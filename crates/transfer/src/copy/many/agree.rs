@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::place::show;
-use crate::objects::{CHUNK, Entry, Kind, Manifest, Shape};
+use longhaul_files::digest::Digest;
+use longhaul_files::place::show;
+use longhaul_files::{CHUNK, Entry, Kind, Manifest, Shape};
 
 use super::survey::Found;
 
@@ -145,8 +145,8 @@ fn difference(first: &Found, other: &Found) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Listed;
-    use crate::objects::manifest::FileTime;
+    use longhaul_files::Listed;
+    use longhaul_files::manifest::FileTime;
 
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
         let kind = Kind::File { size, sparse: false, holes: Box::default() };

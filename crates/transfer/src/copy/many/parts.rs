@@ -10,11 +10,11 @@ use super::super::hooks::interrupted;
 use super::super::route::Route;
 use super::{Sources, all_failed, summing};
 use crate::error::{Class, Error};
-use crate::objects::Place;
-use crate::objects::place::{Found, file_error, mkdir};
 use crate::options::CopyOptions;
 use crate::progress::{Notice, SourceState};
 use crate::summary::Summary;
+use longhaul_files::Place;
+use longhaul_text::mkdir;
 
 /// How often the user is told how far all of it is.
 const TICK: Duration = Duration::from_millis(100);
@@ -95,13 +95,9 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
 /// Sees that the destination is a folder, before anything is asked of anybody.
 fn check_folder(destination: &Path) -> Result<(), Error> {
     let place = Place::Ambient(destination.to_owned());
-    let shown = place.shown();
-    match place.find() {
-        Ok(Found::Folder(_)) => Ok(()),
-        Ok(_) => {
-            let what = format!("{shown} is no folder, and several sources go into one");
-            Err(Error::new(Class::LocalFile, what).advise(mkdir(destination)))
-        }
-        Err(error) => Err(file_error("use", &shown, &error)),
+    if place.is_folder()? {
+        return Ok(());
     }
+    let what = format!("{} is no folder, and several sources go into one", place.shown());
+    Err(Error::new(Class::LocalFile, what).advise(mkdir(destination)))
 }

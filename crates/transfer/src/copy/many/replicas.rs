@@ -24,11 +24,11 @@ use crate::driver::board::Board;
 use crate::driver::jobs::{Job, Jobs};
 use crate::driver::joint::{self, Agreed, JointLink, News, WHOLE};
 use crate::error::{Class, Error};
-use crate::objects::Place;
-use crate::objects::digest::Digest;
 use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
 use crate::summary::Summary;
+use longhaul_files::Place;
+use longhaul_files::digest::Digest;
 
 /// How often the user is told how far the copy is.
 pub(super) const TICK: Duration = Duration::from_millis(100);

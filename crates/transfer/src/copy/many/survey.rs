@@ -11,10 +11,10 @@ use super::paths;
 use crate::control::{Frame, MAX_MANIFEST, Message, Survey, Surveyed};
 use crate::copy::route::Route;
 use crate::error::{Class, Error};
-use crate::objects::digest::Digest;
-use crate::objects::{ListMemory, Manifest, VirtualObject};
 use crate::options::CopyOptions;
 use crate::session::Session;
+use longhaul_files::digest::Digest;
+use longhaul_files::{ListMemory, Manifest, VirtualObject};
 
 /// A source that says nothing for this long is not waited for: it tells every second that it
 /// reads.
@@ -179,8 +179,8 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::manifest::FileTime;
-    use crate::objects::{CHUNK, Kind, Listed, Shape};
+    use longhaul_files::manifest::FileTime;
+    use longhaul_files::{CHUNK, Kind, Listed, Shape};
 
     fn encoded(holes: Vec<std::ops::Range<u64>>) -> Vec<u8> {
         let kind =

@@ -27,7 +27,7 @@ use super::stream::{self, Under};
 use super::tls::Expect;
 use super::{Session, Settings};
 use crate::error::{Class, Error};
-use crate::text::quoted;
+use longhaul_text::quoted;
 
 /// How long the direct ways may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);

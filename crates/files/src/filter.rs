@@ -1,0 +1,247 @@
+//! Which files of a tree are taken: the first pattern that matches decides.
+//!
+//! As in rsync: a pattern without `/` matches a name anywhere; one that starts with `/` matches
+//! from the top of the copy; one with a `/` within matches the end of a path; one that ends with
+//! `/` matches folders only; `*` stops at `/`, `**` does not. A folder that is left out is not
+//! looked into. What matches nothing is taken.
+
+use globset::GlobBuilder;
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+
+use super::manifest;
+use crate::error::{Error, ErrorKind};
+
+/// The most patterns, the longest one, and all of them together in bytes: they may come from the
+/// other side.
+const MAX_PATTERNS: usize = 10_000;
+const MAX_PATTERN: usize = 4096;
+const MAX_BYTES: usize = 256 << 10;
+/// Bytes that all compiled patterns may take: some 4000 short ones with a `*`.
+const MAX_COMPILED: usize = 24 << 20;
+/// What a compiled pattern takes beside what it says itself: allocations, and what a search needs.
+const OVERHEAD: usize = 4 << 10;
+/// Bytes that the searches of all patterns may remember, to be quicker: a pattern can be made so
+/// that it would remember any number. One pattern needs no more than `MAX_CACHE`.
+const MAX_CACHES: usize = 16 << 20;
+const MAX_CACHE: usize = 1 << 20;
+
+/// Characters with a meaning of their own in a glob.
+const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+
+/// Which files a tree copy takes; the first pattern that matches decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Leave out what matches this glob.
+    Exclude(String),
+    /// Take what matches this glob.
+    Include(String),
+}
+
+#[derive(Debug)]
+struct Rule {
+    take: bool,
+    folders_only: bool,
+    whole_path: bool,
+    test: Test,
+}
+
+#[derive(Debug)]
+enum Test {
+    /// The subject is this text.
+    Is(Box<[u8]>),
+    /// The subject is this text, or ends with it behind a `/`.
+    EndsWith(Box<[u8]>),
+    Matches(Box<Regex>),
+}
+
+/// Compiled patterns.
+#[derive(Debug, Default)]
+pub struct Filters(Vec<Rule>);
+
+impl Filters {
+    /// Compiles patterns, in the order in which they were given.
+    ///
+    /// # Errors
+    /// Class `Request`, for a pattern that is no glob, and for too many or too large ones.
+    pub fn new(filters: &[Filter]) -> Result<Filters, Error> {
+        if filters.len() > MAX_PATTERNS {
+            return Err(too_much(format!("{} patterns", filters.len()), "10000"));
+        }
+        let bytes: usize = filters.iter().map(|filter| text(filter).len()).sum();
+        if bytes > MAX_BYTES {
+            return Err(too_much(format!("{bytes} bytes of patterns"), "262144"));
+        }
+        let cache = MAX_CACHE.min(MAX_CACHES / filters.len().max(1));
+        let mut compiled = 0;
+        let rules = filters.iter().map(|filter| {
+            let rule = Rule::new(filter, cache)?;
+            compiled += rule.test.size();
+            if compiled > MAX_COMPILED {
+                return Err(too_much("patterns that take too much memory".into(), "24 MiB"));
+            }
+            Ok(rule)
+        });
+        rules.collect::<Result<_, _>>().map(Filters)
+    }
+
+    /// Whether there is no pattern, so that everything is taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `path` (from the top of the copy) is taken.
+    pub fn takes(&self, path: &[u8], is_folder: bool) -> bool {
+        let name = manifest::split(path).1;
+        let matches = |rule: &&Rule| {
+            let subject = if rule.whole_path { path } else { name };
+            (is_folder || !rule.folders_only) && rule.test.passes(subject)
+        };
+        self.0.iter().find(matches).is_none_or(|rule| rule.take)
+    }
+}
+
+fn text(filter: &Filter) -> &str {
+    let (Filter::Include(pattern) | Filter::Exclude(pattern)) = filter;
+    pattern
+}
+
+fn too_much(what: String, limit: &str) -> Error {
+    Error::new(ErrorKind::Request, format!("{what}; {limit} is the limit"))
+        .advise("use fewer or shorter patterns")
+}
+
+impl Rule {
+    fn new(filter: &Filter, cache: usize) -> Result<Rule, Error> {
+        let (take, pattern) = (matches!(filter, Filter::Include(_)), text(filter));
+        let wrong =
+            |why: &str| Error::new(ErrorKind::Request, format!("the pattern {pattern:?} {why}"));
+        if pattern.len() > MAX_PATTERN {
+            return Err(too_much(format!("a pattern of {} bytes", pattern.len()), "4096"));
+        }
+        let body = pattern.trim_end_matches('/');
+        if body.is_empty() {
+            return Err(wrong("names nothing"));
+        }
+        let anchored = body.strip_prefix('/');
+        let whole_path = body.contains('/');
+        let below = anchored.unwrap_or(body);
+        let test = if below.contains(SPECIAL) {
+            let glob = match anchored {
+                None if whole_path => format!("**/{body}"),
+                _ => below.to_owned(),
+            };
+            let glob = GlobBuilder::new(&glob).literal_separator(true).build();
+            let glob = glob.map_err(|error| wrong(&format!("is no glob: {}", error.kind())))?;
+            let regex = compile(glob.regex(), cache).ok_or_else(|| wrong("is too large"))?;
+            Test::Matches(Box::new(regex))
+        } else if anchored.is_none() && whole_path {
+            Test::EndsWith(below.as_bytes().into())
+        } else {
+            Test::Is(below.as_bytes().into())
+        };
+        let folders_only = body.len() < pattern.len();
+        Ok(Rule { take, folders_only, whole_path, test })
+    }
+}
+
+/// As globset compiles it, within our bounds.
+fn compile(regex: &str, cache: usize) -> Option<Regex> {
+    let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
+    let bounds = Regex::config()
+        .utf8_empty(false)
+        .nfa_size_limit(Some(MAX_COMPILED))
+        .hybrid_cache_capacity(cache);
+    Regex::builder().syntax(syntax).configure(bounds).build(regex).ok()
+}
+
+impl Test {
+    fn passes(&self, subject: &[u8]) -> bool {
+        match self {
+            Test::Is(text) => *subject == **text,
+            Test::EndsWith(text) => subject
+                .strip_suffix(&**text)
+                .is_some_and(|before| before.is_empty() || before.ends_with(b"/")),
+            Test::Matches(regex) => regex.is_match(subject),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Test::Is(text) | Test::EndsWith(text) => text.len(),
+            Test::Matches(regex) => regex.memory_usage() + OVERHEAD,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filters(list: &[&str]) -> Filters {
+        let filter = |text: &&str| match text.split_at(1) {
+            ("+", pattern) => Filter::Include(pattern.to_owned()),
+            (_, pattern) => Filter::Exclude(pattern.to_owned()),
+        };
+        Filters::new(&list.iter().map(filter).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn the_first_match_decides() {
+        let filters = filters(&["+keep.tmp", "-*.tmp"]);
+        assert!(filters.takes(b"a/keep.tmp", false) && filters.takes(b"a/b", false));
+        assert!(!filters.takes(b"a/b.tmp", false) && !filters.takes(b"\xff.tmp", false));
+    }
+
+    #[test]
+    fn slashes_anchor_as_in_rsync() {
+        let top = filters(&["-/a/b"]);
+        assert!(!top.takes(b"a/b", false) && top.takes(b"c/a/b", false));
+        let end = filters(&["-a/b"]);
+        assert!(!end.takes(b"a/b", false) && !end.takes(b"c/a/b", false));
+        let folders = filters(&["-cache/"]);
+        assert!(!folders.takes(b"x/cache", true) && folders.takes(b"x/cache", false));
+        let star = filters(&["-/a/*.c"]);
+        assert!(!star.takes(b"a/x.c", false) && star.takes(b"a/b/x.c", false));
+        let stars = filters(&["-/a/**/x.c"]);
+        assert!(!stars.takes(b"a/b/d/x.c", false));
+    }
+
+    #[test]
+    fn what_is_no_glob_is_refused_by_name() {
+        let error = Filters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
+        assert!(error.what.contains("[a"), "{error}");
+        assert!(Filters::new(&[Filter::Exclude("/".into())]).is_err());
+    }
+
+    #[test]
+    fn a_plain_text_matches_as_the_same_glob_does() {
+        let subjects = ["a/b", "b", "x/a/b", "xa/b", "a/b/c", "a", "x/a", "a/bb", ""];
+        for pattern in ["b", "a/b", "/a/b", "/a", "a"] {
+            // A class of one character is that character.
+            let glob = pattern.replace('b', "[b]").replace('a', "[a]");
+            let (plain, glob) =
+                (filters(&[&format!("-{pattern}")]), filters(&[&format!("-{glob}")]));
+            assert!(matches!(glob.0[0].test, Test::Matches(_)));
+            for subject in subjects {
+                let taken = plain.takes(subject.as_bytes(), false);
+                assert_eq!(taken, glob.takes(subject.as_bytes(), false), "{pattern} {subject}");
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_are_bounded_in_number_bytes_and_memory() {
+        let exclude = |pattern: String| Filter::Exclude(pattern);
+        let refused = |filters: Vec<Filter>| Filters::new(&filters).expect_err("too much").what;
+        let names = |count: usize| (0..count).map(|n| exclude(format!("n{n}"))).collect::<Vec<_>>();
+        assert!(Filters::new(&names(MAX_PATTERNS)).is_ok());
+        assert!(refused(names(MAX_PATTERNS + 1)).contains("10001 patterns"));
+        let long = |count: usize| vec![exclude("x".repeat(MAX_PATTERN)); count];
+        assert!(Filters::new(&long(64)).is_ok());
+        assert!(refused(long(65)).contains("266240 bytes of patterns"));
+        assert!(refused(vec![exclude("x".repeat(MAX_PATTERN + 1))]).contains("4097 bytes"));
+        let short: Vec<Filter> = (0..MAX_PATTERNS).map(|n| exclude(format!("*.{n}"))).collect();
+        assert!(refused(short).contains("take too much memory"));
+    }
+}

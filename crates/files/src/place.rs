@@ -1,0 +1,200 @@
+//! Paths as a user of this host names them, or as a peer does below a served root.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::store::{Attributes, FileKind, SharedFolder, real};
+use crate::error::{Error, ErrorKind};
+use cap_std::fs::Dir;
+use longhaul_text::reason;
+
+/// A path, and what it may reach.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, expect(private_interfaces, reason = "the storage seam is this crate's own"))]
+pub enum Place {
+    /// A path of this host, with the rights of this process: the client's own side.
+    Ambient(PathBuf),
+    /// A path below a folder that it cannot leave: `..`, absolute names and links that lead
+    /// outside are refused, also when they change between a look and a use.
+    Within {
+        /// The folder.
+        root: Arc<Dir>,
+        /// The path relative to it; empty for the folder itself.
+        path: PathBuf,
+    },
+    /// A path of one component at most below the top of a store that a test has made.
+    #[cfg(test)]
+    Stored {
+        /// The top.
+        root: SharedFolder,
+        /// The path relative to it; empty, or with a slash at its end, for a folder.
+        path: PathBuf,
+    },
+}
+
+/// What is at a place.
+pub(crate) enum Found {
+    /// A folder, also at the end of a link.
+    Folder(SharedFolder),
+    /// Something else, in a folder that is there. A link only if it leads to no folder.
+    Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
+    /// Nothing, in a folder that is there.
+    Nothing { parent: SharedFolder, name: Vec<u8> },
+}
+
+impl Place {
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        match self {
+            Place::Ambient(path) | Place::Within { path, .. } => path,
+            #[cfg(test)]
+            Place::Stored { path, .. } => path,
+        }
+    }
+
+    /// The path for people.
+    pub fn shown(&self) -> String {
+        match self.path().as_os_str().is_empty() {
+            true => ".".to_owned(),
+            false => self.path().display().to_string(),
+        }
+    }
+
+    /// Whether it was written as a folder: with a slash at the end, or as `.` or `..`.
+    pub fn says_folder(&self) -> bool {
+        let path = self.path().as_os_str().as_bytes();
+        path.is_empty()
+            || [&b"/"[..], b"/.", b"/.."].iter().any(|end| path.ends_with(end))
+            || path == b"."
+            || path == b".."
+    }
+
+    /// Its last component, unless that is `..` or there is none.
+    pub fn name(&self) -> Option<Vec<u8>> {
+        self.path().file_name().map(|name| name.as_bytes().to_vec())
+    }
+
+    /// The folder here.
+    pub(crate) fn folder(&self) -> io::Result<SharedFolder> {
+        let here = |path: &Path| match path.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => path.to_owned(),
+        };
+        match self {
+            Place::Ambient(path) => real::open_path(&here(path)),
+            Place::Within { root, path } => real::open_again(root.open_dir(here(path))?),
+            #[cfg(test)]
+            Place::Stored { root, path } => match path.file_name() {
+                Some(name) => root.open_folder(name.as_bytes()),
+                None => Ok(root.clone()),
+            },
+        }
+    }
+
+    /// Whether this is a folder, links followed. `false` also where nothing is, in a folder that is
+    /// there.
+    ///
+    /// # Errors
+    /// Its folder is missing, or the system says no (`File`).
+    pub fn is_folder(&self) -> Result<bool, Error> {
+        match self.find() {
+            Ok(found) => Ok(matches!(found, Found::Folder(_))),
+            Err(error) => Err(file_error("use", &self.shown(), &error)),
+        }
+    }
+
+    /// What is here, links to folders followed.
+    ///
+    /// # Errors
+    /// `NotFound` if the folder that would hold it is missing; else what the system says.
+    pub(crate) fn find(&self) -> io::Result<Found> {
+        let error = match self.folder() {
+            Ok(folder) => return Ok(Found::Folder(folder)),
+            Err(error) => error,
+        };
+        if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            return Err(error);
+        }
+        let Some(name) = self.name() else {
+            return Err(error);
+        };
+        let parent = self.parent().folder()?;
+        Ok(match parent.look_if_there(&name)? {
+            Some(attributes) => Found::Other { parent, name, attributes },
+            None => Found::Nothing { parent, name },
+        })
+    }
+
+    /// Whether this is a regular file or nothing, links followed: something that a copy may take
+    /// the place of.
+    ///
+    /// # Errors
+    /// What the system says where that cannot be seen: a link that leads in a circle, or out of
+    /// the folder that is served.
+    pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
+        let is_file = match self {
+            Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
+            Place::Within { root, path } => root.metadata(path).map(|found| found.is_file()),
+            #[cfg(test)]
+            Place::Stored { .. } => Ok(true),
+        };
+        match is_file {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            known => known,
+        }
+    }
+
+    /// Whether this is a link by which the system names what a process has open: `/dev/stdout`.
+    /// Others would miss it, whatever it leads to.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        let Place::Ambient(path) = self else { return false };
+        let is_of_proc = |path: &Path| path.starts_with("/proc");
+        let Ok(target) = path.read_link() else { return false };
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        is_of_proc(&target)
+            || parent.is_some_and(|parent| is_of_proc(&parent) || parent == Path::new("/dev"))
+    }
+
+    /// The same as [`Place::find`], with links followed to their end: what is there is no link.
+    pub(crate) fn find_at_end(&self) -> io::Result<Found> {
+        match self.find()? {
+            Found::Other { attributes, .. } if attributes.kind == FileKind::Link => {
+                let path = self.path();
+                match self {
+                    Place::Ambient(_) => Place::Ambient(path.canonicalize()?),
+                    Place::Within { root, .. } => {
+                        Place::Within { root: root.clone(), path: root.canonicalize(path)? }
+                    }
+                    #[cfg(test)]
+                    Place::Stored { .. } => return Err(super::store::not_found()),
+                }
+                .find()
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The place that holds this one.
+    pub(crate) fn parent(&self) -> Place {
+        let path = self.path().parent().unwrap_or(Path::new("")).to_owned();
+        match self {
+            Place::Ambient(_) => Place::Ambient(path),
+            Place::Within { root, .. } => Place::Within { root: root.clone(), path },
+            #[cfg(test)]
+            Place::Stored { root, .. } => Place::Stored { root: root.clone(), path },
+        }
+    }
+}
+
+/// Bytes of a path for people.
+pub fn show(path: &[u8]) -> String {
+    Path::new(OsStr::from_bytes(path)).display().to_string()
+}
+
+/// An error of this host's files: what could not be done with `path`, and why.
+pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::File, format!("cannot {verb} {path}: {}", reason(error)))
+}

@@ -1,0 +1,148 @@
+//! What the sender says of what is there: which of its chunks are the source's.
+
+use std::io;
+use std::ops::Range;
+
+use super::plan::Basis;
+use super::{Comparing, Sink, State};
+use crate::CHUNK;
+use crate::digest::{self, Digest};
+use crate::error::{Error, ErrorKind};
+
+impl Sink {
+    /// Takes the sender's answer for one [`Compare`](super::Compare) of the plan: for each of its
+    /// values, whether the source has it. Returns the chunks of the virtual object that need not
+    /// be sent therefore; [`Sink::take_changed`] has those that must be, for all that was said.
+    ///
+    /// # Errors
+    /// An answer that nobody asked for or of the wrong length (`Request`); else as
+    /// [`write_chunk`](Sink::write_chunk).
+    pub fn compare_result(
+        &mut self,
+        entry: u32,
+        matches: &[bool],
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let settled = self.states.get(entry as usize).is_some_and(|s| *s != State::Due);
+        let Some(asked) = self.comparing.remove(&entry) else {
+            // It may have been settled while the question was under way.
+            return match settled {
+                true => Ok(self.take_needless()),
+                false => Err(Error::new(ErrorKind::Request, "an answer that nobody asked for")),
+            };
+        };
+        if matches.len() != asked.values.len() {
+            return Err(Error::new(ErrorKind::Request, "an answer of the wrong length"));
+        }
+        if !asked.under_final_name {
+            self.take_from_partial(entry, &asked, matches)?;
+        } else if let Err(error) = self.take_from_final(entry, &asked, matches) {
+            self.large_failure(entry, &error)?;
+            // The sender leaves out what was not taken any more.
+            let first = self.object.chunks_of(entry).start;
+            let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
+            let gone = right.map(|((chunk, _), _)| first + chunk).filter(|c| self.needed.has(*c));
+            self.changed.extend(gone);
+        }
+        Ok(self.take_needless())
+    }
+
+    fn take_from_partial(
+        &mut self,
+        entry: u32,
+        asked: &Comparing,
+        matches: &[bool],
+    ) -> Result<(), Error> {
+        let right = asked.values.iter().zip(matches).filter(|(_, right)| **right);
+        let right: Vec<_> = right.map(|(value, _)| *value).collect();
+        if let Err(error) = self.take_found(entry, &right) {
+            self.large_failure(entry, &error)?;
+        }
+        let Some(large) = self.larges.get(&entry) else { return Ok(()) };
+        let is_whole = large.is_whole();
+        let (there, gone): (Vec<u64>, Vec<u64>) =
+            right.iter().map(|(chunk, _)| *chunk).partition(|chunk| large.has(*chunk));
+        for chunk in there {
+            self.settle_chunk_of(entry, chunk);
+        }
+        let first = self.object.chunks_of(entry).start;
+        self.changed.extend(gone.into_iter().map(|chunk| first + chunk));
+        match if is_whole { self.complete_large(entry) } else { Ok(()) } {
+            Ok(()) => Ok(()),
+            Err(error) => self.large_failure(entry, &error),
+        }
+    }
+
+    /// Takes chunks of the partial file that the source has as well.
+    fn take_found(&mut self, entry: u32, right: &[(u64, Digest)]) -> io::Result<()> {
+        let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
+        large.expect_found(right);
+        for (chunk, value) in right {
+            self.watch.step();
+            if large.take_found(&mut self.ground, *chunk, *value)? {
+                self.unsynced += CHUNK;
+            }
+            if self.unsynced >= self.most_unsynced {
+                large.sync(&mut self.ground)?;
+                self.unsynced = 0;
+            }
+        }
+        large.expect_found(&[]);
+        Ok(())
+    }
+
+    fn take_from_final(
+        &mut self,
+        entry: u32,
+        asked: &Comparing,
+        matches: &[bool],
+    ) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let it = &manifest.entries()[entry as usize];
+        let size = it.size().unwrap_or(0);
+        let basis = Basis::open(&mut self.ground, entry)?;
+        let all = asked.values.len() as u64 == size.div_ceil(CHUNK) && matches.iter().all(|m| *m);
+        let is_equal = all && basis.is_of(size);
+        if self.options.dry_run {
+            if !is_equal {
+                return self.see_whether_its_folder_may(entry);
+            }
+            self.settle(entry, State::Skipped);
+            self.settle_chunks(entry);
+            return Ok(());
+        }
+        if is_equal {
+            self.keep.repair(basis.file(), it)?;
+            if let Some(large) = self.larges.remove(&entry) {
+                large.remove(&mut self.ground)?;
+            }
+            self.small.forget(&mut self.ground, entry);
+            self.settle(entry, State::Skipped);
+            self.settle_chunks(entry);
+            return Ok(());
+        }
+        if !self.object.is_large(entry) {
+            return Ok(());
+        }
+        let mut content = vec![0; CHUNK as usize];
+        for ((chunk, value), _) in asked.values.iter().zip(matches).filter(|(_, right)| **right) {
+            self.watch.go_on()?;
+            let start = chunk * CHUNK;
+            let content = &mut content[..(size - start).min(CHUNK) as usize];
+            // It may have changed since it was hashed, or end earlier.
+            let read = basis.read(start, content);
+            if read.is_ok() && digest::file_value(size, *chunk, content) == *value {
+                self.try_write_large(entry, *chunk, content, *value)?;
+                self.settle_chunk_of(entry, *chunk);
+            } else {
+                self.changed.push(self.object.chunks_of(entry).start + chunk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a chunk of a large file, counted in the file, need not come.
+    fn settle_chunk_of(&mut self, entry: u32, chunk: u64) {
+        let chunk = self.object.chunks_of(entry).start + chunk;
+        self.set_needless(chunk);
+    }
+}

@@ -1,0 +1,298 @@
+//! Where a copy goes, as `cp` and `scp` have it: into a folder that exists, else the destination
+//! names the new file or folder.
+//!
+//! A folder that a copy names itself would exist when the copy is run again after a kill, and the
+//! second run would go into it, one level deeper. So until it is finished, and who asked for the
+//! copy has heard so, a mark beside it says that it is this copy's own top.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::folders::Folders;
+use crate::manifest::{self, Kind, Manifest, Shape};
+use crate::names;
+use crate::place::{Found, Place, file_error};
+use crate::store::{Access, FileKind, Folder, SharedFolder};
+use longhaul_text::mkdir;
+
+/// The folder that everything goes below.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) manifest: Arc<Manifest>,
+    folders: Folders,
+    /// What stands for the first component of every path.
+    top: Option<Vec<u8>>,
+    /// The mark to be removed at the end, in the base folder.
+    mark: Option<Vec<u8>>,
+    /// The base is to be made and was not, since nothing is to be done.
+    pub(super) is_missing: bool,
+    /// The name of the base may not be on the disk: this copy has made it, or it cannot be synced.
+    pub(super) has_new_base: bool,
+    /// The destination, for people.
+    pub(super) shown: String,
+}
+
+impl Ground {
+    /// Finds the destination and, unless `dry`, makes its folder where it is to be made.
+    pub(super) fn open(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        dry: bool,
+    ) -> Result<Ground, Error> {
+        match place.find().map_err(|error| unreachable_place(place, &error))? {
+            Found::Folder(base) => Ok(Ground::in_folder(place, manifest, dry, base)),
+            Found::Nothing { parent, name } => Ground::anew(place, manifest, dry, parent, name),
+            Found::Other { parent, name, attributes } => {
+                Ground::instead(place, manifest, parent, name, attributes.kind)
+            }
+        }
+    }
+
+    /// Everything goes below `base` under the names of the manifest.
+    fn below(base: SharedFolder, place: &Place, manifest: &Arc<Manifest>) -> Ground {
+        Ground {
+            manifest: manifest.clone(),
+            folders: Folders::new(base),
+            top: None,
+            mark: None,
+            is_missing: false,
+            has_new_base: false,
+            shown: place.shown(),
+        }
+    }
+
+    /// The destination is a folder: a copy goes into it, unless an unfinished copy of the same
+    /// folder has made it.
+    fn in_folder(place: &Place, manifest: &Arc<Manifest>, dry: bool, base: SharedFolder) -> Ground {
+        if manifest.shape() == Shape::Named
+            && let Some((parent, name)) = own_top(place, manifest)
+        {
+            let mark = Some(names::unfinished(&name));
+            return Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) };
+        }
+        // A killed run may have made the base, and a power cut would take all that is in it.
+        let has_new_base = !dry
+            && manifest.shape() == Shape::Contents
+            && place.parent().folder().and_then(|parent| parent.sync()).is_err();
+        Ground { has_new_base, ..Ground::below(base, place, manifest) }
+    }
+
+    /// Nothing is at the destination: it names the new file or folder.
+    fn anew(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        dry: bool,
+        parent: SharedFolder,
+        name: Vec<u8>,
+    ) -> Result<Ground, Error> {
+        let shown = place.shown();
+        let refuse = |what| Err(Error::new(ErrorKind::File, what).advise(mkdir(place.path())));
+        let cannot = |verb: &'static str| {
+            let shown = shown.clone();
+            move |error| file_error(verb, &shown, &error)
+        };
+        match manifest.shape() {
+            Shape::Several => {
+                return refuse(format!("{shown} is no folder, and several sources go into one"));
+            }
+            Shape::File if place.says_folder() => {
+                return refuse(format!("the folder {shown} is missing"));
+            }
+            Shape::Contents if dry => {
+                parent.may_write().map_err(cannot("make the folder"))?;
+                return Ok(Ground { is_missing: true, ..Ground::below(parent, place, manifest) });
+            }
+            Shape::Contents => {
+                let base = make_folder(&*parent, &name, manifest);
+                let base = base.map_err(cannot("make the folder"))?;
+                return Ok(Ground { has_new_base: true, ..Ground::below(base, place, manifest) });
+            }
+            Shape::File | Shape::Named => check_name(&name, &shown)?,
+        }
+        let mut mark = None;
+        if dry {
+            parent.may_write().map_err(cannot("write"))?;
+        } else if is_top_a_folder(manifest) {
+            let name = names::unfinished(&name);
+            leave_mark(&*parent, &name, manifest).map_err(cannot("write"))?;
+            mark = Some(name);
+        }
+        Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
+    }
+
+    /// A file or link is at the destination: one file or link may replace it.
+    fn instead(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        parent: SharedFolder,
+        name: Vec<u8>,
+        kind: FileKind,
+    ) -> Result<Ground, Error> {
+        let shown = place.shown();
+        if kind == FileKind::Other {
+            return Err(no_file("is", &shown));
+        }
+        let is_one = matches!(manifest.shape(), Shape::File | Shape::Named);
+        if !is_one || is_top_a_folder(manifest) || place.says_folder() {
+            return Err(no_folder(&shown));
+        }
+        check_name(&name, &shown)?;
+        check_target(place, &shown)?;
+        Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
+    }
+
+    /// The same with handles of its own.
+    pub(super) fn another(&self) -> Ground {
+        Ground {
+            manifest: self.manifest.clone(),
+            folders: Folders::new(self.base().clone()),
+            top: self.top.clone(),
+            mark: None,
+            is_missing: self.is_missing,
+            has_new_base: false,
+            shown: self.shown.clone(),
+        }
+    }
+
+    /// A path of the manifest as it is below the base.
+    pub(super) fn path<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
+        match (&self.top, path.iter().position(|b| *b == b'/')) {
+            (None, _) => Cow::Borrowed(path),
+            (Some(top), None) => Cow::Owned(top.clone()),
+            (Some(top), Some(slash)) => Cow::Owned([top, &path[slash..]].concat()),
+        }
+    }
+
+    pub(super) fn base(&self) -> &SharedFolder {
+        self.folders.base()
+    }
+
+    /// The folder that holds an entry, and the entry's name in it.
+    pub(super) fn at(&mut self, entry: u32) -> io::Result<(&dyn Folder, Vec<u8>)> {
+        let manifest = self.manifest.clone();
+        let path = manifest.path(entry);
+        let path = self.path(&path);
+        let (folder, name) = manifest::split(&path);
+        Ok((self.folders.at(folder)?, name.to_vec()))
+    }
+
+    /// The folder that an entry is.
+    pub(super) fn folder(&mut self, entry: u32) -> io::Result<&dyn Folder> {
+        let manifest = self.manifest.clone();
+        let path = manifest.path(entry);
+        let path = self.path(&path);
+        self.folders.at(&path)
+    }
+
+    /// The mark of a copy that is finished, if it has named its folder.
+    pub(super) fn take_mark(&mut self) -> Option<Mark> {
+        let name = self.mark.take()?;
+        Some(Mark { folder: self.base().clone(), name, shown: self.shown.clone() })
+    }
+}
+
+/// What says that a folder is a copy's own, though it is there: as long as that stands, the same
+/// copy goes into the same place.
+#[derive(Debug)]
+pub struct Mark {
+    folder: SharedFolder,
+    name: Vec<u8>,
+    shown: String,
+}
+
+impl Mark {
+    /// Who asked for the copy knows that it is finished: asked for again, it is another one.
+    ///
+    /// # Errors
+    /// It cannot be removed (`File`).
+    pub fn remove(self) -> Result<(), Error> {
+        self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.shown, &error))
+    }
+}
+
+fn unreachable_place(place: &Place, error: &io::Error) -> Error {
+    let shown = place.shown();
+    if error.kind() == io::ErrorKind::NotFound {
+        let parent = place.parent().shown();
+        let what = format!("the folder {parent} for {shown} is missing");
+        return Error::new(ErrorKind::File, what).advise(mkdir(place.parent().path()));
+    }
+    file_error("use", &shown, error)
+}
+
+/// A destination's name comes from the other side, too.
+fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
+    if names::is_reserved(name) {
+        let what = format!("the name {shown} is reserved for unfinished copies");
+        return Err(Error::new(ErrorKind::Request, what).advise("choose another name"));
+    }
+    if name.len() > names::NAME_MAX {
+        let what = format!("the name {shown} is longer than {} bytes", names::NAME_MAX);
+        return Err(Error::new(ErrorKind::Request, what).advise("choose a shorter name"));
+    }
+    Ok(())
+}
+
+/// A link gives way to the copy only where it stands for a file: one to a device or a pipe is how
+/// the system names that, and others would miss it.
+fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
+    if place.is_of_the_system() {
+        let what = format!("{shown} is the system's own name of what is open");
+        return Err(Error::new(ErrorKind::File, what).advise("copy to the name of a file"));
+    }
+    let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
+    if may { Ok(()) } else { Err(no_file("leads to", shown)) }
+}
+
+fn no_folder(shown: &str) -> Error {
+    let what = format!("{shown} is there and is no folder");
+    Error::new(ErrorKind::File, what).advise("remove it or copy elsewhere")
+}
+
+/// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
+fn no_file(is: &str, shown: &str) -> Error {
+    let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
+    Error::new(ErrorKind::File, what)
+        .advise("copy to the name of a file, or measure with --receive fake")
+}
+
+/// Whether the first entry is a folder that holds all others.
+fn is_top_a_folder(manifest: &Manifest) -> bool {
+    manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
+}
+
+/// Makes the folder that a copy of the contents of another one names. Its mode is that of the other
+/// one less the umask; its owner may always write. It has that mode from the start, so an
+/// interrupted copy leaves nothing to be finished.
+fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
+    let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
+    parent.make_folder(name, mode | 0o700)?;
+    parent.open_folder(name)
+}
+
+/// What a mark says: the name of the folder that was copied.
+fn mark_of(manifest: &Manifest) -> &[u8] {
+    manifest.entries().first().map_or(&[], |_| manifest.name(0))
+}
+
+fn leave_mark(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<()> {
+    parent.remove(name)?;
+    let mark = parent.create(name, 0o600)?;
+    mark.write_all_at(mark_of(manifest), 0)?;
+    // A power cut must not leave the folder without its mark.
+    mark.sync_all()?;
+    parent.sync()
+}
+
+/// The folder that holds `place` and its name there, if an unfinished copy of the same folder has
+/// named it.
+fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)> {
+    let name = place.name()?;
+    let parent = place.parent().folder().ok()?;
+    let mark = names::unfinished(&name);
+    let mark = parent.open(&mark, Access::Read).ok()?;
+    let says = mark.read_start(manifest::MAX_PATH as u64).ok()?;
+    (says == mark_of(manifest)).then_some((parent, name))
+}

@@ -1,0 +1,243 @@
+//! The end of a copy: files without content, links, permissions and times of folders, and the
+//! account of what was done.
+
+use std::io;
+
+use super::plan::left_off;
+use super::{Mark, Sink, State};
+use crate::digest::{self, Digest};
+use crate::error::Error;
+use crate::store::FileKind;
+use crate::{Failure, Kind, names};
+
+/// What a copy has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Regular files that got their final names in this run.
+    pub files: u64,
+    /// Files that were there and equal.
+    pub skipped: u64,
+    /// Files that are not whole yet; the same copy run again goes on with them.
+    pub unfinished: u64,
+    /// Bytes of content that this run has written.
+    pub bytes: u64,
+    /// Bytes of the files that failed.
+    pub failed_bytes: u64,
+    /// Symbolic links that this run made.
+    pub links: u64,
+    /// Folders that this run made.
+    pub folders: u64,
+    /// What did not make it, at the source or here.
+    pub failures: Vec<Failure>,
+    /// Entries that got their names and were not taken by [`Sink::take_named`].
+    pub named: Vec<u32>,
+    /// One file: its BLAKE3 hash, as `b3sum` prints it. A tree: BLAKE3 of three hashes one after
+    /// the other: of the encoded manifest without version stamps, of the roots of its large files
+    /// in the manifest's order, and of the values of its packed chunks in their order. Nothing
+    /// where not all of it was hashed, since some of it was there already, or failed.
+    pub digest: Option<Digest>,
+}
+
+impl Sink {
+    /// Ends the copy: whatever waits goes onto the disk; once no chunk is missing, links are made
+    /// and folders get their permissions and times.
+    ///
+    /// Called earlier it leaves what is there for a later run, and says how much is unfinished.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn finish(self) -> Result<Outcome, Error> {
+        let (outcome, mark) = self.finish_unheard()?;
+        mark.map_or(Ok(()), Mark::remove)?;
+        Ok(outcome)
+    }
+
+    /// The same for a copy that somebody elsewhere asked for. What comes with the outcome is to be
+    /// removed when that one has heard it: who has not may ask again, and means the same place.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn finish_unheard(mut self) -> Result<(Outcome, Option<Mark>), Error> {
+        let mut mark = None;
+        if !self.options.dry_run {
+            let complete = self.is_complete();
+            if complete {
+                self.create_whole_holes()?;
+                self.each(Kind::is_empty_file, Sink::make_empty)?;
+            }
+            self.sync()?;
+            if complete {
+                // Nobody sends empty files: those whose sync failed are made again here.
+                self.each(Kind::is_empty_file, Sink::make_empty)?;
+                self.sync()?;
+            }
+            if complete && self.is_complete() {
+                self.each(|kind| matches!(kind, Kind::Link { .. }), Sink::make_link)?;
+                self.finish_folders();
+                mark = self.end_on_disk()?;
+            }
+        }
+        Ok((self.account(), mark))
+    }
+
+    /// Does something for each entry of a kind that is still due.
+    fn each(
+        &mut self,
+        wanted: impl Fn(&Kind) -> bool,
+        mut act: impl FnMut(&mut Sink, u32) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        for (number, entry) in manifest.entries().iter().enumerate() {
+            let number = number as u32;
+            self.watch.go_on().map_err(|_| left_off())?;
+            if wanted(&entry.kind)
+                && self.states[number as usize] == State::Due
+                && let Err(error) = act(self, number)
+            {
+                self.large_failure(number, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Large files that are one hole: no chunk of them ever comes.
+    fn create_whole_holes(&mut self) -> Result<(), Error> {
+        self.each(
+            |kind| matches!(kind, Kind::File { size: 1.., .. }),
+            |sink, number| {
+                if sink.object.is_large(number) && !sink.larges.contains_key(&number) {
+                    let large = super::Large::create(number, &mut sink.ground)?;
+                    sink.larges.insert(number, large);
+                    return sink.complete_large(number);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn make_empty(&mut self, number: u32) -> io::Result<()> {
+        self.small.write_empty(&mut self.ground, self.keep, number)
+    }
+
+    fn make_link(&mut self, number: u32) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let entry = &manifest.entries()[number as usize];
+        let Kind::Link { target } = &entry.kind else { return Ok(()) };
+        let (folder, name) = self.ground.at(number)?;
+        let partial = names::partial(&name);
+        folder.remove(&partial)?;
+        folder.make_link(target, &partial)?;
+        if self.keep.permissions {
+            folder.set_link_modified(&partial, entry.modified)?;
+        }
+        let found = folder.look_if_there(&name)?;
+        if found.is_some_and(|found| found.kind == FileKind::Other) {
+            folder.remove(&partial)?;
+            let what = "a device, socket or pipe is in its place";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        folder.rename(&partial, &name)?;
+        self.settle(number, State::Done);
+        Ok(())
+    }
+
+    /// From the inmost folder on: what is done within one would change its time.
+    fn finish_folders(&mut self) {
+        let manifest = self.ground.manifest.clone();
+        for (number, entry) in manifest.entries().iter().enumerate().rev() {
+            let number = number as u32;
+            self.watch.step();
+            if entry.kind != Kind::Folder || self.states[number as usize] != State::Due {
+                continue;
+            }
+            match self.finish_folder(number) {
+                Ok(()) => self.settle(number, State::Done),
+                Err(error) => {
+                    let why = longhaul_text::reason(&error);
+                    self.give_up(number, format!("cannot get its permissions and time: {why}"));
+                }
+            }
+        }
+    }
+
+    fn finish_folder(&mut self, number: u32) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let entry = &manifest.entries()[number as usize];
+        if !self.keep.permissions && !self.unfinished.has(number.into()) {
+            return Ok(());
+        }
+        self.keep.apply_to_folder(self.ground.folder(number)?, entry)
+    }
+
+    /// New names are on the disk before the copy says that it is done.
+    fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
+        if self.has_unsynced_names() {
+            // All content was synced before. Names that a failed sync has not brought onto the
+            // disk wait there for the next one.
+            let base = self.ground.base();
+            let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
+            synced.map_err(|error| self.sync_error(&self.ground.shown, &error))?;
+        }
+        if !self.failures.is_empty() {
+            return Ok(None);
+        }
+        Ok(self.ground.take_mark())
+    }
+
+    /// Whether anything has a name that may not be on the disk: a large file syncs its folder, and
+    /// what was there already may have got its name from a run that was killed before its sync.
+    fn has_unsynced_names(&self) -> bool {
+        let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
+        let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
+        let synced = |number| self.object.is_large(number as u32);
+        self.made_folders > 0
+            || self.ground.has_new_base
+            || self.states.contains(&State::Skipped)
+            || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))
+    }
+
+    fn account(&mut self) -> Outcome {
+        let manifest = self.ground.manifest.clone();
+        let entries = || manifest.entries().iter().zip(&self.states);
+        let files: Vec<State> = entries()
+            .filter(|(entry, _)| entry.size().is_some())
+            .map(|(_, state)| *state)
+            .collect();
+        let failed = entries().filter(|(_, state)| **state == State::Failed);
+        let is_link = |kind: &Kind| matches!(kind, Kind::Link { .. });
+        let links = entries().filter(|(it, state)| is_link(&it.kind) && **state == State::Done);
+        let count = |wanted| files.iter().filter(|state| **state == wanted).count() as u64;
+        Outcome {
+            files: count(State::Done),
+            skipped: count(State::Skipped),
+            unfinished: count(State::Due),
+            bytes: self.written,
+            failed_bytes: failed.filter_map(|(entry, _)| entry.size()).sum(),
+            links: links.count() as u64,
+            folders: self.made_folders,
+            failures: std::mem::take(&mut self.failures),
+            named: std::mem::take(&mut self.named),
+            digest: if count(State::Done) == files.len() as u64 { self.digest() } else { None },
+        }
+    }
+
+    fn digest(&self) -> Option<Digest> {
+        let manifest = &self.ground.manifest;
+        if manifest.is_single() {
+            let empty = manifest.bytes() == 0;
+            return if empty { Some(digest::packed_value(&[])) } else { self.single_root };
+        }
+        let parts = [
+            digest::packed_value(&manifest.encode_content()),
+            self.roots.finish(self.order.larges())?,
+            self.packed.finish(self.order.packed(&self.object))?,
+        ];
+        Some(digest::packed_value(parts.as_flattened()))
+    }
+}
+
+impl Kind {
+    fn is_empty_file(&self) -> bool {
+        matches!(self, Kind::File { size: 0, .. })
+    }
+}

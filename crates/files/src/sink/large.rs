@@ -1,0 +1,572 @@
+//! A large file on its way: its partial file, its journal, its root.
+
+mod restart;
+
+use std::io;
+use std::ops::Range;
+
+use super::attributes::Keep;
+use super::bits::Bits;
+use super::destination::Ground;
+use super::left::Left;
+use super::partial::{self, Writing};
+use crate::digest::{self, Digest, RootBuilder};
+use crate::journal::{Header, Journal};
+use crate::manifest::FileTime;
+use crate::store::{self, Access, File, Folder, OpenFile};
+use crate::{CHUNK, Entry, Watch, names};
+
+/// Bytes of holes that a copy hashes in any case. BLAKE3 hashes the position of every KiB along
+/// with its content, so no two subtrees of zeros have the same value, and each takes CPU time.
+const HASHED_HOLES: u64 = 4 << 30;
+
+/// Bytes of holes that a copy has hashed. Without a limit, a few bytes on the wire would keep a
+/// core busy for hours.
+#[derive(Debug, Default)]
+pub(super) struct HoleBudget(u64);
+
+impl HoleBudget {
+    /// Takes `bytes` if they are within the limit, which grows with the content that has `come`.
+    fn take(&mut self, bytes: u64, come: u64) -> bool {
+        let is_within = self.0.saturating_add(bytes) <= HASHED_HOLES.saturating_add(come);
+        if is_within {
+            self.0 += bytes;
+        }
+        is_within
+    }
+}
+
+/// A large file that has begun.
+#[derive(Debug)]
+pub(super) struct Large {
+    number: u32,
+    header: Header,
+    holes: Box<[Range<u64>]>,
+    writing: Writing,
+    file: Option<OpenFile>,
+    identity: (u64, u64),
+    /// When the partial file had been modified last as it was closed.
+    closed: Option<FileTime>,
+    root: RootBuilder,
+    /// The chunks that were verified.
+    have: Bits,
+    /// How many more chunks are to come.
+    missing: u64,
+    /// Verified since the journal was written last.
+    pending: Vec<(u64, Digest)>,
+    /// Chunks of the partial file that a journal says are on the disk, and that are as it says.
+    stored: Bits,
+    /// Chunks of the partial file that the source has as well, and that no journal vouches for.
+    found: Vec<(u64, Digest)>,
+    /// Where the next record of the journal belongs; zero before it has a header.
+    journal_end: u64,
+    /// The folder's entry for the partial file is on the disk.
+    is_named: bool,
+    /// A sync of the partial file failed: nothing of it may be journalled or synced any more.
+    has_lost: bool,
+    /// When it was used last, for closing the one that was not for longest.
+    pub(super) used: u64,
+}
+
+/// What an earlier run left of a file.
+#[derive(Debug)]
+pub(super) struct Remains {
+    pub(super) large: Large,
+    /// Values of chunks that may be right, to be compared by the sender.
+    pub(super) compare: Vec<(u64, Digest)>,
+    /// Bytes that the partial file already takes on the disk.
+    pub(super) allocated: u64,
+}
+
+impl Large {
+    fn new(number: u32, entry: &Entry) -> Large {
+        let size = entry.size().unwrap_or(0);
+        let chunks = size.div_ceil(CHUNK);
+        let holes: Box<[Range<u64>]> = entry.holes().into();
+        let in_holes: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
+        let sparse = matches!(entry.kind, crate::Kind::File { sparse: true, .. });
+        Large {
+            number,
+            header: Header { size, modified: entry.modified, version: entry.version },
+            holes,
+            writing: Writing { sparse, fresh: true },
+            file: None,
+            identity: (0, 0),
+            closed: None,
+            root: RootBuilder::new(size),
+            have: Bits::new(chunks),
+            missing: chunks - in_holes,
+            pending: Vec::new(),
+            stored: Bits::new(chunks),
+            found: Vec::new(),
+            journal_end: 0,
+            is_named: false,
+            has_lost: false,
+            used: 0,
+        }
+    }
+
+    /// Begins a file: makes its partial file and reserves its room.
+    pub(super) fn create(number: u32, ground: &mut Ground) -> io::Result<Large> {
+        let manifest = ground.manifest.clone();
+        let entry = &manifest.entries()[number as usize];
+        let mut large = Large::new(number, entry);
+        let (folder, name) = ground.at(number)?;
+        let file = partial::open(folder, &names::partial(&name), true)?;
+        let file = file.ok_or_else(store::not_found)?;
+        remove_journal(folder, &name)?;
+        file.set_len(0)?;
+        large.begin(file)?;
+        Ok(large)
+    }
+
+    /// Takes an empty file as the partial file and reserves its room.
+    fn begin(&mut self, file: OpenFile) -> io::Result<()> {
+        self.identity = file.attributes()?.identity;
+        file.set_len(self.header.size)?;
+        if !self.writing.sparse {
+            file.reserve(self.header.size)?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Takes up what an earlier run left, if it left something: chunks that the journal vouches
+    /// for count once they were read and are what it says. With `distrust` nothing of it counts
+    /// before it is compared. `watch` is told of each chunk that is read, and may end it.
+    pub(super) fn resume(
+        number: u32,
+        ground: &mut Ground,
+        distrust: bool,
+        left: &Left,
+        watch: &Watch,
+    ) -> io::Result<Option<Remains>> {
+        let manifest = ground.manifest.clone();
+        let mut large = Large::new(number, &manifest.entries()[number as usize]);
+        let (folder, name) = ground.at(number)?;
+        let Some(file) = partial::open(folder, &names::partial(&name), false)? else {
+            return Ok(None);
+        };
+        let found = file.attributes()?;
+        let untouched = left.take(&found);
+        // What a killed run left in the cache should not wait for this run's first sync. This
+        // proves nothing: what no journal vouches for is written again all the same.
+        let _ = file.sync_data();
+        (large.identity, large.writing.fresh) = (found.identity, false);
+        let size = large.header.size;
+        let journal = read_journal(ground, number, size)?;
+        let is_its = |journal: &Journal| journal.header == large.header;
+        let valid = !distrust && journal.as_ref().is_some_and(is_its);
+        // Before the file is touched: an old journal must never speak of new content.
+        large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
+        let (folder, name) = ground.at(number)?;
+        folder.remove(&names::restarted(&name))?;
+        file.set_len(size)?;
+        large.clear_holes(&*file, watch)?;
+        let mut known = Bits::new(large.chunks());
+        let mut compare = Vec::new();
+        for (chunk, value) in journal.iter().flat_map(|journal| &journal.values) {
+            watch.go_on()?;
+            if large.is_hole(*chunk) {
+            } else if valid {
+                // Disk or another program may have changed it since; what differs comes again.
+                let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
+                if (untouched || is_there()) && large.have.insert(*chunk) {
+                    large.missing -= 1;
+                    large.root.give(*chunk, *value);
+                }
+            } else if same_place(journal.as_ref().map_or(0, |j| j.header.size), size, *chunk)
+                && known.insert(*chunk)
+            {
+                // Asked of the source is what is there, not what was.
+                let there = if untouched { Ok(*value) } else { read_value(&*file, size, *chunk) };
+                if there.as_ref().is_ok_and(|there| there == value) {
+                    large.stored.insert(*chunk);
+                }
+                compare.extend(there.map(|value| (*chunk, value)));
+            }
+        }
+        for chunk in partial::chunks_with_content(&*file, size).into_iter().flatten() {
+            if !large.have.has(chunk) && !known.has(chunk) && !large.is_hole(chunk) {
+                watch.go_on()?;
+                compare.push((chunk, read_value(&*file, size, chunk)?));
+            }
+        }
+        compare.sort_unstable_by_key(|(chunk, _)| *chunk);
+        large.file = Some(file);
+        Ok(Some(Remains { large, compare, allocated: found.allocated }))
+    }
+
+    fn chunks(&self) -> u64 {
+        self.header.size.div_ceil(CHUNK)
+    }
+
+    fn is_hole(&self, chunk: u64) -> bool {
+        let after = self.holes.partition_point(|hole| hole.end <= chunk);
+        self.holes.get(after).is_some_and(|hole| hole.contains(&chunk))
+    }
+
+    /// Makes the holes read as zeros, whatever an earlier run has written there.
+    fn clear_holes(&self, file: &dyn File, watch: &Watch) -> io::Result<()> {
+        for hole in &self.holes {
+            watch.go_on()?;
+            let end = (hole.end * CHUNK).min(self.header.size);
+            if file.punch(hole.start * CHUNK..end).is_ok() {
+                continue;
+            }
+            for chunk in hole.clone() {
+                watch.go_on()?;
+                partial::clear(file, chunk * CHUNK..((chunk + 1) * CHUNK).min(end))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunks that are there and verified.
+    pub(super) fn verified(&self) -> Vec<Range<u64>> {
+        self.have.runs(true)
+    }
+
+    /// Whether chunk `chunk` is there and verified.
+    pub(super) fn has(&self, chunk: u64) -> bool {
+        self.have.has(chunk)
+    }
+
+    /// Whether nothing is missing any more.
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Bytes that are there and verified, holes not counted.
+    pub(super) fn bytes(&self) -> u64 {
+        let last = self.chunks().saturating_sub(1);
+        let runs = self.have.runs(true).into_iter();
+        let bytes: u64 = runs.map(|run| (run.end - run.start) * CHUNK).sum();
+        let short = self.chunks() * CHUNK - self.header.size;
+        if self.have.has(last) { bytes - short } else { bytes }
+    }
+
+    /// Writes a chunk whose value was verified.
+    pub(super) fn write(
+        &mut self,
+        ground: &mut Ground,
+        chunk: u64,
+        content: &[u8],
+        value: Digest,
+    ) -> io::Result<()> {
+        if self.have.has(chunk) {
+            return Ok(());
+        }
+        let how = self.writing;
+        partial::write(self.file(ground)?, how, chunk * CHUNK, content)?;
+        self.take(chunk, value);
+        Ok(())
+    }
+
+    /// Remembers which chunks of the partial file the source has as well, before
+    /// [`Large::take_found`] takes them one by one: a failed sync in between does not cost those
+    /// that are still to be taken.
+    pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
+        self.found = found.to_vec();
+    }
+
+    /// Takes a chunk that the partial file has from an earlier run and that the source has as well;
+    /// false if it has changed since it was compared.
+    ///
+    /// What no journal vouches for may be in the page cache only, and clean: a sync of the earlier
+    /// run may have failed. Written again it is dirty, so the next sync is about it.
+    pub(super) fn take_found(
+        &mut self,
+        ground: &mut Ground,
+        chunk: u64,
+        value: Digest,
+    ) -> io::Result<bool> {
+        if self.have.has(chunk) {
+            return Ok(true);
+        }
+        if !self.stored.has(chunk) {
+            let (size, how) = (self.header.size, self.writing);
+            let file = self.file(ground)?;
+            let Some(content) = read_verified(file, size, chunk, &value)? else {
+                return Ok(false);
+            };
+            partial::write(file, how, chunk * CHUNK, &content)?;
+        }
+        self.take(chunk, value);
+        Ok(true)
+    }
+
+    /// Takes a chunk as verified whose content is in the partial file.
+    fn take(&mut self, chunk: u64, value: Digest) {
+        if self.have.insert(chunk) {
+            self.missing = self.missing.saturating_sub(1);
+            self.root.give(chunk, value);
+            self.pending.push((chunk, value));
+        }
+    }
+
+    /// The partial file, opened and locked again if it was closed meanwhile.
+    fn file(&mut self, ground: &mut Ground) -> io::Result<&dyn File> {
+        if self.file.is_none() {
+            let (folder, name) = ground.at(self.number)?;
+            let file = partial::open(folder, &names::partial(&name), false)?;
+            let file = file.ok_or_else(store::not_found)?;
+            let found = file.attributes()?;
+            // Without the lock another copy may have written it.
+            if found.identity != self.identity || self.closed != Some(found.modified) {
+                let what = "another copy took the partial file away";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+            }
+            self.file = Some(file);
+        }
+        Ok(&**self.file.as_ref().expect("it was opened above"))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Brings what was written onto the disk, then into the journal.
+    pub(super) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let synced = self.file(ground)?.sync_data();
+        self.judge_sync(synced)?;
+        if !self.is_named {
+            // Without its name a power cut would cost the whole file.
+            let synced = ground.at(self.number)?.0.sync();
+            self.judge_sync(synced)?;
+            self.is_named = true;
+        }
+        let mut records = Vec::new();
+        if self.journal_end == 0 {
+            records.extend(self.header.encode());
+        }
+        for (chunk, value) in &self.pending {
+            records.extend(self.header.encode_record(*chunk, value));
+        }
+        // A record that was torn by an earlier error is written over.
+        open_journal(ground, self.number)?.write_all_at(&records, self.journal_end)?;
+        self.journal_end += records.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// After a failed sync nobody knows what is on the disk: the system marks the pages that it
+    /// could not write as clean, so a second sync would succeed and prove nothing.
+    fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
+        if synced.is_err() {
+            self.lose_pending();
+        }
+        synced
+    }
+
+    /// Nothing that waits for a sync is ever journalled.
+    pub(super) fn lose_pending(&mut self) {
+        self.pending.clear();
+        self.has_lost = true;
+    }
+
+    /// Whether a sync has failed, so that the file must [restart](Large::restart).
+    pub(super) fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// Whether anything waits for a sync.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Syncs, then closes the partial file until it is needed again.
+    pub(super) fn close(&mut self, ground: &mut Ground) -> io::Result<()> {
+        self.sync(ground)?;
+        if let Some(file) = self.file.take() {
+            self.closed = Some(file.attributes()?.modified);
+        }
+        Ok(())
+    }
+
+    /// Remembers how the partial file is left, all of it on the disk and in the journal.
+    pub(super) fn leave(&self, left: &Left) {
+        let open = self.file.as_ref().and_then(|file| file.attributes().ok());
+        let modified = open.map(|found| found.modified).or(self.closed);
+        if let Some(modified) = modified.filter(|_| self.pending.is_empty() && !self.has_lost) {
+            left.leave(self.identity, modified);
+        }
+    }
+
+    /// Forgets what the journal says: a later run shall compare what is in the partial file.
+    pub(super) fn distrust(self, ground: &mut Ground) -> io::Result<()> {
+        let (folder, name) = ground.at(self.number)?;
+        remove_journal(folder, &name)
+    }
+
+    /// Removes all that is there of it but the final file, which is as it should be.
+    pub(super) fn remove(self, ground: &mut Ground) -> io::Result<()> {
+        let (folder, name) = ground.at(self.number)?;
+        folder.remove(&names::partial(&name))?;
+        folder.remove(&names::journal(&name))
+    }
+
+    /// Hashes the holes for the root of a whole file, after `come` bytes of content have come.
+    /// Without it the file has no root: where `budget` is spent, or nobody waits any more.
+    pub(super) fn hash_holes(&mut self, budget: &mut HoleBudget, come: u64, watch: &Watch) {
+        let chunks: u64 = self.holes.iter().map(|hole| hole.end - hole.start).sum();
+        if chunks == 0 || !budget.take(chunks * CHUNK, come) {
+            return;
+        }
+        let size = self.header.size;
+        let zeros = vec![0; CHUNK as usize];
+        for chunk in self.holes.clone().into_iter().flatten() {
+            if watch.go_on().is_err() {
+                return;
+            }
+            let len = (size - chunk * CHUNK).min(CHUNK) as usize;
+            if self.have.insert(chunk) {
+                self.root.give(chunk, digest::file_value(size, chunk, &zeros[..len]));
+            }
+        }
+    }
+
+    /// Gives the whole file its final name; returns its root, if its holes were hashed.
+    pub(super) fn complete(
+        &mut self,
+        ground: &mut Ground,
+        keep: Keep,
+    ) -> io::Result<Option<Digest>> {
+        if !self.is_whole() {
+            return Err(io::Error::other("chunks are missing"));
+        }
+        let root = self.root.root();
+        let manifest = ground.manifest.clone();
+        let entry = &manifest.entries()[self.number as usize];
+        let (folder, name) = ground.at(self.number)?;
+        let mode = keep.final_mode(folder, Some(&name[..]), entry)?;
+        let file = self.file(ground)?;
+        keep.apply(file, entry, mode)?;
+        let synced = file.sync_all();
+        self.judge_sync(synced)?;
+        let (folder, name) = ground.at(self.number)?;
+        let partial = names::partial(&name);
+        folder.rename(&partial, &name)?;
+        // A folder keeps what it could not sync, unlike a file: a second try means something.
+        let synced = folder.sync().or_else(|_| folder.sync());
+        if synced.is_err() {
+            // Without this a later run would find the name, and take it to be on the disk.
+            folder.rename(&name, &partial)?;
+            self.judge_sync(synced)?;
+        }
+        // A journal without a partial file is removed by the next run.
+        let _ = folder.remove(&names::journal(&name));
+        self.pending.clear();
+        Ok(root)
+    }
+
+    /// Leaves of the journal what is sound, or nothing.
+    fn settle_journal(&mut self, ground: &mut Ground, sound: Option<&Journal>) -> io::Result<()> {
+        match sound {
+            Some(journal) => {
+                self.journal_end = journal.sound;
+                open_journal(ground, self.number)?.set_len(journal.sound)
+            }
+            None => {
+                let (folder, name) = ground.at(self.number)?;
+                remove_journal(folder, &name)
+            }
+        }
+    }
+}
+
+/// Removes what an earlier run left of a file that is there and equal, unless another copy is at
+/// it.
+pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()> {
+    let (folder, name) = ground.at(number)?;
+    match partial::open(folder, &names::partial(&name), false) {
+        Ok(Some(_locked)) => {
+            folder.remove(&names::partial(&name))?;
+            folder.remove(&names::restarted(&name))?;
+            folder.remove(&names::journal(&name))
+        }
+        Ok(None) => folder.remove(&names::journal(&name)),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the journal of the file `name`, on the disk too: after a power cut it must not speak of
+/// another partial file.
+fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
+    let journal = names::journal(name);
+    if folder.look_if_there(&journal)?.is_some() {
+        folder.remove(&journal)?;
+        folder.sync()?;
+    }
+    Ok(())
+}
+
+/// Whether a chunk's value means the same in a file of `old` and one of `new` bytes.
+fn same_place(old: u64, new: u64, chunk: u64) -> bool {
+    let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
+    len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
+}
+
+/// The value of a chunk as it is in `file`, taken as one of `size` bytes.
+pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
+    read_chunk(file, size, chunk).map(|(_, value)| value)
+}
+
+fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Digest)> {
+    let mut content = vec![0; (size - chunk * CHUNK).min(CHUNK) as usize];
+    file.read_exact_at(&mut content, chunk * CHUNK)?;
+    let value = digest::file_value(size, chunk, &content);
+    Ok((content, value))
+}
+
+/// The content of a chunk in `file`, taken as one of `size` bytes, if its value is `value`.
+fn read_verified(
+    file: &dyn File,
+    size: u64,
+    chunk: u64,
+    value: &Digest,
+) -> io::Result<Option<Vec<u8>>> {
+    let (content, found) = read_chunk(file, size, chunk)?;
+    Ok((found == *value).then_some(content))
+}
+
+fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
+    let (folder, name) = ground.at(number)?;
+    let name = names::journal(&name);
+    match folder.open(&name, Access::Write) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.create(&name, 0o600),
+        opened => opened,
+    }
+}
+
+fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
+    let (folder, name) = ground.at(number)?;
+    let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
+        // Lost is harmless; whatever is in its place is removed.
+        return Ok(None);
+    };
+    let found = file.attributes()?;
+    if !found.is_own() || found.kind != store::FileKind::File {
+        return Ok(None);
+    }
+    // The source may have shrunk since.
+    let bytes = file.read_start(Header::longest(size.max(found.size)))?;
+    Ok(Journal::decode(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_hashed_up_to_a_limit_that_grows_with_what_has_come() {
+        let mut budget = HoleBudget::default();
+        assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
+        assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));
+        assert!(budget.take(1000, 1000) && !budget.take(1, 1000));
+    }
+}

@@ -1,0 +1,74 @@
+//! A new partial file after a failed sync.
+
+use std::io;
+
+use super::{Large, read_journal, read_verified, remove_journal};
+use crate::digest::Digest;
+use crate::sink::attributes::PARTIAL_FILE;
+use crate::sink::destination::Ground;
+use crate::sink::partial;
+use crate::{CHUNK, Watch, names};
+
+impl Large {
+    /// Goes on in a new partial file after a failed sync; returns it with the chunks that must be
+    /// sent again.
+    ///
+    /// The new file gets the chunks that the journal has, and those of an earlier run that the
+    /// source has as well and that did not wait for the failed sync. Each is read, compared with
+    /// its value and written anew. So wherever it was read from, the sync of the new file is about
+    /// it. The old file keeps its name and its journal until that sync
+    /// has succeeded; a kill before it costs nothing.
+    pub(in crate::sink) fn restart(
+        mut self,
+        ground: &mut Ground,
+        watch: &Watch,
+    ) -> io::Result<(Large, Vec<u64>)> {
+        let manifest = ground.manifest.clone();
+        let mut new = Large::new(self.number, &manifest.entries()[self.number as usize]);
+        let size = self.header.size;
+        let journal = read_journal(ground, self.number, size)?;
+        let journal = journal.filter(|journal| journal.header == self.header && !self.is_fresh());
+        let mut kept: Vec<(u64, Digest)> = journal.map_or(Vec::new(), |journal| journal.values);
+        kept.retain(|(chunk, _)| self.have.has(*chunk) && !self.is_hole(*chunk));
+        kept.extend(self.found.iter().filter(|(chunk, _)| !self.have.has(*chunk)));
+        let (folder, name) = ground.at(self.number)?;
+        let (old, restarted) = (names::partial(&name), names::restarted(&name));
+        if kept.is_empty() {
+            remove_journal(folder, &name)?;
+            folder.remove(&old)?;
+            let file = folder.create(&old, PARTIAL_FILE)?;
+            file.lock()?;
+            new.begin(file)?;
+        } else {
+            folder.remove(&restarted)?;
+            let file = folder.create(&restarted, PARTIAL_FILE)?;
+            file.lock()?;
+            new.begin(file)?;
+            let how = new.writing;
+            let (from, to) = (self.file(ground)?, new.file(ground)?);
+            let mut copied = Vec::new();
+            for (chunk, value) in kept {
+                watch.go_on()?;
+                if let Some(content) = read_verified(from, size, chunk, &value)? {
+                    partial::write(to, how, chunk * CHUNK, &content)?;
+                    copied.push((chunk, value));
+                }
+            }
+            to.sync_data()?;
+            let (folder, name) = ground.at(self.number)?;
+            // The old journal must not speak of the new file, after a power cut neither.
+            remove_journal(folder, &name)?;
+            folder.rename(&restarted, &old)?;
+            copied.into_iter().for_each(|(chunk, value)| new.take(chunk, value));
+            new.sync(ground)?;
+        }
+        let had = self.have.runs(true).into_iter().flatten();
+        let lost = had.filter(|chunk| !new.have.has(*chunk) && !self.is_hole(*chunk)).collect();
+        Ok((new, lost))
+    }
+
+    /// Whether the journal was not written since the partial file was made or taken up.
+    fn is_fresh(&self) -> bool {
+        self.journal_end == 0
+    }
+}

@@ -1,0 +1,523 @@
+//! The receiving end: verified chunks become files under their final names.
+//!
+//! In reading order: `destination` (where a copy goes), `plan` (what is there already), [`Sink`]
+//! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
+//! sync) and `hands` (many at once), `resync` (what a failed sync costs), `compare` (what the
+//! sender says of what is there), `settle` (how an entry ends), `finish` (links, folders, the
+//! account), `alone` (one copy at a time), `attributes`, `order`, `space`, `bits`.
+//!
+//! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
+//! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
+//! file that is whole gets permissions and time, is brought onto the disk, renamed; then its
+//! folder is, then the journal goes.
+
+mod alone;
+mod attributes;
+mod bits;
+mod compare;
+mod destination;
+mod finish;
+mod hands;
+mod large;
+mod left;
+mod order;
+mod partial;
+mod plan;
+mod resync;
+mod settle;
+mod small;
+mod space;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::alone::Alone;
+use self::attributes::Keep;
+use self::bits::Bits;
+use self::destination::Ground;
+use self::large::{HoleBudget, Large};
+use self::order::Order;
+use self::small::{Complete, Small};
+use super::digest::{self, Digest, SequenceHasher};
+use super::place::Place;
+use super::virtual_object::{ChunkKind, Extent};
+use super::{Failure, Manifest, VirtualObject, Watch};
+use crate::error::{Error, ErrorKind};
+
+pub use self::alone::Together;
+pub use self::destination::Mark;
+pub use self::finish::Outcome;
+pub use self::left::Left;
+
+/// How a destination is written.
+#[derive(Clone, Debug, Default)]
+pub struct SinkOptions {
+    /// Keep permissions, and times of folders and links. Without it, new files and folders get the
+    /// source's mode less the umask. Times of files are always kept.
+    pub preserve: bool,
+    /// With `preserve`, keep set-uid, set-gid and sticky bits as well.
+    pub set_id: bool,
+    /// Compare files that are there already by content, not by size and time.
+    pub checksum: bool,
+    /// Compare what an earlier run left with the source also where its journal is sound and speaks
+    /// of a source of this size and time.
+    pub distrust: bool,
+    /// Look only: nothing is made, written or removed.
+    pub dry_run: bool,
+    /// Keep account of which entries have got their names, for [`Sink::take_named`].
+    pub names: bool,
+    /// How long the end of another copy is waited for that has one of the files, or the folder;
+    /// zero: not at all.
+    pub patience: Duration,
+    /// What this copy has together with other sources of the same command, which bring what is
+    /// theirs into the same folders.
+    pub together: Option<Arc<Together>>,
+    /// What earlier attempts of the same client or server left, and this one leaves.
+    pub left: Arc<Left>,
+}
+
+/// Values of what is there, for the sender to compare with its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compare {
+    /// The manifest's entry.
+    pub entry: u32,
+    /// Chunks counted in the file, and their values (see [`digest::file_value`]).
+    pub values: Arc<[(u64, Digest)]>,
+}
+
+/// What is there already.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Chunks of the virtual object that need not be sent; holes are not among them.
+    pub have: Vec<Range<u64>>,
+    /// What the sender is to compare; the answers go to [`Sink::compare_result`].
+    pub compare: Vec<Compare>,
+    /// Files and links that are there and equal, and folders that are there.
+    pub skipped: Vec<u32>,
+    /// Bytes of files that need not be sent.
+    pub resumed_bytes: u64,
+    /// Bytes of content in all chunks that are still to come, before anything is compared.
+    pub bytes_due: u64,
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is what was sent, and it is written (or was not needed).
+    Written,
+    /// It is not what was sent; nothing was written.
+    Mismatch,
+}
+
+/// How an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Due,
+    Done,
+    Skipped,
+    Failed,
+}
+
+/// What the sender has been asked of a file.
+#[derive(Debug)]
+struct Comparing {
+    values: Arc<[(u64, Digest)]>,
+    /// The values are those of the file under the final name, not of the partial file.
+    under_final_name: bool,
+}
+
+/// The most bytes that wait for a sync: a power cut costs no more than these, and what has not
+/// come as whole chunks.
+const MOST_UNSYNCED: u64 = 48 << 20;
+
+/// The longest that what was verified waits for the disk and its journal.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// How many large files that have begun are kept open.
+const KEPT: usize = 64;
+
+/// The files of an object at the receiving end.
+///
+/// Dropped at any moment it leaves what it has got for a later run.
+#[derive(Debug)]
+pub struct Sink {
+    object: VirtualObject,
+    options: SinkOptions,
+    watch: Watch,
+    /// When it was first waited for another copy to let go of a file.
+    held_since: Option<Instant>,
+    keep: Keep,
+    ground: Ground,
+    /// Folders that this copy has for itself.
+    alone: Vec<Alone>,
+    states: Vec<State>,
+    larges: BTreeMap<u32, Large>,
+    small: Small,
+    comparing: BTreeMap<u32, Comparing>,
+    /// The chunks that are still to come.
+    needed: Bits,
+    /// Chunks that have become needless and were not told yet.
+    needless: Vec<Range<u64>>,
+    /// Chunks that the sender takes for settled, and that must come again.
+    changed: Vec<u64>,
+    /// Entries that were written again since their sync failed: a second time ends them.
+    restarted: BTreeSet<u32>,
+    /// Bytes written since the last sync, and the most that there may be.
+    unsynced: u64,
+    most_unsynced: u64,
+    /// The folders that this copy or an interrupted one has made are on the disk.
+    has_synced_folders: bool,
+    failures: Vec<Failure>,
+    /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
+    roots: SequenceHasher,
+    packed: SequenceHasher,
+    single_root: Option<Digest>,
+    order: Order,
+    holes: HoleBudget,
+    files_done: u64,
+    /// Entries that got their names in this run and were not told yet.
+    named: Vec<u32>,
+    written: u64,
+    /// A folder was made.
+    made_folders: u64,
+    /// Folders that this copy or an interrupted one has made, and that lack their final mode.
+    unfinished: Bits,
+    /// How often large files were used.
+    uses: u64,
+    synced: Instant,
+    #[cfg(test)]
+    is_killed: bool,
+}
+
+impl Sink {
+    /// Prepares a destination for `manifest`: makes folders, takes up what an earlier run left,
+    /// sees that there is room.
+    ///
+    /// `manifest_prefix_len` is the length of the encoded manifest if that is the first part of
+    /// the virtual object, else zero. Values to compare are found by reading and hashing what is
+    /// there, which takes as long as reading it does: `watch` is told how far that is, and may end
+    /// it.
+    ///
+    /// # Errors
+    /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
+    /// without enough room (`File`); a reserved name (`Request`); `watch` has ended it
+    /// (`Unfinished`).
+    pub fn open(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        manifest_prefix_len: u64,
+        options: &SinkOptions,
+        watch: &Watch,
+    ) -> Result<(Sink, Plan), Error> {
+        let ground = Ground::open(place, manifest, options.dry_run)?;
+        let object = VirtualObject::new(manifest, manifest_prefix_len);
+        let mut sink = Sink {
+            needed: Bits::default(),
+            object,
+            options: options.clone(),
+            watch: watch.clone(),
+            held_since: None,
+            keep: Keep { permissions: options.preserve, set_id: options.set_id },
+            ground,
+            alone: Vec::new(),
+            states: vec![State::Due; manifest.entries().len()],
+            larges: BTreeMap::new(),
+            small: Small::new(manifest.entries().len()),
+            comparing: BTreeMap::new(),
+            needless: Vec::new(),
+            changed: Vec::new(),
+            restarted: BTreeSet::new(),
+            unsynced: 0,
+            most_unsynced: MOST_UNSYNCED,
+            has_synced_folders: false,
+            failures: Vec::new(),
+            roots: SequenceHasher::default(),
+            packed: SequenceHasher::default(),
+            single_root: None,
+            order: Order::default(),
+            holes: HoleBudget::default(),
+            files_done: 0,
+            named: Vec::new(),
+            written: 0,
+            made_folders: 0,
+            unfinished: Bits::new(manifest.entries().len() as u64),
+            uses: 0,
+            synced: Instant::now(),
+            #[cfg(test)]
+            is_killed: false,
+        };
+        sink.order = Order::new(&sink.object, manifest);
+        let plan = sink.plan()?;
+        sink.complete_resumed()?;
+        Ok((sink, plan))
+    }
+
+    /// How the files lie in what is sent.
+    pub fn object(&self) -> &VirtualObject {
+        &self.object
+    }
+
+    /// Entries that will not make it, and why; grows at the end.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// How many regular files are there under their final names, skipped ones included.
+    pub fn files_done(&self) -> u64 {
+        self.files_done
+    }
+
+    /// The chunks of the virtual object that are still to come.
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        self.needed.runs(true)
+    }
+
+    /// Whether chunk `chunk` is still to come.
+    pub fn needs(&self, chunk: u64) -> bool {
+        self.needed.has(chunk)
+    }
+
+    /// Whether an entry was there and equal.
+    pub fn is_skipped(&self, entry: u32) -> bool {
+        self.states.get(entry as usize) == Some(&State::Skipped)
+    }
+
+    /// How many chunks are still to come.
+    pub fn missing_chunks(&self) -> u64 {
+        self.needed.count()
+    }
+
+    /// Bytes of content that this run has written.
+    pub fn bytes_written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether no chunk is to come any more.
+    pub fn is_complete(&self) -> bool {
+        self.needed.is_empty()
+    }
+
+    /// Entries that have got their names since the last call, folders made among them, if that is
+    /// kept account of.
+    pub fn take_named(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.named)
+    }
+
+    /// Chunks that nobody needs any more since their files failed; each is told once.
+    pub fn take_needless(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.needless)
+    }
+
+    /// Chunks that the sender takes for settled, and that must be asked for again: they were here
+    /// when it was asked, or were written, and a sync failed. Each is told once.
+    pub fn take_changed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Verifies chunk `chunk` of the virtual object against the value that the sender announced,
+    /// writes it, and gives files that are whole by it their names.
+    ///
+    /// What an entry's file cannot take is its failure; others go on.
+    ///
+    /// # Errors
+    /// A chunk outside the object (`Request`); a disk that is full, and for a copy of one file
+    /// anything that its file cannot take (`File`). What was written stays for a later run.
+    pub fn write_chunk(
+        &mut self,
+        chunk: u64,
+        content: &[u8],
+        expected: &Digest,
+    ) -> Result<Verdict, Error> {
+        let Some(kind) = self.object.chunk_kind(chunk) else {
+            let what = format!("chunk {chunk} is not in the object");
+            return Err(Error::new(ErrorKind::Request, what));
+        };
+        if content.len() != self.object.chunk_content(chunk) {
+            return Ok(Verdict::Mismatch);
+        }
+        let manifest = self.ground.manifest.clone();
+        let value = match kind {
+            ChunkKind::Large { entry, chunk } => {
+                let size = manifest.entries()[entry as usize].size().unwrap_or(0);
+                digest::file_value(size, chunk, content)
+            }
+            ChunkKind::Manifest | ChunkKind::Packed => digest::packed_value(content),
+        };
+        if value != *expected {
+            return Ok(Verdict::Mismatch);
+        }
+        if !self.needed.has(chunk) || self.options.dry_run {
+            return Ok(Verdict::Written);
+        }
+        // A failed sync may want it again at once.
+        self.needed.remove(chunk);
+        self.written += content.len() as u64;
+        self.unsynced += content.len() as u64;
+        match kind {
+            ChunkKind::Manifest => {}
+            ChunkKind::Large { entry, chunk } => self.write_large(entry, chunk, content, value)?,
+            ChunkKind::Packed => self.write_packed(chunk, content, value)?,
+        }
+        self.tick(Instant::now())?;
+        Ok(Verdict::Written)
+    }
+
+    /// Brings what waits onto the disk if it has waited long enough; to be called a few times a
+    /// second while no chunks come.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn tick(&mut self, now: Instant) -> Result<(), Error> {
+        let is_due = now.saturating_duration_since(self.synced) >= SYNC_EVERY;
+        if is_due || self.small.is_full() || self.unsynced >= self.most_unsynced {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn write_large(
+        &mut self,
+        entry: u32,
+        chunk: u64,
+        content: &[u8],
+        value: Digest,
+    ) -> Result<(), Error> {
+        if self.states[entry as usize] != State::Due {
+            return Ok(());
+        }
+        match self.try_write_large(entry, chunk, content, value) {
+            Ok(()) => self.close_the_oldest(),
+            Err(error) => self.large_failure(entry, &error),
+        }
+    }
+
+    fn try_write_large(
+        &mut self,
+        entry: u32,
+        chunk: u64,
+        content: &[u8],
+        value: Digest,
+    ) -> io::Result<()> {
+        if !self.larges.contains_key(&entry) {
+            let large = Large::create(entry, &mut self.ground)?;
+            self.keep_large(entry, large);
+        }
+        self.uses += 1;
+        let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
+        large.used = self.uses;
+        large.write(&mut self.ground, chunk, content, value)?;
+        if large.is_whole() { self.complete_large(entry) } else { Ok(()) }
+    }
+
+    fn keep_large(&mut self, entry: u32, mut large: Large) {
+        self.uses += 1;
+        large.used = self.uses;
+        self.larges.insert(entry, large);
+    }
+
+    /// Closes the large file that was not used for longest, if too many are open.
+    fn close_the_oldest(&mut self) -> Result<(), Error> {
+        let open = self.larges.values().filter(|large| large.is_open());
+        if open.count() <= super::store::kept(KEPT) {
+            return Ok(());
+        }
+        let open = self.larges.iter_mut().filter(|(_, large)| large.is_open());
+        let Some((entry, oldest)) = open.min_by_key(|(_, large)| large.used) else {
+            return Ok(());
+        };
+        let entry = *entry;
+        match oldest.close(&mut self.ground) {
+            Ok(()) => Ok(()),
+            Err(error) => self.large_failure(entry, &error),
+        }
+    }
+
+    /// Gives a large file its final name.
+    fn complete_large(&mut self, entry: u32) -> io::Result<()> {
+        let Some(mut large) = self.larges.remove(&entry) else { return Ok(()) };
+        large.hash_holes(&mut self.holes, self.written, &self.watch);
+        let root = match large.complete(&mut self.ground, self.keep) {
+            Ok(root) => root,
+            Err(error) => {
+                self.larges.insert(entry, large);
+                return Err(error);
+            }
+        };
+        self.comparing.remove(&entry);
+        self.settle(entry, State::Done);
+        if let Some(root) = root {
+            self.roots.give(self.order.of_large(entry), root);
+        }
+        if self.ground.manifest.is_single() {
+            self.single_root = root;
+        }
+        Ok(())
+    }
+
+    /// Gives names to files of which an earlier run had everything, or that are holes alone.
+    fn complete_resumed(&mut self) -> Result<(), Error> {
+        let whole: Vec<u32> =
+            self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();
+        for entry in whole {
+            if let Err(error) = self.complete_large(entry) {
+                self.large_failure(entry, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_packed(&mut self, chunk: u64, content: &[u8], value: Digest) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        let size = |extent: &Extent| manifest.entries()[extent.entry as usize].size();
+        let piece = |extent: &Extent| &content[extent.chunk_offset..][..extent.len];
+        let due = |extent: &Extent| self.states[extent.entry as usize] == State::Due;
+        let (complete, pieces): (Vec<Extent>, Vec<Extent>) = self
+            .object
+            .extents(chunk)
+            .filter(due)
+            .partition(|extent| size(extent) == Some(extent.len as u64));
+        let complete: Vec<Complete<'_>> = complete
+            .iter()
+            .map(|extent| Complete { entry: extent.entry, content: piece(extent) })
+            .collect();
+        for (entry, error) in self.small.write_complete(&mut self.ground, self.keep, &complete) {
+            self.local_failure(entry, &error)?;
+        }
+        for extent in &pieces {
+            let wrote = self.small.write(&mut self.ground, self.keep, extent, piece(extent));
+            if let Err(error) = wrote {
+                self.local_failure(extent.entry, &error)?;
+            }
+        }
+        let first = self.object.extents(chunk).next().map_or(0, |extent| extent.entry);
+        self.packed.give(self.order.of_packed(chunk, first), value);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Sink {
+    /// Syncs after so many bytes.
+    pub(crate) fn sync_every(&mut self, bytes: u64) {
+        self.most_unsynced = bytes;
+    }
+
+    /// Ends as a kill does: what waits for the disk or the journal is forgotten.
+    pub(crate) fn kill(mut self) {
+        self.is_killed = true;
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        if self.is_killed {
+            return;
+        }
+        self.leave();
+        self.small.forget_begun(&mut self.ground);
+    }
+}

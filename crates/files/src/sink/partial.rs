@@ -1,0 +1,143 @@
+//! The file that a copy writes until it is whole: ours alone, locked, never through a link.
+
+use std::io;
+use std::ops::Range;
+
+use super::attributes::{PARTIAL_FILE, unless_refused};
+use crate::CHUNK;
+use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
+
+/// How often a partial file that changes under our hands is tried again.
+const TRIES: usize = 10;
+
+/// Opens the partial file `name` and locks it. Only its owner may read it, whatever an interrupted
+/// run has left. Where it is missing, `create` makes it; else nothing is returned.
+///
+/// # Errors
+/// `ResourceBusy` if another copy has it; else what the system says.
+pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
+    for _ in 0..TRIES {
+        let (file, may_write) = match folder.open(name, Access::ReadWrite) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match create {
+                false => return Ok(None),
+                true => match folder.create(name, PARTIAL_FILE) {
+                    Ok(file) => (file, true),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                    Err(error) => return Err(error),
+                },
+            },
+            Err(error) if store::is_link(&error) => {
+                folder.remove(name)?;
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // A run was interrupted after the file had got its final mode. Where even reading
+                // is denied, the copy of this file restarts.
+                match folder.open(name, Access::Read) {
+                    Ok(file) => (file, false),
+                    Err(_) => {
+                        folder.remove(name)?;
+                        continue;
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        let found = file.attributes()?;
+        if !is_own(&found) {
+            if found.links > 0 {
+                folder.remove(name)?;
+            }
+            continue;
+        }
+        file.lock()?;
+        // It may have got its final name between the two calls.
+        let named = folder.look_if_there(name)?;
+        if named.is_some_and(|named| named.identity == found.identity) {
+            if found.mode != PARTIAL_FILE {
+                unless_refused(file.set_mode(PARTIAL_FILE))?;
+            }
+            if may_write {
+                return Ok(Some(file));
+            }
+        }
+    }
+    Err(store::busy())
+}
+
+/// Whether it was not planted by somebody else, perhaps as a second name of another file.
+fn is_own(found: &Attributes) -> bool {
+    found.kind == FileKind::File && found.links <= 1 && found.is_own()
+}
+
+/// Whether another copy has it.
+pub(super) fn is_busy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
+}
+
+const PAGE: usize = 4096;
+static ZEROS: [u8; PAGE] = [0; PAGE];
+
+/// How content is put into a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    /// Zero pages need not be written.
+    pub(super) sparse: bool,
+    /// Nothing was there before: what is not written reads as zeros.
+    pub(super) fresh: bool,
+}
+
+/// Writes `content` at `offset`; zero pages of sparse files become or stay holes.
+pub(super) fn write(file: &dyn File, how: Writing, offset: u64, content: &[u8]) -> io::Result<()> {
+    if !how.sparse {
+        return file.write_all_at(content, offset);
+    }
+    if !how.fresh {
+        clear(file, offset..offset + content.len() as u64)?;
+    }
+    let is_zero = |page: &[u8]| *page == ZEROS[..page.len()];
+    let mut start = 0;
+    for run in content.chunks(PAGE).collect::<Vec<_>>().chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+        let len: usize = run.iter().map(|page| page.len()).sum();
+        if !is_zero(run[0]) {
+            file.write_all_at(&content[start..start + len], offset + start as u64)?;
+        }
+        start += len;
+    }
+    Ok(())
+}
+
+/// Makes a range read as zeros, as a hole where the file system has holes.
+pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
+    if file.punch(range.clone()).is_ok() {
+        return Ok(());
+    }
+    for at in range.clone().step_by(PAGE) {
+        file.write_all_at(&ZEROS[..(range.end - at).min(PAGE as u64) as usize], at)?;
+    }
+    Ok(())
+}
+
+/// The chunks of a file of `size` bytes in which anything was written.
+pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match file.next_data(at) {
+            Ok(Some(start)) if start < size => start,
+            Ok(_) => break,
+            // It cannot tell holes: anything may be content.
+            Err(_) => at,
+        };
+        let end = file.next_hole(start).unwrap_or(size).min(size);
+        let end = if end > start { end } else { size };
+        let (first, behind) = (start / CHUNK, end.div_ceil(CHUNK));
+        match out.last_mut() {
+            Some(last) if last.end >= first => last.end = last.end.max(behind),
+            _ => out.push(first..behind),
+        }
+        at = end;
+    }
+    out
+}

@@ -1,0 +1,466 @@
+//! Before the first chunk: what is there and equal, what an earlier run left, what must be made.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::large::{self, Large};
+use super::partial;
+use super::space::{self, Need};
+use super::{Compare, Comparing, Plan, Sink, State, attributes};
+use crate::digest::Digest;
+use crate::error::{Error, ErrorKind};
+use crate::manifest::FileTime;
+use crate::place::show;
+use crate::store::{Access, Attributes, File, FileKind, OpenFile};
+use crate::watch::Held;
+use crate::{CHUNK, Entry, Kind, Watch, names};
+
+/// How often it is looked whether another copy has let go of a file: a lock tells nobody.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Where in the tree the walk over the entries is.
+#[derive(Debug, Default)]
+struct Walk {
+    /// The outermost folder that is new: nothing can be in it.
+    new: Option<u32>,
+    /// The outermost folder that failed, with all that is in it.
+    lost: Option<u32>,
+    need: Need,
+    resumed: u64,
+    skipped: Vec<u32>,
+    compare: Vec<Compare>,
+}
+
+/// The file that is there under the final name and may hold some of the new one's content.
+#[derive(Debug)]
+pub(super) struct Basis {
+    file: OpenFile,
+    attributes: Attributes,
+}
+
+impl Basis {
+    pub(super) fn open(ground: &mut super::Ground, number: u32) -> io::Result<Basis> {
+        let (folder, name) = ground.at(number)?;
+        let file = folder.open(&name, Access::Read)?;
+        let attributes = file.attributes()?;
+        Ok(Basis { file, attributes })
+    }
+
+    pub(super) fn is_of(&self, size: u64) -> bool {
+        self.attributes.size == size
+    }
+
+    /// The values of those chunks of a file of `size` bytes that are all there.
+    fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
+        let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
+        let value = |chunk| {
+            watch.go_on()?;
+            Ok((chunk, large::read_value(&*self.file, size, chunk)?))
+        };
+        (0..size.div_ceil(CHUNK)).take_while(there).map(value).collect()
+    }
+
+    pub(super) fn read(&self, at: u64, content: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(content, at)
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+}
+
+/// Whether a file is what the source's is, as far as size and time can tell.
+fn is_equal(found: &Attributes, entry: &Entry) -> bool {
+    // Some file systems keep whole seconds only.
+    let same_time = |there: FileTime, source: FileTime| {
+        there.seconds == source.seconds && (there.nanos == source.nanos || there.nanos == 0)
+    };
+    entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
+}
+
+/// Whether an entry is below `folder`, which no entry between the two has left: what is in a folder
+/// follows it at once, and what follows that is in an earlier folder.
+fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
+    folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
+}
+
+impl Sink {
+    /// Looks at every entry's place; makes folders and takes up partial files unless it is dry.
+    pub(super) fn plan(&mut self) -> Result<Plan, Error> {
+        let manifest = self.ground.manifest.clone();
+        let mut walk = Walk::default();
+        for (number, entry) in manifest.entries().iter().enumerate() {
+            let number = number as u32;
+            self.watch.go_on().map_err(|_| left_off())?;
+            if !is_below(entry, walk.new) {
+                walk.new = None;
+            }
+            if !is_below(entry, walk.lost) {
+                walk.lost = None;
+            } else {
+                self.give_up(number, "the folder that holds it failed".to_owned());
+                continue;
+            }
+            let is_new = walk.new.is_some() || self.ground.is_missing;
+            let planned = match entry.kind {
+                Kind::Folder => self.plan_folder(number, is_new, &mut walk),
+                Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
+                Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
+            };
+            let planned = planned.and_then(|()| self.see_whether_it_may(number, is_new, &walk));
+            if let Err(error) = planned {
+                if self.watch.is_over() {
+                    return Err(left_off());
+                }
+                if entry.kind == Kind::Folder {
+                    walk.lost = Some(number);
+                }
+                self.local_failure(number, &error)?;
+            } else {
+                self.close_the_oldest()?;
+                self.have_alone(number)?;
+            }
+        }
+        if !self.options.dry_run {
+            space::check(&**self.ground.base(), &self.ground.shown, walk.need)?;
+            self.begin_single()?;
+        }
+        self.needed = self.find_needed();
+        self.needless.clear();
+        Ok(Plan {
+            have: self.have(),
+            compare: walk.compare,
+            skipped: walk.skipped,
+            resumed_bytes: walk.resumed,
+            bytes_due: self.bytes_due(),
+        })
+    }
+
+    /// Of a dry run: that what is due could be made in the folder that is to hold it. What is new
+    /// in a new folder could, and what is to be compared may turn out to be equal.
+    fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
+        let is_settled =
+            self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
+        let is_open = self.comparing.contains_key(&number);
+        if !self.options.dry_run || is_new || is_settled || is_open {
+            return Ok(());
+        }
+        self.see_whether_its_folder_may(number)
+    }
+
+    /// That an entry could be made in the folder that is to hold it.
+    pub(super) fn see_whether_its_folder_may(&mut self, number: u32) -> io::Result<()> {
+        let (folder, _) = self.ground.at(number)?;
+        folder.may_write()
+    }
+
+    fn plan_folder(&mut self, number: u32, is_new: bool, walk: &mut Walk) -> io::Result<()> {
+        let dry = self.options.dry_run;
+        if dry && is_new {
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        let found = if is_new { None } else { folder.look_if_there(&name)? };
+        match found {
+            Some(found) if found.kind == FileKind::Folder => {
+                if attributes::is_unfinished(&found) {
+                    self.unfinished.insert(number.into());
+                }
+                walk.skipped.push(number);
+            }
+            Some(found) => {
+                let what = match found.kind {
+                    FileKind::Link => "a link is in its place and is not followed",
+                    _ => "something that is no folder is in its place",
+                };
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
+            }
+            None if dry => walk.new = Some(number),
+            None => {
+                folder.make_folder(&name, attributes::UNFINISHED_FOLDER)?;
+                self.unfinished.insert(number.into());
+                self.made_folders += 1;
+                if self.options.names {
+                    self.named.push(number);
+                }
+                if walk.new.is_none() {
+                    walk.new = Some(number);
+                }
+            }
+        }
+        if !dry || walk.skipped.last() == Some(&number) {
+            self.ground.folder(number)?;
+        }
+        Ok(())
+    }
+
+    fn plan_link(
+        &mut self,
+        number: u32,
+        entry: &Entry,
+        is_new: bool,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        let Kind::Link { target } = &entry.kind else { return Ok(()) };
+        if is_new {
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        match folder.look_if_there(&name)?.map(|found| found.kind) {
+            Some(FileKind::Folder) => Err(folder_in_place()),
+            Some(FileKind::Link) => {
+                if *folder.read_link(&name)? == **target {
+                    self.skip(number, walk);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn plan_file(
+        &mut self,
+        number: u32,
+        entry: &Entry,
+        size: u64,
+        is_new: bool,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        if is_new {
+            self.small.set_new(number);
+            walk.need.add(entry);
+            return Ok(());
+        }
+        let (folder, name) = self.ground.at(number)?;
+        let found = folder.look_if_there(&name)?;
+        let partial = names::partial(&name);
+        let begun = self.object.is_large(number) && folder.look_if_there(&partial)?.is_some();
+        match found {
+            Some(found) if found.kind == FileKind::Folder => return Err(folder_in_place()),
+            Some(found) if found.kind == FileKind::File => {
+                if !self.options.checksum && is_equal(&found, entry) {
+                    self.repair_mode(number, entry, &found)?;
+                    if begun && !self.options.dry_run {
+                        large::remove_remains(number, &mut self.ground)?;
+                    }
+                    self.skip(number, walk);
+                    return Ok(());
+                }
+                if self.options.checksum && !begun {
+                    self.plan_compare(number, size, &found, walk)?;
+                }
+            }
+            Some(found) if found.kind == FileKind::Other => {
+                let what = "a device, socket or pipe is in its place";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            _ => {}
+        }
+        if begun && !self.options.dry_run {
+            return self.plan_resume(number, entry, walk);
+        }
+        walk.need.add(entry);
+        Ok(())
+    }
+
+    /// Begins the one file of a copy at once, so that a second copy learns of the first.
+    fn begin_single(&mut self) -> Result<(), Error> {
+        let is_due = self.states.first() == Some(&State::Due) && self.object.is_large(0);
+        if !self.ground.manifest.is_single() || !is_due || self.larges.contains_key(&0) {
+            return Ok(());
+        }
+        let made = self.once_free(0, |sink| Large::create(0, &mut sink.ground));
+        match made {
+            Ok(large) => {
+                self.larges.insert(0, large);
+                Ok(())
+            }
+            Err(error) => self.local_failure(0, &error),
+        }
+    }
+
+    fn plan_resume(&mut self, number: u32, entry: &Entry, walk: &mut Walk) -> io::Result<()> {
+        let resumed = self.once_free(number, |sink| {
+            let left = &sink.options.left;
+            Large::resume(number, &mut sink.ground, sink.options.distrust, left, &sink.watch)
+        })?;
+        let Some(remains) = resumed else { return Ok(()) };
+        let all = entry.size().unwrap_or(0) - in_holes(entry);
+        walk.need.bytes += all.saturating_sub(remains.allocated);
+        walk.resumed += remains.large.bytes();
+        if !remains.compare.is_empty() {
+            self.await_compare(number, remains.compare, false, walk);
+        }
+        self.keep_large(number, remains.large);
+        Ok(())
+    }
+
+    /// Does `work` on the partial file of an entry, or on a folder, again and again while another
+    /// copy has it: that one's client may be gone, and its end near.
+    pub(super) fn once_free<T>(
+        &mut self,
+        number: u32,
+        mut work: impl FnMut(&mut Sink) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match work(self) {
+                Err(error) if partial::is_busy(&error) && self.may_wait(number) => {
+                    std::thread::sleep(ASK_AGAIN);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether there is patience left for what another copy has; of the first it is told.
+    fn may_wait(&mut self, number: u32) -> bool {
+        let patience = self.options.patience;
+        if patience.is_zero() || self.watch.is_over() {
+            return false;
+        }
+        let since = match self.held_since {
+            Some(since) => since,
+            None => {
+                self.watch.tell_held(Held { path: self.shown(number), patience });
+                *self.held_since.insert(Instant::now())
+            }
+        };
+        since.elapsed() < patience
+    }
+
+    /// An entry for people.
+    pub(super) fn shown(&self, number: u32) -> String {
+        let manifest = &self.ground.manifest;
+        match manifest.is_single() {
+            true => self.ground.shown.clone(),
+            false => show(&self.ground.path(&manifest.path(number))),
+        }
+    }
+
+    /// Has the sender compare a file that is there under its final name.
+    fn plan_compare(
+        &mut self,
+        number: u32,
+        size: u64,
+        found: &Attributes,
+        walk: &mut Walk,
+    ) -> io::Result<()> {
+        let same_size = found.size == size;
+        if size == 0 && same_size {
+            return self.keep_empty(number, walk);
+        }
+        if size == 0 || !(same_size || self.object.is_large(number)) {
+            return Ok(());
+        }
+        let basis = Basis::open(&mut self.ground, number)?;
+        let values = basis.values(size, &self.watch)?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        self.await_compare(number, values, true, walk);
+        Ok(())
+    }
+
+    /// An empty file is equal to another, without asking anybody.
+    fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
+        if !self.options.dry_run {
+            let basis = Basis::open(&mut self.ground, number)?;
+            let manifest = self.ground.manifest.clone();
+            self.keep.repair(basis.file(), &manifest.entries()[number as usize])?;
+        }
+        self.skip(number, walk);
+        Ok(())
+    }
+
+    fn await_compare(
+        &mut self,
+        entry: u32,
+        values: Vec<(u64, Digest)>,
+        under_final_name: bool,
+        walk: &mut Walk,
+    ) {
+        let values: Arc<[(u64, Digest)]> = values.into();
+        let comparing = Comparing { values: values.clone(), under_final_name };
+        self.comparing.insert(entry, comparing);
+        walk.compare.push(Compare { entry, values });
+    }
+
+    /// Gives a file that is there and equal the permissions that it should have.
+    fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
+        match self.keep.mode(entry) {
+            Some(mode) if mode != found.mode && !self.options.dry_run => {
+                let basis = Basis::open(&mut self.ground, number)?;
+                basis.file().set_mode(mode)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn skip(&mut self, number: u32, walk: &mut Walk) {
+        self.settle(number, State::Skipped);
+        walk.skipped.push(number);
+        walk.resumed += self.ground.manifest.entries()[number as usize].size().unwrap_or(0);
+    }
+
+    /// The chunks that must come.
+    fn find_needed(&self) -> super::Bits {
+        let mut needed = super::Bits::new(self.object.chunks());
+        for (number, state) in self.states.iter().enumerate() {
+            let number = number as u32;
+            if *state != State::Due {
+                continue;
+            }
+            self.object.content_runs(number).for_each(|run| needed.insert_run(run));
+            let first = self.object.chunks_of(number).start;
+            for run in self.larges.get(&number).into_iter().flat_map(Large::verified) {
+                needed.remove_run(first + run.start..first + run.end);
+            }
+        }
+        needed
+    }
+
+    fn bytes_due(&self) -> u64 {
+        let due = self.needed.runs(true).into_iter().flatten();
+        due.map(|chunk| self.object.chunk_content(chunk) as u64).sum()
+    }
+
+    /// The chunks that need not be sent though they are no holes.
+    fn have(&self) -> Vec<Range<u64>> {
+        let mut holes = self.object.hole_chunks().peekable();
+        let mut have = Vec::new();
+        for run in self.needed.runs(false) {
+            let mut start = run.start;
+            // No hole is needed, so each of them lies within one run.
+            while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
+                have.push(start..hole.start);
+                start = hole.end;
+            }
+            have.push(start..run.end);
+        }
+        have.retain(|run| !run.is_empty());
+        have
+    }
+}
+
+pub(super) fn left_off() -> Error {
+    Error::new(ErrorKind::Unfinished, "the copy ended before its destination was complete")
+}
+
+fn folder_in_place() -> io::Error {
+    io::Error::new(io::ErrorKind::IsADirectory, "a folder is in its place")
+}
+
+impl Need {
+    fn add(&mut self, entry: &Entry) {
+        self.files += 1;
+        self.bytes += entry.size().unwrap_or(0) - in_holes(entry);
+    }
+}
+
+fn in_holes(entry: &Entry) -> u64 {
+    let size = entry.size().unwrap_or(0);
+    let bytes = |hole: &Range<u64>| (hole.end * CHUNK).min(size) - hole.start * CHUNK;
+    entry.holes().iter().map(bytes).sum()
+}

@@ -1,0 +1,149 @@
+//! Syncs, and what follows when one fails.
+//!
+//! After a failed sync Linux marks the pages that it could not write as clean: a second sync
+//! succeeds although the data are not on the disk, and reads show them until the cache drops them.
+//! So a failed sync ends all trust in what was written since the last one. A large file goes on in
+//! a new partial file ([`Large::restart`]), small files are made anew, and the chunks that are not
+//! known to be on the disk must be sent again. A second failure ends the file.
+
+use std::io;
+use std::time::Instant;
+
+use super::large::Large;
+use super::small::Settled;
+use super::{Sink, State};
+use crate::error::{Error, ErrorKind};
+use longhaul_text::reason;
+
+impl Sink {
+    /// Brings everything that waits onto the disk; small files get their names. Afterwards
+    /// [`Sink::take_changed`] has the chunks that must come again since their sync failed.
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Sink::write_chunk).
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.synced = Instant::now();
+        self.unsynced = 0;
+        // Folders of a killed run count as new: their names may be in the cache only.
+        let has_new_folders = !self.unfinished.is_empty() || self.ground.has_new_base;
+        let for_folders = has_new_folders && self.uses > 0 && !self.has_synced_folders;
+        let one_sync = for_folders || self.small.wants_one_sync();
+        if one_sync {
+            if let Err(error) = self.ground.base().sync_file_system() {
+                return self.lose_all(&error);
+            }
+            self.has_synced_folders |= for_folders;
+        }
+        for (entry, settled) in self.small.settle(&mut self.ground, one_sync) {
+            match settled {
+                Settled::Named => self.settle(entry, State::Done),
+                Settled::Unsynced(error) => self.rewrite_small(entry, &error)?,
+                Settled::Failed(error) => self.local_failure(entry, &error)?,
+            }
+        }
+        self.sync_larges()
+    }
+
+    fn sync_larges(&mut self) -> Result<(), Error> {
+        let mut failed = Vec::new();
+        for (entry, large) in &mut self.larges {
+            if let Err(error) = large.sync(&mut self.ground) {
+                failed.push((*entry, error));
+            }
+        }
+        failed.into_iter().try_for_each(|(entry, error)| self.large_failure(entry, &error))
+    }
+
+    /// The sync of the whole file system failed: nothing written since the last one counts.
+    fn lose_all(&mut self, error: &io::Error) -> Result<(), Error> {
+        for entry in self.small.on_their_way() {
+            self.rewrite_small(entry, error)?;
+        }
+        let mut lost = Vec::new();
+        for (entry, large) in self.larges.iter_mut().filter(|(_, large)| large.has_pending()) {
+            large.lose_pending();
+            lost.push(*entry);
+        }
+        lost.into_iter().try_for_each(|entry| self.large_failure(entry, error))
+    }
+
+    /// Wants a small file again whose sync failed.
+    fn rewrite_small(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
+        self.small.forget(&mut self.ground, entry);
+        if !self.restarted.insert(entry) {
+            return self.sync_failure(entry, error);
+        }
+        let chunks = self.object.chunks_of(entry).collect();
+        self.want_again(chunks);
+        Ok(())
+    }
+
+    /// Deals with an error of a large file. After a failed sync it goes on in a new partial file,
+    /// once.
+    pub(super) fn large_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
+        if !self.larges.get(&entry).is_some_and(Large::has_lost) {
+            return self.local_failure(entry, error);
+        }
+        let Some(large) = self.larges.remove(&entry) else { return Ok(()) };
+        if !self.restarted.insert(entry) {
+            let _ = large.distrust(&mut self.ground);
+            return self.sync_failure(entry, error);
+        }
+        let Ok((large, lost)) = large.restart(&mut self.ground, &self.watch) else {
+            return self.sync_failure(entry, error);
+        };
+        let is_whole = large.is_whole();
+        self.keep_large(entry, large);
+        let first = self.object.chunks_of(entry).start;
+        self.want_again(lost.into_iter().map(|chunk| first + chunk).collect());
+        match if is_whole { self.complete_large(entry) } else { Ok(()) } {
+            Ok(()) => Ok(()),
+            Err(error) => self.large_failure(entry, &error),
+        }
+    }
+
+    /// Notes chunks that were written and must come again.
+    fn want_again(&mut self, chunks: Vec<u64>) {
+        for chunk in chunks {
+            if self.needed.insert(chunk) {
+                self.changed.push(chunk);
+                let content = self.object.chunk_content(chunk) as u64;
+                self.written = self.written.saturating_sub(content);
+            }
+        }
+    }
+
+    /// Ends an entry whose sync failed again; a copy of one file ends with it.
+    fn sync_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
+        if self.ground.manifest.is_single() {
+            return Err(self.sync_error(&self.ground.shown, error));
+        }
+        let device = self.ground.base().device();
+        self.give_up(entry, format!("cannot be synced to {device}: {}; {ADVICE}", reason(error)));
+        Ok(())
+    }
+
+    pub(super) fn sync_error(&self, path: &str, error: &io::Error) -> Error {
+        let device = self.ground.base().device();
+        let what = format!("cannot sync {path} to {device}: {}", reason(error));
+        Error::new(ErrorKind::File, what).advise(ADVICE)
+    }
+
+    /// Leaves everything for a later run, as far as it is on the disk.
+    pub(super) fn leave(&mut self) {
+        // Nobody can be told of a failure here; what is not journalled is found by hashing.
+        let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());
+        if !matches!(synced, Some(Err(_))) {
+            self.small.settle(&mut self.ground, synced.is_some());
+        }
+        for large in self.larges.values_mut() {
+            if matches!(synced, Some(Err(_))) && large.has_pending() {
+                large.lose_pending();
+            }
+            let _ = large.sync(&mut self.ground);
+            large.leave(&self.options.left);
+        }
+    }
+}
+
+const ADVICE: &str = "check the device and the kernel's log, then run the same command again";

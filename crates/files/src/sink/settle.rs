@@ -1,0 +1,96 @@
+//! How an entry ends (done, skipped or failed), and which chunks nobody needs after that.
+
+use std::io;
+use std::ops::Range;
+
+use super::{Sink, State, space};
+use crate::error::Error;
+use crate::{Extent, Failure, Kind, place};
+
+/// How many failures have their whole path, which may take 4 KiB; the others have their name.
+const WHOLE_PATHS: usize = 4096;
+
+impl Sink {
+    /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
+    /// that nobody needs any more.
+    ///
+    /// To be called before the first chunk whose value was computed after the failure is written.
+    pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
+        let is_due = self.states.get(entry as usize) == Some(&State::Due);
+        if is_due {
+            // Zeros may stand in for its content: what is journalled of it is not to be trusted.
+            if let Some(large) = self.larges.remove(&entry)
+                && let Err(error) = large.distrust(&mut self.ground)
+            {
+                let why = longhaul_text::reason(&error);
+                self.give_up(entry, format!("{reason}; and its journal is stuck: {why}"));
+            } else {
+                self.give_up(entry, reason.to_owned());
+            }
+        }
+        self.take_needless()
+    }
+
+    /// Notes that an entry is there under its final name.
+    pub(super) fn settle(&mut self, entry: u32, state: State) {
+        self.states[entry as usize] = state;
+        let it = &self.ground.manifest.entries()[entry as usize];
+        if it.size().is_some() {
+            self.files_done += 1;
+        }
+        // A folder had its name when it was made.
+        if self.options.names && state == State::Done && it.kind != Kind::Folder {
+            self.named.push(entry);
+        }
+    }
+
+    /// An entry's own trouble ends the entry; what troubles all of the copy ends the copy.
+    pub(super) fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
+        let manifest = self.ground.manifest.clone();
+        let it = &manifest.entries()[entry as usize];
+        if space::is_full(error) {
+            return Err(space::full(&manifest.shown(entry), it.size().unwrap_or(0), error));
+        }
+        if manifest.is_single() {
+            return Err(place::file_error("write", &self.ground.shown, error));
+        }
+        self.larges.remove(&entry);
+        self.give_up(entry, format!("cannot be written: {}", longhaul_text::reason(error)));
+        Ok(())
+    }
+
+    /// Marks an entry as failed and finds the chunks that only it needed.
+    pub(super) fn give_up(&mut self, entry: u32, reason: String) {
+        self.states[entry as usize] = State::Failed;
+        self.comparing.remove(&entry);
+        self.small.forget(&mut self.ground, entry);
+        let manifest = &self.ground.manifest;
+        // A list of failures must not take more memory than the list of files that it is about.
+        let path = match self.failures.len() < WHOLE_PATHS {
+            true => manifest.path(entry),
+            false => manifest.name(entry).to_vec(),
+        };
+        self.failures.push(Failure { entry: Some(entry), path, reason, changed: false });
+        self.settle_chunks(entry);
+    }
+
+    /// Notes the chunks that need not come since `entry` is settled.
+    pub(super) fn settle_chunks(&mut self, entry: u32) {
+        for chunk in self.object.chunks_of(entry) {
+            let is_due = |extent: Extent| self.states[extent.entry as usize] == State::Due;
+            if self.needed.has(chunk) && !self.object.extents(chunk).any(is_due) {
+                self.set_needless(chunk);
+            }
+        }
+    }
+
+    /// Notes that a chunk of the object need not come, if it was to come.
+    pub(super) fn set_needless(&mut self, chunk: u64) {
+        if self.needed.remove(chunk) {
+            match self.needless.last_mut() {
+                Some(last) if last.end == chunk => last.end += 1,
+                _ => self.needless.push(chunk..chunk + 1),
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Small files on their way: each in a partial file of its own, many of them brought onto the
+//! disk by one sync, then renamed.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::attributes::{Keep, PARTIAL_FILE};
+use super::bits::Bits;
+use super::destination::Ground;
+use super::hands;
+use crate::store::{self, Access, File, OpenFile};
+use crate::{Entry, Extent, names};
+
+/// Up to this many files are synced one by one: that spares others' writes on the same disk.
+const ONE_BY_ONE: usize = 8;
+
+/// How many files that lie in several chunks are kept open.
+const KEPT: usize = 32;
+
+/// Files that wait longer than a sync takes are synced early beyond this count.
+const MOST_QUEUED: usize = 100_000;
+
+/// A file that lies in several chunks and has not got all of them.
+#[derive(Debug)]
+struct Begun {
+    missing: u64,
+    /// It was closed between two pieces.
+    was_closed: bool,
+    /// Where in the file the pieces begin that it has.
+    pieces: Vec<u64>,
+    identity: (u64, u64),
+    file: Option<OpenFile>,
+    /// The mode that it gets at the end.
+    mode: u32,
+}
+
+/// A file that is whole and waits for the disk.
+#[derive(Debug)]
+struct Whole {
+    entry: u32,
+    identity: (u64, u64),
+    /// Kept only where files are synced one by one: the file may be read-only by now, and many
+    /// descriptors would exhaust the limit of the process.
+    file: Option<OpenFile>,
+}
+
+/// All small files of a tree that are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Small {
+    begun: BTreeMap<u32, Begun>,
+    queue: Vec<Whole>,
+    /// Entries in folders that this copy has made: nothing is there under their names.
+    new: Bits,
+}
+
+/// A file all of whose content is at hand.
+pub(super) struct Complete<'a> {
+    pub(super) entry: u32,
+    pub(super) content: &'a [u8],
+}
+
+/// What became of a file that waited for the disk.
+pub(super) enum Settled {
+    /// It has its final name.
+    Named,
+    /// Its sync failed: it must be written again.
+    Unsynced(io::Error),
+    /// It cannot get its name.
+    Failed(io::Error),
+}
+
+impl Small {
+    /// None of a manifest's entries, of which there are so many.
+    pub(super) fn new(entries: usize) -> Small {
+        Small { new: Bits::new(entries as u64), ..Small::default() }
+    }
+
+    /// Nothing is there under the name of an entry.
+    pub(super) fn set_new(&mut self, entry: u32) {
+        self.new.insert(entry.into());
+    }
+
+    /// Makes files of all of their content, several at once, and queues them; tells which went
+    /// wrong. None of them may have been begun.
+    pub(super) fn write_complete(
+        &mut self,
+        ground: &mut Ground,
+        keep: Keep,
+        files: &[Complete<'_>],
+    ) -> Vec<(u32, io::Error)> {
+        let new = &self.new;
+        let one_by_one = self.queue.len() + files.len() <= ONE_BY_ONE;
+        let made = hands::each(ground, files, |ground, Complete { entry: number, content }| {
+            let manifest = ground.manifest.clone();
+            let entry = &manifest.entries()[*number as usize];
+            let mut begun = begin(ground, *number, keep, new)?;
+            let file = begun.file.take().expect("it was made open");
+            begun.put(&*file, entry, 0, content)?;
+            keep.apply(&*file, entry, begun.mode)?;
+            let file = one_by_one.then_some(file);
+            Ok(Whole { entry: *number, identity: begun.identity, file })
+        });
+        let mut failed = Vec::new();
+        for (file, made) in files.iter().zip(made) {
+            match made {
+                Ok(whole) => self.queue.push(whole),
+                Err(error) => failed.push((file.entry, error)),
+            }
+        }
+        failed
+    }
+
+    /// Writes a piece of a file; queues the file if that was the last.
+    pub(super) fn write(
+        &mut self,
+        ground: &mut Ground,
+        keep: Keep,
+        extent: &Extent,
+        content: &[u8],
+    ) -> io::Result<()> {
+        let manifest = ground.manifest.clone();
+        let entry = &manifest.entries()[extent.entry as usize];
+        let mut begun = match self.begun.remove(&extent.entry) {
+            Some(begun) => begun,
+            None => begin(ground, extent.entry, keep, &self.new)?,
+        };
+        let file = match begun.file.take() {
+            Some(file) => file,
+            None => {
+                begun.was_closed = true;
+                reopen(ground, extent.entry, begun.identity, Access::Write)?
+            }
+        };
+        // A chunk comes again for the sake of another file in it.
+        if !begun.pieces.contains(&extent.file_offset) {
+            begun.put(&*file, entry, extent.file_offset, content)?;
+        }
+        if begun.missing == 0 {
+            keep.apply(&*file, entry, begun.mode)?;
+            let file = (!begun.was_closed).then_some(file);
+            self.enqueue(extent.entry, begun.identity, file);
+            return Ok(());
+        }
+        let open = self.begun.values().filter(|begun| begun.file.is_some()).count();
+        begun.file = (open < store::kept(KEPT)).then_some(file);
+        self.begun.insert(extent.entry, begun);
+        Ok(())
+    }
+
+    /// Makes a file without content and queues it.
+    pub(super) fn write_empty(
+        &mut self,
+        ground: &mut Ground,
+        keep: Keep,
+        number: u32,
+    ) -> io::Result<()> {
+        let begun = begin(ground, number, keep, &self.new)?;
+        let manifest = ground.manifest.clone();
+        if let Some(file) = begun.file {
+            keep.apply(&*file, &manifest.entries()[number as usize], begun.mode)?;
+            self.enqueue(number, begun.identity, Some(file));
+        }
+        Ok(())
+    }
+
+    fn enqueue(&mut self, entry: u32, identity: (u64, u64), file: Option<OpenFile>) {
+        let file = file.filter(|_| self.queue.len() < ONE_BY_ONE);
+        self.queue.push(Whole { entry, identity, file });
+    }
+
+    /// Whether so many wait that they should not wait longer.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= MOST_QUEUED
+    }
+
+    /// Whether one sync of the file system is cheaper than one for each, or the only one that tells
+    /// the truth: a descriptor that was opened after an error may not report it.
+    pub(super) fn wants_one_sync(&self) -> bool {
+        self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
+    }
+
+    /// Gives what waits its names, after a sync of each unless the file system was synced
+    /// (`synced`) since they were written; tells what became of each.
+    pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
+        let queue = std::mem::take(&mut self.queue);
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        let device = ground.base().attributes().map(|base| base.identity.0).ok();
+        hands::each(ground, &queue, |ground, whole| {
+            let alone = !synced || Some(whole.identity.0) != device;
+            let unsynced = if alone { sync_one(ground, whole).err() } else { None };
+            let settled = match unsynced {
+                Some(error) => Settled::Unsynced(error),
+                None => match name(ground, whole) {
+                    Ok(()) => Settled::Named,
+                    Err(error) => Settled::Failed(error),
+                },
+            };
+            (whole.entry, settled)
+        })
+    }
+
+    /// All files on their way, of which the file system's failed sync says nothing any more.
+    pub(super) fn on_their_way(&self) -> Vec<u32> {
+        let queued = self.queue.iter().map(|whole| whole.entry);
+        queued.chain(self.begun.keys().copied()).collect()
+    }
+
+    /// Removes what is there of a file that is not to be.
+    pub(super) fn forget(&mut self, ground: &mut Ground, number: u32) {
+        let begun = self.begun.remove(&number).map(|begun| begun.identity);
+        let queued = self.queue.iter().position(|whole| whole.entry == number);
+        let queued = queued.map(|at| self.queue.swap_remove(at).identity);
+        let Some(identity) = begun.or(queued) else { return };
+        // What cannot be removed is written over by the next run.
+        if let Ok((folder, name)) = ground.at(number) {
+            let partial = names::partial(&name);
+            if folder.look(&partial).is_ok_and(|found| found.identity == identity) {
+                let _ = folder.remove(&partial);
+            }
+        }
+    }
+
+    /// Removes what is there of all files that are not whole: nothing of them can be kept.
+    pub(super) fn forget_begun(&mut self, ground: &mut Ground) {
+        while let Some((number, _)) = self.begun.first_key_value() {
+            let number = *number;
+            self.forget(ground, number);
+        }
+    }
+}
+
+impl Begun {
+    /// Puts a piece of the content in.
+    fn put(&mut self, file: &dyn File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
+        let size = entry.size().unwrap_or(0);
+        let sparse = matches!(entry.kind, crate::Kind::File { sparse: true, .. });
+        let how = super::partial::Writing { sparse, fresh: true };
+        if sparse && self.missing == size {
+            file.set_len(size)?;
+        }
+        super::partial::write(file, how, at, content)?;
+        self.missing = self.missing.saturating_sub(content.len() as u64);
+        self.pieces.push(at);
+        Ok(())
+    }
+}
+
+/// Makes a partial file anew: one that is there may be another copy's, and is left to it. Under
+/// the names of entries in `new` there is nothing.
+fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
+    let manifest = ground.manifest.clone();
+    let entry = &manifest.entries()[number as usize];
+    let (folder, name) = ground.at(number)?;
+    let replaced = (!new.has(number.into())).then_some(&name[..]);
+    let mode = keep.final_mode(folder, replaced, entry)?;
+    let partial = names::partial(&name);
+    let file = match folder.create(&partial, PARTIAL_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            folder.remove(&partial)?;
+            folder.create(&partial, PARTIAL_FILE)?
+        }
+        made => made?,
+    };
+    let identity = file.attributes()?.identity;
+    let missing = entry.size().unwrap_or(0);
+    Ok(Begun { missing, was_closed: false, pieces: Vec::new(), identity, file: Some(file), mode })
+}
+
+fn reopen(
+    ground: &mut Ground,
+    number: u32,
+    identity: (u64, u64),
+    access: Access,
+) -> io::Result<OpenFile> {
+    let (folder, name) = ground.at(number)?;
+    let file = match folder.open(&names::partial(&name), access) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(store::busy()),
+        file => file?,
+    };
+    match file.attributes()?.identity == identity {
+        true => Ok(file),
+        false => Err(store::busy()),
+    }
+}
+
+/// Gives a file its final name.
+fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
+    let (folder, name) = ground.at(whole.entry)?;
+    let partial = names::partial(&name);
+    let found = folder.look_if_there(&partial)?;
+    if found.map(|found| found.identity) != Some(whole.identity) {
+        return Err(store::busy());
+    }
+    folder.rename(&partial, &name)
+}
+
+/// Brings a file onto the disk that may be read-only by now, or even unreadable.
+fn sync_one(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
+    if let Some(file) = &whole.file {
+        return file.sync_all();
+    }
+    match reopen(ground, whole.entry, whole.identity, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ground.at(whole.entry)?.0.sync_file_system()
+        }
+        file => file?.sync_all(),
+    }
+}

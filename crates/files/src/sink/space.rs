@@ -1,0 +1,55 @@
+//! Room on the disk: enough of it before the start, and a clear word when it runs out.
+
+use std::io;
+
+use longhaul_proto::units::Bytes;
+
+use crate::error::{Error, ErrorKind};
+use crate::store::Folder;
+
+/// Whether an error means that there is no room left.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The end of a copy whose disk ran full while `path` of `size` bytes was written.
+pub(super) fn full(path: &str, size: u64, error: &io::Error) -> Error {
+    let why = longhaul_text::reason(error);
+    let what = format!("cannot write {path} ({}): {why}", Bytes::new(size));
+    Error::new(ErrorKind::File, what)
+        .advise("make room and run the same command again: it goes on where it stopped")
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Need {
+    pub(super) bytes: u64,
+    pub(super) files: u64,
+}
+
+/// Sees that the file system of `folder`, shown as `path`, has room for `need`.
+pub(super) fn check(folder: &dyn Folder, path: &str, need: Need) -> Result<(), Error> {
+    // A file system that cannot tell, or tells nothing, is left to fail when it is full.
+    let Some(room) = folder.room() else {
+        return Ok(());
+    };
+    let free = room.free;
+    // Every file ends in a block of its own.
+    let bytes = need.bytes.saturating_add(need.files.saturating_mul(room.block / 2));
+    if bytes > free {
+        let missing = bytes - free;
+        let what = format!(
+            "not enough room at {path}: {} are to be written, {} are free, {} are missing",
+            Bytes::new(bytes),
+            Bytes::new(free),
+            Bytes::new(missing)
+        );
+        return Err(Error::new(ErrorKind::File, what).advise("make room or copy elsewhere"));
+    }
+    if let Some(left) = room.free_files.filter(|left| need.files > *left) {
+        let files = need.files;
+        let what = format!("not enough inodes at {path}: {files} are needed, {left} are free");
+        return Err(Error::new(ErrorKind::File, what).advise("copy elsewhere"));
+    }
+    Ok(())
+}

@@ -1,0 +1,475 @@
+//! Reading at the sending end: chunks of the virtual object, hashed while they are cached.
+//!
+//! What a name stands for, as `rsync -a` and `cp -r` have it: `folder` is the folder itself, its
+//! entries start with its name; `folder/` (and `.`, `..`) is what is in it. A link that is named
+//! as a source is copied as a link with `recursive`, and followed without, under its own name;
+//! within a tree links are links. Filters judge what is found inside folders, never what was named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use super::digest::{self, Digest};
+use super::filter::{Filter, Filters};
+use super::folders::Folders;
+use super::manifest::{Entry, ListMemory, Manifest, Shape, TWICE, split};
+use super::place::{Found, Place};
+use super::store::{self, Access, FileKind, OpenFile, SharedFolder};
+use super::virtual_object::{Extent, VirtualObject};
+use super::walk::{Spot, Walk};
+use super::watch::Watch;
+use super::{CHUNK, ChunkKind, Failure, LARGE, names};
+use crate::error::{Error, ErrorKind};
+
+/// How a source is read.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// Take folders with all that is in them.
+    pub recursive: bool,
+    /// Which files of a tree.
+    pub filters: Vec<Filter>,
+    /// Is told of each name that is found, and of each chunk that is compared.
+    pub watch: Watch,
+}
+
+/// A chunk that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRead {
+    /// Bytes of content, at the start of the buffer.
+    pub len: usize,
+    /// The chunk's value.
+    pub value: Digest,
+}
+
+/// One thing that was named as a source.
+#[derive(Debug)]
+struct Origin {
+    folders: Folders,
+    /// How many bytes of a manifest path are not below the folder.
+    strip: usize,
+    /// The file's own name, where a link to it was named.
+    own_name: Option<Vec<u8>>,
+}
+
+impl Origin {
+    fn new(base: SharedFolder, strip: usize) -> Origin {
+        Origin { folders: Folders::new(base), strip, own_name: None }
+    }
+}
+
+/// How many open files are kept.
+const KEPT: usize = 64;
+
+/// The files of an object at the sending end.
+#[derive(Debug)]
+pub struct Source {
+    manifest: Arc<Manifest>,
+    object: VirtualObject,
+    encoded: Arc<[u8]>,
+    origins: Vec<Origin>,
+    /// The origin of each entry; empty if there is only one.
+    origin_of: Vec<u16>,
+    /// Open files, the last used at the end.
+    open: Vec<(u32, OpenFile)>,
+    failed: BTreeSet<u32>,
+    /// The stamps of open files that have lost their last name.
+    unnamed: BTreeMap<u32, u64>,
+    failures: Vec<Failure>,
+    warnings: Vec<String>,
+    watch: Watch,
+    /// Held as long as the manifest.
+    _memory: Box<dyn ListMemory>,
+}
+
+impl Source {
+    /// Walks what `places` name. What cannot be read in a tree, or of several places, is found in
+    /// [`failures`](Source::failures), the rest goes on.
+    ///
+    /// # Errors
+    /// No source is there and can be read (`File`); a folder without `recursive`,
+    /// two sources with one name, or a bad pattern (`Request`).
+    pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
+        Source::open_within(places, options, Box::new(()))
+    }
+
+    /// The same with the list of files charged to `memory`.
+    ///
+    /// # Errors
+    /// As [`Source::open`] and [`ListMemory::hold`].
+    pub fn open_within(
+        places: &[Place],
+        options: &SourceOptions,
+        memory: Box<dyn ListMemory>,
+    ) -> Result<Source, Error> {
+        let filters = Filters::new(&options.filters)?;
+        if places.is_empty() || places.len() > usize::from(u16::MAX) {
+            return Err(Error::new(
+                ErrorKind::Request,
+                "between 1 and 65535 sources can be copied",
+            ));
+        }
+        let (mut origins, mut shape) = (Vec::new(), Shape::Several);
+        let only = places.len() == 1;
+        let mut walk = Walk::new(options.watch.clone(), !only, memory);
+        for place in places {
+            let number = origins.len() as u16;
+            match take(&mut walk, number, place, only, options.recursive, &filters) {
+                Ok((found, origin)) => {
+                    origins.push(origin);
+                    if only {
+                        shape = found;
+                    }
+                }
+                Err(Refused::Whole(error)) => return Err(error),
+                Err(Refused::Place(reason)) => {
+                    let path = place.path().as_os_str().as_bytes().to_vec();
+                    walk.failures.push(Failure { path, reason, ..Failure::default() });
+                }
+            }
+        }
+        if let (true, Some(failure)) = (origins.is_empty(), walk.failures.first()) {
+            let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
+            return Err(Error::new(ErrorKind::File, what));
+        }
+        if shape == Shape::File && walk.listing.len() == 0 {
+            let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
+            let what = format!("cannot read {}: {reason}", places[0].shown());
+            return Err(Error::new(ErrorKind::File, what));
+        }
+        let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
+            match error.reason == TWICE && origins.len() > 1 {
+                true => two_have(&error.entry.unwrap_or_default()),
+                false => Error::new(ErrorKind::File, error.to_string()),
+            }
+        })?;
+        let origin_of = match origins.len() > 1 {
+            true => numbers.iter().map(|number| walk.origins[*number as usize]).collect(),
+            false => Vec::new(),
+        };
+        let folder = origins[0].folders.base().attributes().ok();
+        let manifest = manifest.with_folder_mode(folder.map(|folder| folder.mode));
+        let manifest = Arc::new(manifest);
+        Ok(Source {
+            object: VirtualObject::new(&manifest, 0),
+            manifest,
+            encoded: Arc::from([]),
+            origins,
+            origin_of,
+            open: Vec::new(),
+            failed: BTreeSet::new(),
+            unnamed: BTreeMap::new(),
+            failures: walk.failures,
+            warnings: walk.warnings,
+            watch: walk.watch,
+            _memory: walk.memory,
+        })
+    }
+
+    /// What was found.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// Makes the encoded manifest the first part of the virtual object.
+    pub fn prefix_manifest(&mut self, encoded: Arc<[u8]>) {
+        self.object = VirtualObject::new(&self.manifest, encoded.len() as u64);
+        self.encoded = encoded;
+    }
+
+    /// Takes holes for zeros: so the chunks of the same files are the same at every source of them.
+    /// To be called before anything is read.
+    pub fn fill_holes(&mut self) {
+        self.manifest = Arc::new(self.manifest.without_holes());
+        self.object = VirtualObject::new(&self.manifest, 0);
+    }
+
+    /// How the files lie in what is sent.
+    pub fn object(&self) -> &VirtualObject {
+        &self.object
+    }
+
+    /// What could not be read or changed under way so far; grows at the end. An entry that stands
+    /// here was, at least in part, sent as zeros and must never get its final name: the other end
+    /// must learn of it before it learns the value of the chunk whose reading found it out.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// What was left out on purpose: devices, sockets, pipes, remains of unfinished copies.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Reads chunk `chunk` into the start of `buf` (as long as a chunk) and computes its value.
+    ///
+    /// A file that vanished or changed since the walk becomes a failure and reads as zeros. So a
+    /// chunk that is read again may have another value than before.
+    ///
+    /// # Errors
+    /// A chunk outside the object, or a buffer that is too short (`Request`).
+    pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
+        let kind = self.object.chunk_kind(chunk);
+        let len = self.object.chunk_content(chunk);
+        let (Some(kind), Some(content)) = (kind, buf.get_mut(..len)) else {
+            let what = format!("chunk {chunk} is not in the object or longer than its buffer");
+            return Err(Error::new(ErrorKind::Request, what));
+        };
+        if kind == ChunkKind::Manifest {
+            let start = (chunk * CHUNK) as usize;
+            content.copy_from_slice(&self.encoded[start..start + len]);
+        } else {
+            let extents: Vec<Extent> = self.object.extents(chunk).collect();
+            for extent in extents {
+                let piece = &mut content[extent.chunk_offset..][..extent.len];
+                self.read_piece(extent.entry, extent.file_offset, piece);
+            }
+        }
+        let value = match kind {
+            ChunkKind::Large { entry, chunk } => {
+                digest::file_value(self.size(entry), chunk, content)
+            }
+            ChunkKind::Manifest | ChunkKind::Packed => digest::packed_value(content),
+        };
+        Ok(ChunkRead { len, value })
+    }
+
+    /// Reads a part of chunk `chunk`, from byte `start` of it on, without computing anything; what
+    /// lies behind the content is zero.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Source::read_chunk).
+    pub fn read_within(&mut self, chunk: u64, start: usize, buf: &mut [u8]) -> Result<(), Error> {
+        let Some(kind) = self.object.chunk_kind(chunk) else {
+            return Err(Error::new(
+                ErrorKind::Request,
+                format!("chunk {chunk} is not in the object"),
+            ));
+        };
+        buf.fill(0);
+        let end = start + buf.len();
+        if kind == ChunkKind::Manifest {
+            let at = chunk * CHUNK;
+            let content = &self.encoded[at as usize..][..self.object.chunk_content(chunk)];
+            let part = content.get(start..end.min(content.len())).unwrap_or_default();
+            buf[..part.len()].copy_from_slice(part);
+            return Ok(());
+        }
+        let extents: Vec<Extent> = self.object.extents(chunk).collect();
+        for extent in extents {
+            let from = extent.chunk_offset.max(start);
+            let to = (extent.chunk_offset + extent.len).min(end);
+            if from < to {
+                let at = extent.file_offset + (from - extent.chunk_offset) as u64;
+                self.read_piece(extent.entry, at, &mut buf[from - start..to - start]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of a file's chunks have the values that the other end found in what it has.
+    ///
+    /// `values` are chunks counted in the file (of a small file too) and may come from anybody;
+    /// what is not in the file does not match.
+    pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
+        let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
+        let size = size.unwrap_or(0);
+        let mut buf = vec![0; CHUNK as usize];
+        let mut same = |(chunk, value): &(u64, Digest)| {
+            if self.watch.go_on().is_err() {
+                return false;
+            }
+            let start = chunk.checked_mul(CHUNK).filter(|start| *start < size);
+            start.is_some_and(|start| {
+                let content = &mut buf[..(size - start).min(CHUNK) as usize];
+                self.read_piece(entry, start, content)
+                    && digest::file_value(size, *chunk, content) == *value
+            })
+        };
+        values.iter().map(&mut same).collect()
+    }
+
+    fn size(&self, entry: u32) -> u64 {
+        self.manifest.entries()[entry as usize].size().unwrap_or(0)
+    }
+
+    /// Fills `piece` from a file, with zeros (and false) if the file has failed.
+    fn read_piece(&mut self, entry: u32, offset: u64, piece: &mut [u8]) -> bool {
+        if !self.failed.contains(&entry) {
+            match self.read_unchanged(entry, offset, piece) {
+                Ok(()) => return true,
+                Err(trouble) => self.fail(entry, trouble),
+            }
+        }
+        piece.fill(0);
+        false
+    }
+
+    fn fail(&mut self, entry: u32, Trouble { reason, changed }: Trouble) {
+        self.open.retain(|(number, _)| *number != entry);
+        self.failed.insert(entry);
+        let path = self.manifest.path(entry);
+        self.failures.push(Failure { entry: Some(entry), path, reason, changed });
+    }
+
+    /// Reads, then compares the file with the manifest. The system updates the change time before a
+    /// write changes any content, so this finds every change before the read, whatever became of
+    /// the modification time.
+    fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
+        let cached = self.open.iter().position(|(number, _)| *number == entry);
+        let file = match cached {
+            Some(at) => self.open.remove(at).1,
+            None => self.open_file(entry)?,
+        };
+        file.read_exact_at(piece, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Trouble::changed("it shrank while it was copied"),
+            _ => Trouble::from(error),
+        })?;
+        let now = file.attributes()?;
+        let then = &self.manifest.entries()[entry as usize];
+        let size = then.size().unwrap_or(0);
+        // The loss of its last name changes a file as well. It cannot be read again then, and its
+        // content is what it was.
+        let version = match now.links {
+            0 => *self.unnamed.entry(entry).or_insert(now.version()),
+            _ => then.version,
+        };
+        let is_same = now.size == size
+            && now.modified == then.modified
+            && store::is_same_change(now.version(), version);
+        if now.kind != FileKind::File || !is_same {
+            return Err(Trouble::changed(match now.size {
+                to if to != size => {
+                    format!("it changed while it was copied, from {size} to {to} bytes")
+                }
+                _ => "it was modified while it was copied".to_owned(),
+            }));
+        }
+        if at + (piece.len() as u64) < size || size >= LARGE {
+            while self.open.len() >= store::kept(KEPT) {
+                self.open.remove(0);
+            }
+            self.open.push((entry, file));
+        }
+        Ok(())
+    }
+
+    fn open_file(&mut self, entry: u32) -> io::Result<OpenFile> {
+        let origin = self.origin_of.get(entry as usize).map_or(0, |o| usize::from(*o));
+        let origin = &mut self.origins[origin];
+        let path = self.manifest.path(entry);
+        let (folder, name) = split(&path);
+        let folder = origin.folders.at(folder.get(origin.strip..).unwrap_or(&[]))?;
+        let file = folder.open(origin.own_name.as_deref().unwrap_or(name), Access::Read)?;
+        let entry = &self.manifest.entries()[entry as usize];
+        if entry.size().is_some_and(|size| size >= LARGE) {
+            file.read_ahead();
+        }
+        Ok(file)
+    }
+}
+
+/// Why a file cannot be read any further.
+struct Trouble {
+    reason: String,
+    changed: bool,
+}
+
+impl Trouble {
+    fn changed(reason: impl Into<String>) -> Trouble {
+        Trouble { reason: reason.into(), changed: true }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble { reason: longhaul_text::reason(&error), changed: false }
+    }
+}
+
+/// Why a place is not taken.
+enum Refused {
+    /// Nothing can be copied.
+    Whole(Error),
+    /// This place cannot be read, and why; others may be.
+    Place(String),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Whole(error)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Refused {
+        Refused::Place(longhaul_text::reason(&error))
+    }
+}
+
+/// Walks one place.
+fn take(
+    walk: &mut Walk,
+    number: u16,
+    place: &Place,
+    only: bool,
+    recursive: bool,
+    filters: &Filters,
+) -> Result<(Shape, Origin), Refused> {
+    let contents = place.says_folder();
+    if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {
+        return Err(Refused::Place("its name is longer than 255 bytes".to_owned()));
+    }
+    // With `recursive`, a name without a slash that is a link stays one.
+    let as_link = match (recursive && !contents, place.name()) {
+        (true, Some(name)) => {
+            let parent = place.parent().folder()?;
+            let attributes = parent.look(&name)?;
+            (attributes.kind == FileKind::Link).then_some((parent, name, attributes))
+        }
+        _ => None,
+    };
+    if let Some((parent, name, attributes)) = as_link {
+        walk.link(top(number, &name), &*parent, &attributes);
+        return Ok((Shape::Named, Origin::new(parent, 0)));
+    }
+    match place.find_at_end()? {
+        Found::Nothing { .. } => Err(store::not_found().into()),
+        Found::Folder(_) if !recursive => {
+            let what = format!("{} is a folder", place.shown());
+            Err(Error::new(ErrorKind::Request, what).advise("add -r").into())
+        }
+        Found::Folder(base) if contents => {
+            let folders = walk.tree(number, base, None, filters)?;
+            Ok((Shape::Contents, Origin { folders, strip: 0, own_name: None }))
+        }
+        Found::Folder(base) => {
+            let name = place.name().ok_or_else(store::not_found)?;
+            let attributes = base.attributes()?;
+            let folder = walk.folder(top(number, &name), &attributes);
+            let folders = walk.tree(number, base, Some(folder), filters)?;
+            Ok((Shape::Named, Origin { folders, strip: name.len() + 1, own_name: None }))
+        }
+        Found::Other { .. } if contents => Err(store::not_a_folder().into()),
+        Found::Other { parent, name, attributes } if attributes.kind == FileKind::File => {
+            let large_from = if only { 1 } else { LARGE };
+            let shown = place.name().unwrap_or_else(|| name.clone());
+            walk.file(top(number, &shown), (&*parent, &name), &attributes, large_from);
+            Ok((Shape::File, Origin { own_name: Some(name), ..Origin::new(parent, 0) }))
+        }
+        Found::Other { .. } => {
+            let reason = "it is a device, socket or pipe, which cannot be copied";
+            Err(Refused::Place(reason.to_owned()))
+        }
+    }
+}
+
+/// The spot of what was named as a source.
+fn top(source: u16, name: &[u8]) -> Spot<'_> {
+    Spot { source, folder: None, path: name }
+}
+
+fn two_have(path: &str) -> Error {
+    let what = format!("two sources have {path}");
+    Error::new(ErrorKind::Request, what).advise("copy them one after the other")
+}

@@ -1,0 +1,566 @@
+//! A disk in memory, for tests: what is written waits in a page cache until a sync, and seeded
+//! faults, kills and power cuts strike in between.
+//!
+//! The model is at least as hostile as Linux. A failed sync marks the pages that it could not write
+//! as clean: later syncs succeed, reads show the new content until the cache drops it, and the
+//! device never gets it. Entries of a folder are volatile until that folder, or the file system, is
+//! synced; an entry whose sync failed stays volatile, as a journalling file system keeps it. A
+//! rename is atomic. After a power cut any subset of the volatile pages and entries may be there.
+
+mod handles;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::{Attributes, FileKind, SharedFolder, real};
+use crate::manifest::FileTime;
+
+const PAGE: usize = 4096;
+const ROOT: u64 = 1;
+/// The disk's number in identities.
+const DEVICE: u64 = 7;
+
+/// A small generator of numbers that depend on its seed alone (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True `times` of 10,000 times.
+    pub(crate) fn chance(&mut self, times: u32) -> bool {
+        self.below(10_000) < times.into()
+    }
+
+    pub(crate) fn coin(&mut self) -> bool {
+        self.next() >> 63 == 1
+    }
+}
+
+/// How often each fault strikes, of 10,000 calls; also how often each has struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// Reads and writes that fail.
+    pub(crate) access: u32,
+    /// Reads and writes that stop early.
+    pub(crate) short: u32,
+    /// Writes and new files that find no room.
+    pub(crate) room: u32,
+    /// Syncs of a file, of a folder, or of the file system that fail.
+    pub(crate) sync: u32,
+    /// Renames that fail.
+    pub(crate) rename: u32,
+    /// Writes after which the system fails to write dirty pages back on its own.
+    pub(crate) write_back: u32,
+    /// Calls after which the cache drops clean pages.
+    pub(crate) eviction: u32,
+}
+
+/// One page of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Page {
+    /// No hole, as the cache has it and as the device has it.
+    cached: bool,
+    stored: bool,
+    dirty: bool,
+    /// Clean, but the device has not what the cache has.
+    lost: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    File,
+    Folder,
+    Link(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Meta {
+    len: u64,
+    mode: u32,
+    modified: FileTime,
+}
+
+#[derive(Clone, Debug)]
+struct Inode {
+    body: Body,
+    cached: Meta,
+    stored: Meta,
+    cache: Vec<u8>,
+    device: Vec<u8>,
+    pages: Vec<Page>,
+    /// The system failed to write pages back, and no sync has reported it.
+    unreported: bool,
+    links: u64,
+    handles: u64,
+    /// Of a folder: its entries in the cache and on the device.
+    entries: BTreeMap<Vec<u8>, u64>,
+    stored_entries: BTreeMap<Vec<u8>, u64>,
+}
+
+/// A change of a folder that is not on the device.
+#[derive(Clone, Debug)]
+struct Change {
+    folder: u64,
+    entries: Vec<(Vec<u8>, Option<u64>)>,
+}
+
+#[derive(Debug)]
+struct State {
+    inodes: BTreeMap<u64, Inode>,
+    next: u64,
+    clock: i64,
+    changes: Vec<Change>,
+    locks: BTreeMap<u64, u64>,
+    faults: Faults,
+    rng: Rng,
+    /// Errors that syncs of the file system report, once for each handle.
+    errors: u64,
+    /// Calls until the process is killed.
+    calls_left: Option<u64>,
+    struck: Faults,
+    lost: u64,
+}
+
+/// A disk. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+/// A tree by paths, as the cache or the device has it.
+pub(crate) type Tree = BTreeMap<Vec<u8>, u64>;
+
+fn eio() -> io::Error {
+    Errno::IO.into()
+}
+
+impl Inode {
+    fn new(body: Body, mode: u32, modified: FileTime) -> Inode {
+        let cached = Meta { len: 0, mode, modified };
+        Inode {
+            body,
+            cached,
+            stored: cached,
+            cache: Vec::new(),
+            device: Vec::new(),
+            pages: Vec::new(),
+            unreported: false,
+            links: 1,
+            handles: 0,
+            entries: BTreeMap::new(),
+            stored_entries: BTreeMap::new(),
+        }
+    }
+
+    fn set_len(&mut self, len: u64) {
+        let (old, new) = (self.cached.len as usize, len as usize);
+        self.cached.len = len;
+        self.cache.resize(new, 0);
+        self.pages.resize(new.div_ceil(PAGE).max(self.pages.len()), Page::default());
+        if new < old {
+            self.blank(new..old);
+        }
+    }
+
+    /// Makes a range read as zeros; what of it is on the device is dirty.
+    fn blank(&mut self, range: Range<usize>) {
+        let end = range.end.min(self.cache.len());
+        if range.start < end {
+            self.cache[range.start..end].fill(0);
+        }
+        for page in range.start / PAGE..range.end.div_ceil(PAGE) {
+            let is_whole = page * PAGE >= range.start
+                && ((page + 1) * PAGE <= range.end || range.end >= self.cache.len());
+            if let Some(page) = self.pages.get_mut(page) {
+                page.cached &= !is_whole;
+                (page.dirty, page.lost) = (true, false);
+            }
+        }
+    }
+
+    fn write(&mut self, at: usize, content: &[u8]) {
+        let end = at + content.len();
+        if end > self.cache.len() {
+            self.set_len(end as u64);
+        }
+        self.cache[at..end].copy_from_slice(content);
+        for page in &mut self.pages[at / PAGE..end.div_ceil(PAGE)] {
+            *page = Page { cached: true, stored: page.stored, dirty: true, lost: false };
+        }
+    }
+
+    /// Brings page `number` onto the device.
+    fn store(&mut self, number: usize) {
+        let (start, end) = (number * PAGE, ((number + 1) * PAGE).min(self.cache.len()));
+        if self.device.len() < self.cache.len() {
+            self.device.resize(self.cache.len(), 0);
+        }
+        let page = &mut self.pages[number];
+        page.stored = page.cached;
+        if start < end {
+            self.device[start..end].copy_from_slice(&self.cache[start..end]);
+        }
+        if let Some(behind) = self.device.get_mut(end.max(start)..) {
+            let rest = ((number + 1) * PAGE).saturating_sub(end.max(start)).min(behind.len());
+            behind[..rest].fill(0);
+        }
+        (page.dirty, page.lost) = (false, false);
+    }
+
+    fn dirty_pages(&self) -> Vec<usize> {
+        (0..self.pages.len()).filter(|number| self.pages[*number].dirty).collect()
+    }
+
+    /// Drops clean pages from the cache.
+    fn evict(&mut self) {
+        for number in 0..self.pages.len() {
+            let page = &mut self.pages[number];
+            if !page.lost {
+                continue;
+            }
+            (page.lost, page.cached) = (false, page.stored);
+            let start = (number * PAGE).min(self.cache.len());
+            let end = ((number + 1) * PAGE).min(self.cache.len());
+            self.cache[start..end].fill(0);
+            if let Some(device) = self.device.get(start..end.min(self.device.len())) {
+                self.cache[start..start + device.len()].copy_from_slice(device);
+            }
+        }
+    }
+
+    /// What the device has, as long as the device says that the file is.
+    fn stored_content(&self) -> Vec<u8> {
+        let mut content = self.device.clone();
+        content.resize(self.stored.len as usize, 0);
+        content
+    }
+}
+
+impl State {
+    /// Begins a call: faults of the whole process come first.
+    fn call(&mut self) -> io::Result<()> {
+        match &mut self.calls_left {
+            Some(0) => return Err(eio()),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if self.strike(|faults| &mut faults.eviction) {
+            self.inodes.values_mut().for_each(Inode::evict);
+        }
+        Ok(())
+    }
+
+    /// Whether a fault strikes, which `kind` selects.
+    fn strike(&mut self, kind: impl Fn(&mut Faults) -> &mut u32) -> bool {
+        let strikes = self.rng.chance(*kind(&mut self.faults));
+        *kind(&mut self.struck) += u32::from(strikes);
+        strikes
+    }
+
+    fn now(&mut self) -> FileTime {
+        self.clock += 1;
+        FileTime { seconds: self.clock, nanos: 0 }
+    }
+
+    fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(&number).ok_or_else(|| Errno::STALE.into())
+    }
+
+    fn find(&mut self, folder: u64, name: &[u8]) -> io::Result<u64> {
+        let found = self.inode(folder)?.entries.get(name).copied();
+        found.ok_or_else(|| Errno::NOENT.into())
+    }
+
+    fn attributes(&self, number: u64) -> io::Result<Attributes> {
+        let inode = self.inodes.get(&number).ok_or_else(|| io::Error::from(Errno::STALE))?;
+        let kind = match inode.body {
+            Body::File => FileKind::File,
+            Body::Folder => FileKind::Folder,
+            Body::Link(_) => FileKind::Link,
+        };
+        let there = inode.pages.iter().filter(|page| page.cached).count();
+        Ok(Attributes {
+            kind,
+            size: inode.cached.len,
+            mode: inode.cached.mode,
+            modified: inode.cached.modified,
+            changed: inode.cached.modified,
+            identity: (DEVICE, number),
+            links: inode.links,
+            owner: real::user(),
+            allocated: (there * PAGE) as u64,
+        })
+    }
+
+    fn add(&mut self, folder: u64, name: &[u8], inode: Inode) -> io::Result<u64> {
+        if self.inode(folder)?.entries.contains_key(name) {
+            return Err(Errno::EXIST.into());
+        }
+        if self.strike(|faults| &mut faults.room) {
+            return Err(Errno::NOSPC.into());
+        }
+        let number = self.next;
+        self.next += 1;
+        self.inodes.insert(number, inode);
+        self.change(folder, vec![(name.to_vec(), Some(number))])?;
+        Ok(number)
+    }
+
+    fn change(&mut self, folder: u64, entries: Vec<(Vec<u8>, Option<u64>)>) -> io::Result<()> {
+        for (name, number) in &entries {
+            let inode = self.inode(folder)?;
+            let before = match number {
+                Some(number) => inode.entries.insert(name.clone(), *number),
+                None => inode.entries.remove(name),
+            };
+            if let Some(before) = before.filter(|before| Some(*before) != *number) {
+                let still = self.inodes[&folder].entries.values().any(|there| *there == before);
+                let moves = entries.iter().any(|(_, number)| *number == Some(before));
+                if !still && !moves {
+                    self.inode(before)?.links = 0;
+                }
+            }
+        }
+        let now = self.now();
+        self.inode(folder)?.cached.modified = now;
+        self.changes.push(Change { folder, entries });
+        Ok(())
+    }
+
+    fn store_change(&mut self, change: Change) {
+        let Some(folder) = self.inodes.get_mut(&change.folder) else { return };
+        for (name, number) in change.entries {
+            match number {
+                Some(number) => folder.stored_entries.insert(name, number),
+                None => folder.stored_entries.remove(&name),
+            };
+        }
+    }
+
+    /// Writes a file's dirty pages back; with `fails` some of them are lost.
+    fn write_back(&mut self, number: u64, fails: bool) {
+        self.lost += u64::from(fails);
+        let mut rng = self.rng.clone();
+        let Some(inode) = self.inodes.get_mut(&number) else { return };
+        for page in inode.dirty_pages() {
+            if fails && rng.coin() {
+                (inode.pages[page].dirty, inode.pages[page].lost) = (false, true);
+            } else {
+                inode.store(page);
+            }
+        }
+        self.rng = rng;
+    }
+
+    fn sync_file(&mut self, number: u64, all: bool) -> io::Result<()> {
+        let fails = self.strike(|faults| &mut faults.sync);
+        self.write_back(number, fails);
+        let inode = self.inode(number)?;
+        let reported = std::mem::take(&mut inode.unreported);
+        if fails || reported {
+            return Err(eio());
+        }
+        inode.stored.len = inode.cached.len;
+        if all {
+            inode.stored = inode.cached;
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&mut self, number: u64) -> io::Result<()> {
+        if self.strike(|faults| &mut faults.sync) {
+            return Err(eio());
+        }
+        let changes = std::mem::take(&mut self.changes);
+        let (own, others) = changes.into_iter().partition(|change| change.folder == number);
+        self.changes = others;
+        let own: Vec<Change> = own;
+        own.into_iter().for_each(|change| self.store_change(change));
+        let inode = self.inode(number)?;
+        inode.stored = inode.cached;
+        Ok(())
+    }
+
+    fn sync_all(&mut self, seen: u64) -> io::Result<()> {
+        let fails = self.strike(|faults| &mut faults.sync);
+        let numbers: Vec<u64> = self.inodes.keys().copied().collect();
+        for number in numbers {
+            let fails = fails && self.rng.coin();
+            self.write_back(number, fails);
+        }
+        if fails {
+            self.errors += 1;
+        }
+        if self.errors > seen {
+            return Err(eio());
+        }
+        let changes = std::mem::take(&mut self.changes);
+        changes.into_iter().for_each(|change| self.store_change(change));
+        self.inodes.values_mut().for_each(|inode| inode.stored = inode.cached);
+        Ok(())
+    }
+
+    fn close(&mut self, number: u64, id: u64) {
+        self.locks.retain(|_, holder| *holder != id);
+        let forgets = self.rng.coin();
+        let Some(inode) = self.inodes.get_mut(&number) else { return };
+        inode.handles -= 1;
+        let is_clean = inode.pages.iter().all(|page| !page.dirty);
+        // Memory runs short: the system forgets the file, its pages and the error.
+        if inode.handles == 0 && is_clean && forgets && matches!(inode.body, Body::File) {
+            inode.evict();
+            inode.unreported = false;
+        }
+    }
+}
+
+impl Disk {
+    /// An empty disk without faults.
+    pub(crate) fn new(seed: u64) -> Disk {
+        let root = Inode::new(Body::Folder, 0o755, FileTime::default());
+        Disk(Arc::new(Mutex::new(State {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+            clock: 1_000_000,
+            changes: Vec::new(),
+            locks: BTreeMap::new(),
+            faults: Faults::default(),
+            rng: Rng::new(seed),
+            errors: 0,
+            calls_left: None,
+            struck: Faults::default(),
+            lost: 0,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The top folder.
+    pub(crate) fn root(&self) -> SharedFolder {
+        handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    /// How often each fault has struck, and how often dirty pages may have been lost.
+    pub(crate) fn struck(&self) -> (Faults, u64) {
+        let state = self.state();
+        (state.struck, state.lost)
+    }
+
+    /// Kills the process that uses the disk after `calls` more calls: every later one fails and
+    /// changes nothing, until [`Disk::restart`].
+    pub(crate) fn kill_after(&self, calls: u64) {
+        self.state().calls_left = Some(calls);
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.state().calls_left == Some(0)
+    }
+
+    /// Another process begins; the cache stays.
+    pub(crate) fn restart(&self) {
+        let mut state = self.state();
+        state.calls_left = None;
+        state.locks.clear();
+    }
+
+    /// Everything volatile is gone but for a random subset; another process begins.
+    pub(crate) fn power_cut(&self) {
+        self.restart();
+        let state = &mut *self.state();
+        let mut changes = std::mem::take(&mut state.changes);
+        if state.rng.coin() {
+            changes.truncate(state.rng.below(changes.len() as u64 + 1) as usize);
+        } else {
+            changes.retain(|_| state.rng.coin());
+        }
+        changes.into_iter().for_each(|change| state.store_change(change));
+        state.cut_pages();
+        let reachable: BTreeSet<u64> = state.tree(true).into_values().chain([ROOT]).collect();
+        state.inodes.retain(|number, _| reachable.contains(number));
+    }
+
+    /// Every path, as the device has it (`stored`) or as the cache has it.
+    pub(crate) fn tree(&self, stored: bool) -> Tree {
+        self.state().tree(stored)
+    }
+
+    /// A file's content on the device.
+    pub(crate) fn stored(&self, number: u64) -> Vec<u8> {
+        self.state().inodes[&number].stored_content()
+    }
+
+    /// A file's content in the cache.
+    pub(crate) fn cached(&self, number: u64) -> Vec<u8> {
+        self.state().inodes[&number].cache.clone()
+    }
+}
+
+impl State {
+    fn cut_pages(&mut self) {
+        let mut rng = self.rng.clone();
+        for inode in self.inodes.values_mut() {
+            for page in inode.dirty_pages() {
+                if rng.coin() {
+                    inode.store(page);
+                }
+            }
+            if rng.coin() {
+                inode.stored = inode.cached;
+            }
+            inode.cached = inode.stored;
+            inode.device.resize(inode.stored.len as usize, 0);
+            inode.cache = inode.device.clone();
+            inode.pages.resize(inode.cache.len().div_ceil(PAGE), Page::default());
+            for page in &mut inode.pages {
+                *page = Page { cached: page.stored, stored: page.stored, ..Page::default() };
+            }
+            (inode.unreported, inode.handles) = (false, 0);
+            inode.entries = inode.stored_entries.clone();
+        }
+        self.rng = rng;
+    }
+
+    fn tree(&self, stored: bool) -> Tree {
+        let mut tree = Tree::new();
+        let mut left = vec![(Vec::new(), ROOT)];
+        while let Some((path, number)) = left.pop() {
+            let inode = &self.inodes[&number];
+            let entries = if stored { &inode.stored_entries } else { &inode.entries };
+            for (name, number) in entries {
+                let path =
+                    if path.is_empty() { name.clone() } else { [&path, &b"/"[..], name].concat() };
+                // A folder that the device has not got yet is not reachable there.
+                if let Some(inode) = self.inodes.get(number) {
+                    if matches!(inode.body, Body::Folder) {
+                        left.push((path.clone(), *number));
+                    }
+                    tree.insert(path, *number);
+                }
+            }
+        }
+        tree
+    }
+}

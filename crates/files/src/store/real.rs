@@ -1,0 +1,392 @@
+//! The file system of this host, by handles.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat,
+    Timespec, Timestamps, UTIME_OMIT,
+};
+use rustix::io::Errno;
+
+use super::scarce::{Handle, patiently};
+use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, busy};
+use crate::manifest::FileTime;
+
+/// The magic number of tmpfs, where reserving room means touching all of its memory at once.
+const TMPFS: i64 = 0x0102_1994;
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+/// The user of this process.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The permission bits that this process withholds from new files, read once: nothing in this
+/// process changes them.
+pub(crate) fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| told_umask().unwrap_or_else(asked_umask))
+}
+
+/// The umask as Linux tells it. `umask(2)` would change it for a moment, for all threads.
+fn told_umask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+/// The same elsewhere. A file that another thread makes meanwhile can only become more private.
+fn asked_umask() -> u32 {
+    let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
+    rustix::process::umask(umask);
+    umask.bits() as u32
+}
+
+/// The permission bits that the default access control list of a folder grants to new entries
+/// (acl(5)), as Linux stores it: a version, then tag, permissions and id of each entry, all of them
+/// in little-endian order.
+fn granted_by_default(folder: impl AsFd) -> Option<u32> {
+    const USER_OBJ: u16 = 1;
+    const GROUP_OBJ: u16 = 4;
+    const MASK: u16 = 0x10;
+    const OTHER: u16 = 0x20;
+    let mut list = [0; 1024];
+    let len = rustix::fs::fgetxattr(folder, "system.posix_acl_default", &mut list).ok()?;
+    let (entries, _) = list.get(4..len)?.as_chunks::<8>();
+    let of = |wanted: u16| {
+        let tag = |entry: &&[u8; 8]| u16::from_le_bytes([entry[0], entry[1]]) == wanted;
+        entries.iter().find(tag).map(|entry| u32::from(entry[2] & 7))
+    };
+    Some(of(USER_OBJ)? << 6 | of(MASK).or(of(GROUP_OBJ))? << 3 | of(OTHER)?)
+}
+
+#[derive(Debug)]
+struct RealFolder(Handle<OwnedFd>);
+
+#[derive(Debug)]
+struct RealFile(Handle<fs::File>);
+
+/// Opens a folder by its path, links followed.
+pub(crate) fn open_path(path: &Path) -> io::Result<SharedFolder> {
+    Ok(folder(patiently(|| rustix::fs::open(path, FOLDER, Mode::empty()))?))
+}
+
+/// Opens a folder again that a handle stands for; the handle may be good for paths alone.
+pub(crate) fn open_again(handle: impl AsFd) -> io::Result<SharedFolder> {
+    Ok(folder(patiently(|| rustix::fs::openat(&handle, ".", FOLDER, Mode::empty()))?))
+}
+
+fn folder(handle: OwnedFd) -> SharedFolder {
+    Arc::new(RealFolder(Handle::new(handle)))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the field types differ between systems")]
+fn attributes(stat: &Stat) -> Attributes {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Folder,
+        FileType::Symlink => FileKind::Link,
+        _ => FileKind::Other,
+    };
+    Attributes {
+        kind,
+        size: stat.st_size as u64,
+        mode: stat.st_mode as u32 & 0o7777,
+        modified: FileTime { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+        changed: FileTime { seconds: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
+        identity: (stat.st_dev as u64, stat.st_ino as u64),
+        links: stat.st_nlink as u64,
+        owner: stat.st_uid as u32,
+        allocated: stat.st_blocks as u64 * 512,
+    }
+}
+
+fn times(modified: FileTime) -> Timestamps {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
+    Timestamps { last_access, last_modification }
+}
+
+/// Locks without waiting.
+fn lock(handle: impl AsFd) -> io::Result<()> {
+    match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(busy()),
+        // Some network file systems have no locks; the copy is worth more.
+        _ => Ok(()),
+    }
+}
+
+/// The node of a block device.
+fn device_node(major: u32, minor: u32) -> Option<String> {
+    let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
+    told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(|name| format!("/dev/{name}"))
+}
+
+/// What is mounted under a device number that has no node of its own, as with btrfs and NFS.
+fn mounted(major: u32, minor: u32) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let number = format!("{major}:{minor}");
+    let mut lines = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&number));
+    // Behind the dash: the file system's type and its source.
+    let (_, behind) = lines.next()?.split_once(" - ")?;
+    behind.split(' ').nth(1).map(str::to_owned)
+}
+
+impl Folder for RealFolder {
+    fn withheld(&self) -> u32 {
+        granted_by_default(&self.0).map_or_else(umask, |granted| 0o777 & !granted)
+    }
+
+    fn attributes(&self) -> io::Result<Attributes> {
+        Ok(attributes(&rustix::fs::fstat(&self.0)?))
+    }
+
+    fn look(&self, name: &[u8]) -> io::Result<Attributes> {
+        Ok(attributes(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        for found in patiently(|| rustix::fs::Dir::read_from(&self.0))? {
+            let name = found?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile> {
+        let how = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::WRONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        let how = how | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let handle = patiently(|| rustix::fs::openat(&self.0, name, how, Mode::empty()))?;
+        Ok(Box::new(RealFile(Handle::new(handle.into()))))
+    }
+
+    fn create(&self, name: &[u8], mode: u32) -> io::Result<OpenFile> {
+        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_bits_truncate(mode);
+        let handle = patiently(|| rustix::fs::openat(&self.0, name, how, mode))?;
+        Ok(Box::new(RealFile(Handle::new(handle.into()))))
+    }
+
+    fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder> {
+        let how = FOLDER | OFlags::NOFOLLOW;
+        Ok(folder(patiently(|| rustix::fs::openat(&self.0, name, how, Mode::empty()))?))
+    }
+
+    fn lock(&self) -> io::Result<SharedFolder> {
+        let handle = patiently(|| rustix::fs::openat(&self.0, ".", FOLDER, Mode::empty()))?;
+        lock(&handle)?;
+        Ok(folder(handle))
+    }
+
+    fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.0, name, Mode::from_bits_truncate(mode))?)
+    }
+
+    fn make_link(&self, target: &[u8], name: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(target, &self.0, name)?)
+    }
+
+    fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    fn remove(&self, name: &[u8]) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.0, Mode::from_bits_truncate(mode))?)
+    }
+
+    fn set_modified(&self, modified: FileTime) -> io::Result<()> {
+        Ok(rustix::fs::futimens(&self.0, &times(modified))?)
+    }
+
+    fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()> {
+        let how = AtFlags::SYMLINK_NOFOLLOW;
+        Ok(rustix::fs::utimensat(&self.0, name, &times(modified), how)?)
+    }
+
+    fn may_write(&self) -> io::Result<()> {
+        let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        Ok(rustix::fs::accessat(&self.0, ".", wanted, AtFlags::EACCESS)?)
+    }
+
+    fn may_read(&self, name: &[u8]) -> io::Result<()> {
+        let wanted = rustix::fs::Access::READ_OK;
+        Ok(rustix::fs::accessat(&self.0, name, wanted, AtFlags::EACCESS)?)
+    }
+
+    fn room(&self) -> Option<Room> {
+        let stat = rustix::fs::fstatvfs(&self.0).ok()?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        Some(Room {
+            // A file system that reports no blocks at all does not tell.
+            free: if stat.f_blocks > 0 { free } else { u64::MAX },
+            block: stat.f_frsize,
+            free_files: (stat.f_files > 0).then_some(stat.f_favail),
+        })
+    }
+
+    fn device(&self) -> String {
+        let device = self.attributes().map_or(0, |found| found.identity.0);
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        device_node(major, minor)
+            .or_else(|| mounted(major, minor))
+            .unwrap_or_else(|| format!("device {major}:{minor}"))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match rustix::fs::fsync(&self.0) {
+            // Some file systems cannot sync a folder; there is no other way to do it.
+            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_file_system(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.0)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_file_system(&self) -> io::Result<()> {
+        rustix::fs::sync();
+        Ok(())
+    }
+}
+
+impl File for RealFile {
+    fn attributes(&self) -> io::Result<Attributes> {
+        Ok(attributes(&rustix::fs::fstat(&self.0)?))
+    }
+
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buf, at)
+    }
+
+    fn write_at(&self, content: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write_at(content, at)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.0, Mode::from_bits_truncate(mode))?)
+    }
+
+    fn set_modified(&self, modified: FileTime) -> io::Result<()> {
+        Ok(rustix::fs::futimens(&self.0, &times(modified))?)
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        lock(&self.0)
+    }
+
+    fn reserve(&self, size: u64) -> io::Result<()> {
+        let kind = rustix::fs::fstatfs(&self.0)?.f_type;
+        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between systems")]
+        if size == 0 || kind as i64 == TMPFS {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, size) {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.0, how, range.start, range.end - range.start)?)
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(&self.0, SeekFrom::Data(at)) {
+            Ok(at) => Ok(Some(at)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn next_hole(&self, at: u64) -> io::Result<u64> {
+        Ok(rustix::fs::seek(&self.0, SeekFrom::Hole(at))?)
+    }
+
+    fn read_ahead(&self) {
+        // Advice only: without it the file is read as well.
+        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::Sequential);
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use longhaul_testbed::{need, skip};
+
+    use super::*;
+
+    #[test]
+    fn the_umask_is_what_new_files_lack() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = fs::File::create(folder.path().join("file")).unwrap();
+        let mode = made.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(0o666 & !umask(), mode);
+    }
+
+    #[test]
+    fn a_default_access_control_list_decides_in_place_of_the_umask() {
+        let folder = tempfile::tempdir().unwrap();
+        // user::rwx user:1234:rwx group::--- mask::rwx other::---
+        let mut list = vec![2, 0, 0, 0];
+        for (tag, granted, id) in [
+            (1u16, 7u16, u32::MAX),
+            (2, 7, 1234),
+            (4, 0, u32::MAX),
+            (16, 7, u32::MAX),
+            (32, 0, u32::MAX),
+        ] {
+            list.extend(tag.to_le_bytes());
+            list.extend(granted.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
+        let set = rustix::fs::setxattr(folder.path(), name, &list, flags).is_ok();
+        need!(skip::unless(set, "this file system has no access control lists"));
+        let made = fs::File::create(folder.path().join("file")).unwrap();
+        let mode = made.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o660);
+        assert_eq!(0o666 & !open_path(folder.path()).unwrap().withheld(), mode);
+    }
+}

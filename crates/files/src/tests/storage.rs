@@ -1,0 +1,364 @@
+//! Whole copies over a disk in memory with seeded faults, kills and power cuts.
+//!
+//! A run copies one file or a tree again and again until it is there. After each attempt, at a
+//! moment that the seed chooses, it is checked that
+//! - what has a final name is the source's content on the device, not only in the cache;
+//! - each record of a journal speaks of content that is on the device;
+//! - the next attempt is not sent again more than what may wait for a sync, and what a fault hit.
+
+#![allow(clippy::print_stderr, reason = "a seed that is run again prints what happens")]
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::journal::Journal;
+use crate::store::memory::{Disk, Faults, Rng, Tree};
+
+/// Bytes that may wait for a sync in these runs.
+const UNSYNCED: u64 = 2 * CHUNK;
+
+/// Attempts with faults; those after them have none, so that each run ends.
+const FAULTY: u64 = 12;
+
+/// A run that fails prints what it was.
+#[derive(Debug)]
+struct Run {
+    rng: Rng,
+    from: Disk,
+    to: Disk,
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    is_single: bool,
+    left: Arc<sink::Left>,
+    /// Chunks that were written, and that have not been wanted again since.
+    written: BTreeSet<u64>,
+    attempts: u64,
+    /// Chunks that came again for more than what waited for a sync.
+    excess: u64,
+    /// Says what happens.
+    is_told: bool,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Finished,
+    Failed,
+    Killed,
+    PowerCut,
+}
+
+fn place(disk: &Disk, path: &str) -> Place {
+    Place::Stored { root: disk.root(), path: PathBuf::from(path) }
+}
+
+impl Run {
+    fn new(seed: u64, is_told: bool) -> Run {
+        let mut rng = Rng::new(seed);
+        let (from, to) = (Disk::new(rng.next()), Disk::new(rng.next()));
+        let is_single = rng.below(10) < 7;
+        let mut sizes = Vec::new();
+        if is_single {
+            // Often no whole number of chunks.
+            let short = if rng.coin() { rng.below(CHUNK) } else { 0 };
+            sizes.push((1 + rng.below(6)) * CHUNK + short);
+        } else {
+            if rng.below(4) == 0 {
+                sizes.push(LARGE + rng.below(CHUNK));
+            }
+            for _ in 0..rng.below(14) {
+                sizes.push(rng.below(20_000));
+            }
+            for _ in 0..rng.below(2) {
+                sizes.push(rng.below(2 * CHUNK));
+            }
+            sizes.push(0);
+        }
+        let mut files = BTreeMap::new();
+        for (number, size) in sizes.into_iter().enumerate() {
+            let mut content = vec![0; size as usize];
+            // One number for each page is enough to tell pages apart.
+            for page in content.chunks_mut(4096) {
+                page.fill(rng.next() as u8 | 1);
+                let mark = rng.next().to_le_bytes();
+                let len = page.len().min(mark.len());
+                page[..len].copy_from_slice(&mark[..len]);
+            }
+            let name = format!("file{number:02}").into_bytes();
+            let file = from.root().create(&name, 0o644).unwrap();
+            file.write_all_at(&content, 0).unwrap();
+            files.insert(name, content);
+        }
+        Run {
+            rng,
+            from,
+            to,
+            files,
+            is_single,
+            left: Arc::default(),
+            written: BTreeSet::new(),
+            attempts: 0,
+            excess: 0,
+            is_told,
+        }
+    }
+
+    /// Copies until all is there; says how many attempts that took.
+    fn finish(mut self) -> u64 {
+        loop {
+            self.attempts += 1;
+            assert!(self.attempts < FAULTY + 5, "the copy never ends");
+            let is_faulty = self.attempts <= FAULTY;
+            let faults = if is_faulty { self.faults() } else { Faults::default() };
+            self.to.set_faults(faults);
+            if is_faulty && self.rng.below(3) > 0 {
+                let calls = if self.rng.coin() { 60 } else { 400 };
+                self.to.kill_after(self.rng.below(calls));
+            }
+            let result = self.attempt();
+            let cuts = self.rng.below(3) == 0;
+            let failed = result.as_ref().map(|o| o.failures.len()).map_err(ToString::to_string);
+            let end = match result {
+                _ if self.to.is_killed() && cuts => End::PowerCut,
+                _ if self.to.is_killed() => End::Killed,
+                Ok(outcome) if outcome.failures.is_empty() && outcome.unfinished == 0 => {
+                    End::Finished
+                }
+                _ if cuts => End::PowerCut,
+                _ => End::Failed,
+            };
+            if self.is_told {
+                let faults = self.to.struck();
+                eprintln!("attempt {}: {end:?} {failed:?}, faults: {faults:?}", self.attempts);
+            }
+            self.check();
+            match end {
+                End::PowerCut => {
+                    self.to.power_cut();
+                    self.left = Arc::default();
+                }
+                _ => self.to.restart(),
+            }
+            if end == End::Finished {
+                self.to.power_cut();
+                self.check();
+                let tree = self.to.tree(true);
+                for name in self.files.keys() {
+                    let path = self.final_path(name);
+                    assert!(tree.contains_key(&path), "{} is gone", show(&path));
+                }
+                return self.attempts;
+            }
+            if matches!(end, End::Killed | End::PowerCut) {
+                self.left = Arc::default();
+            }
+            self.check();
+        }
+    }
+
+    fn faults(&mut self) -> Faults {
+        let mut rate = |most| if self.rng.below(3) == 0 { self.rng.below(most) as u32 } else { 0 };
+        Faults {
+            access: rate(300),
+            short: rate(2000),
+            room: rate(200),
+            sync: rate(4000),
+            rename: rate(500),
+            write_back: rate(500),
+            eviction: rate(2000),
+        }
+    }
+
+    fn final_path(&self, name: &[u8]) -> Vec<u8> {
+        match self.is_single {
+            true => b"copy".to_vec(),
+            false => [b"copy/", name].concat(),
+        }
+    }
+
+    fn attempt(&mut self) -> Result<Outcome, Error> {
+        let path = if self.is_single { "file00" } else { "" };
+        let options = SourceOptions { recursive: !self.is_single, ..Default::default() };
+        let mut source = Source::open(&[place(&self.from, path)], &options)?;
+        let manifest = source.manifest().clone();
+        let options = SinkOptions { left: self.left.clone(), ..SinkOptions::default() };
+        let to = if self.is_single { "copy" } else { "copy/" };
+        let (mut sink, plan) =
+            Sink::open(&place(&self.to, to), &manifest, 0, &options, &Watch::default())?;
+        sink.sync_every(UNSYNCED);
+        for ask in &plan.compare {
+            let same = source.compare(ask.entry, &ask.values);
+            sink.compare_result(ask.entry, &same)?;
+        }
+        sink.take_changed();
+        self.count_again(&sink, true);
+        let mut buf = vec![0; CHUNK as usize];
+        let in_order = self.rng.below(4) > 0;
+        while !sink.is_complete() {
+            let missing: Vec<u64> = sink.missing().into_iter().flatten().collect();
+            let at = if in_order { 0 } else { self.rng.below(missing.len() as u64) as usize };
+            let chunk = missing[at];
+            let read = source.read_chunk(chunk, &mut buf)?;
+            let verdict = sink.write_chunk(chunk, &buf[..read.len], &read.value)?;
+            assert_eq!(verdict, Verdict::Written);
+            if self.to.is_killed() {
+                break;
+            }
+            // What comes for a file that has failed is not written.
+            let has_failed = |entry| sink.failures().iter().any(|f| f.entry == Some(entry));
+            if !matches!(sink.object().chunk_kind(chunk),
+                Some(ChunkKind::Large { entry, .. }) if has_failed(entry))
+            {
+                self.written.insert(chunk);
+            }
+            if self.rng.below(6) == 0 || sink.is_complete() {
+                sink.sync()?;
+            }
+            // A sync that failed may cost what waited for it.
+            if !sink.take_changed().is_empty() {
+                self.count_again(&sink, false);
+            }
+        }
+        sink.finish()
+    }
+
+    /// Counts what was written and must come again.
+    fn count_again(&mut self, sink: &Sink, is_resume: bool) {
+        let again: Vec<u64> = self.written.iter().copied().filter(|c| sink.needs(*c)).collect();
+        for chunk in &again {
+            self.written.remove(chunk);
+        }
+        let is_large = |chunk: &&u64| {
+            matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
+        };
+        let again = again.iter().filter(is_large).count() as u64;
+        // What waited for a sync, and the chunk at which the attempt ended. Beyond that a write to
+        // the device that failed, perhaps found out much later, costs the chunks that waited then.
+        let waited = UNSYNCED / CHUNK + 1;
+        let (_, lost) = self.to.struck();
+        self.excess += again.saturating_sub(waited);
+        if self.is_told {
+            eprintln!("{again} chunks come again, resume: {is_resume}");
+        }
+        let excess = self.excess;
+        assert!(excess <= lost * waited, "{excess} chunks too many came again");
+    }
+
+    fn check(&self) {
+        for (names, content) in [(false, false), (false, true), (true, true)] {
+            let tree = self.to.tree(names);
+            for (name, source) in &self.files {
+                let path = self.final_path(name);
+                if let Some(number) = tree.get(&path) {
+                    let stored = self.to.stored(*number);
+                    assert!(stored == *source, "{} is not on the device", show(&path));
+                }
+                self.check_journal(&tree, &path, content);
+            }
+        }
+    }
+
+    /// A journal that is there by name vouches for what is on the device; its own content may be
+    /// that of the cache or of the device.
+    fn check_journal(&self, tree: &Tree, path: &[u8], of_device: bool) {
+        let (folder, name) = manifest::split(path);
+        let beside = |ours: Vec<u8>| match folder {
+            b"" => ours,
+            folder => [folder, b"/", &ours].concat(),
+        };
+        let journal = tree.get(&beside(names::journal(name)));
+        let partial = tree.get(&beside(names::partial(name)));
+        let (Some(journal), Some(partial)) = (journal, partial) else { return };
+        let bytes = if of_device { self.to.stored(*journal) } else { self.to.cached(*journal) };
+        let Some(journal) = Journal::decode(&bytes) else { return };
+        let stored = self.to.stored(*partial);
+        let size = journal.header.size;
+        for (chunk, value) in journal.values {
+            let start = (chunk * CHUNK) as usize;
+            let end = ((chunk + 1) * CHUNK).min(size) as usize;
+            let is_there = stored
+                .get(start..end)
+                .is_some_and(|content| digest::file_value(size, chunk, content) == value);
+            assert!(is_there, "the journal of {} lies about chunk {chunk}", show(path));
+        }
+    }
+}
+
+fn show(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// How many runs, and from which seed on.
+fn told(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |told| told.parse().expect(name))
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a failed run names its seed")]
+fn copies_survive_faults_kills_and_power_cuts() {
+    let (runs, first) = (told("LONGHAUL_STORAGE_RUNS", 1000), told("LONGHAUL_STORAGE_SEED", 1));
+    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let attempts = std::thread::scope(|scope| {
+        let work = |worker| {
+            move || {
+                let mut attempts = 0;
+                for seed in (first..first + runs).filter(|seed| seed % workers == worker) {
+                    let run = std::panic::catch_unwind(|| Run::new(seed, runs == 1).finish());
+                    attempts += run.unwrap_or_else(|panic| {
+                        eprintln!(
+                            "seed {seed} failed; run it alone: LONGHAUL_STORAGE_RUNS=1 \
+                             LONGHAUL_STORAGE_SEED={seed} cargo test -p longhaul-files --lib \
+                             storage::copies"
+                        );
+                        std::panic::resume_unwind(panic)
+                    });
+                }
+                attempts
+            }
+        };
+        let started: Vec<_> = (0..workers).map(|worker| scope.spawn(work(worker))).collect();
+        started.into_iter().map(|worker| worker.join().unwrap()).sum::<u64>()
+    });
+    eprintln!("{runs} copies from seed {first} on, {attempts} attempts");
+}
+
+/// Writes the chunks that `sink` misses and that `wanted` selects.
+fn bring(sink: &mut Sink, source: &mut Source, wanted: impl Fn(&ChunkKind) -> bool) {
+    let mut buf = vec![0; CHUNK as usize];
+    for chunk in sink.missing().into_iter().flatten() {
+        if sink.object().chunk_kind(chunk).is_some_and(|kind| wanted(&kind)) {
+            let read = source.read_chunk(chunk, &mut buf).unwrap();
+            sink.write_chunk(chunk, &buf[..read.len], &read.value).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_large_file_of_a_tree_whose_sync_fails_twice_fails_alone_and_names_the_device() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    for (name, size) in [(&b"large"[..], LARGE), (b"small", 100)] {
+        let file = from.root().create(name, 0o644).unwrap();
+        file.write_all_at(&vec![5; size as usize], 0).unwrap();
+    }
+    let options = SourceOptions { recursive: true, ..Default::default() };
+    let mut source = Source::open(&[place(&from, "")], &options).unwrap();
+    let manifest = source.manifest().clone();
+    let options = SinkOptions::default();
+    let (mut sink, _) =
+        Sink::open(&place(&to, "copy/"), &manifest, 0, &options, &Watch::default()).unwrap();
+    let is_large = |kind: &ChunkKind| matches!(kind, ChunkKind::Large { .. });
+    // The last chunk would complete the file.
+    let last = |kind: &ChunkKind| matches!(kind, ChunkKind::Large { chunk: 7.., .. });
+    for attempt in 1..=2 {
+        bring(&mut sink, &mut source, |kind| is_large(kind) && !last(kind));
+        to.set_faults(Faults { sync: 10_000, ..Faults::default() });
+        sink.sync().unwrap();
+        to.set_faults(Faults::default());
+        let again = if attempt == 1 { 7 } else { 0 };
+        assert_eq!(sink.take_changed().len(), again);
+    }
+    bring(&mut sink, &mut source, |kind| !is_large(kind));
+    let outcome = sink.finish().unwrap();
+    assert_eq!((outcome.files, outcome.failures.len()), (1, 1));
+    assert_eq!(outcome.failures[0].path, b"large");
+    assert!(outcome.failures[0].reason.contains("cannot be synced to a disk in memory"));
+}

@@ -1,0 +1,292 @@
+//! How a manifest's files lie end to end in what a protocol moves.
+//!
+//! First the encoded manifest, if it does not travel on the control stream; then the files in the
+//! manifest's order. A large file starts on a chunk boundary; smaller ones are packed without gaps
+//! between large ones. What lies between the end of content and the next boundary is padding; it
+//! is never sent, nor are holes. The object ends where its last content ends.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{CHUNK, Manifest};
+
+/// A piece of a file within a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The manifest's entry.
+    pub entry: u32,
+    /// Bytes from the start of the file.
+    pub file_offset: u64,
+    /// Bytes from the start of the chunk.
+    pub chunk_offset: usize,
+    /// Length in bytes; at least 1.
+    pub len: usize,
+}
+
+/// Whose content a chunk has, which decides its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkKind {
+    /// The encoded manifest's.
+    Manifest,
+    /// One large file's.
+    Large {
+        /// The manifest's entry.
+        entry: u32,
+        /// The chunk counted in the file.
+        chunk: u64,
+    },
+    /// That of several small files.
+    Packed,
+}
+
+/// The places of all files of a manifest.
+#[derive(Clone, Debug)]
+pub struct VirtualObject {
+    manifest: Arc<Manifest>,
+    prefix: u64,
+    len: u64,
+    /// The files that have content, in order, and where each starts.
+    files: Vec<(u32, u64)>,
+}
+
+impl VirtualObject {
+    /// Lays out `manifest`; the first `manifest_prefix_len` bytes, rounded up to whole chunks,
+    /// are for its encoding (zero where it travels otherwise).
+    pub fn new(manifest: &Arc<Manifest>, manifest_prefix_len: u64) -> VirtualObject {
+        let mut end = manifest_prefix_len;
+        let mut after_large = true;
+        let mut files = Vec::new();
+        for (number, entry) in manifest.entries().iter().enumerate() {
+            let (number, size) = (number as u32, entry.size().unwrap_or(0));
+            if size == 0 {
+                continue;
+            }
+            let large = manifest.is_large(number);
+            if large || after_large {
+                end = end.next_multiple_of(CHUNK);
+            }
+            files.push((number, end));
+            end += size;
+            after_large = large;
+        }
+        files.shrink_to_fit();
+        VirtualObject { manifest: manifest.clone(), prefix: manifest_prefix_len, len: end, files }
+    }
+
+    /// Bytes from the start to the end of the last content, padding and holes included.
+    #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// How many chunks there are.
+    pub fn chunks(&self) -> u64 {
+        self.len.div_ceil(CHUNK)
+    }
+
+    /// What lies in it.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// How many chunks at the start are the encoded manifest's.
+    pub fn manifest_chunks(&self) -> u64 {
+        self.prefix.div_ceil(CHUNK)
+    }
+
+    /// How many bytes of chunk `chunk` are content; they lie at its start. Zero outside.
+    pub fn chunk_content(&self, chunk: u64) -> usize {
+        if chunk < self.manifest_chunks() {
+            return (self.prefix - chunk * CHUNK).min(CHUNK) as usize;
+        }
+        let last = self.extents(chunk).last();
+        last.map_or(0, |extent| extent.chunk_offset + extent.len)
+    }
+
+    /// Whose content chunk `chunk` has; nothing outside.
+    pub fn chunk_kind(&self, chunk: u64) -> Option<ChunkKind> {
+        if chunk < self.manifest_chunks() {
+            return Some(ChunkKind::Manifest);
+        }
+        let first = self.extents(chunk).next()?;
+        Some(match self.manifest.is_large(first.entry) {
+            true => ChunkKind::Large { entry: first.entry, chunk: first.file_offset / CHUNK },
+            false => ChunkKind::Packed,
+        })
+    }
+
+    /// The pieces of files in chunk `chunk`, in order; none in the manifest's chunks and outside.
+    pub fn extents(&self, chunk: u64) -> impl Iterator<Item = Extent> + '_ {
+        let start = chunk.saturating_mul(CHUNK);
+        let end = start.saturating_add(CHUNK).min(self.len);
+        let first = self.files.partition_point(|file| self.end_of(file) <= start);
+        let files = self.files[first..].iter().take_while(move |(_, at)| *at < end);
+        files.map(move |file @ (entry, at)| {
+            let from = start.max(*at);
+            let to = end.min(self.end_of(file));
+            Extent {
+                entry: *entry,
+                file_offset: from - at,
+                chunk_offset: (from - start) as usize,
+                len: (to - from) as usize,
+            }
+        })
+    }
+
+    /// The chunks that hold entry `entry`; an empty range for what has no content.
+    pub fn chunks_of(&self, entry: u32) -> Range<u64> {
+        match self.files.binary_search_by_key(&entry, |(number, _)| *number) {
+            Ok(at) => {
+                let (start, end) = (self.files[at].1, self.end_of(&self.files[at]));
+                start / CHUNK..end.div_ceil(CHUNK)
+            }
+            Err(_) => 0..0,
+        }
+    }
+
+    /// The chunks that hold entry `entry`, without its holes.
+    pub fn content_runs(&self, entry: u32) -> impl Iterator<Item = Range<u64>> + '_ {
+        let chunks = self.chunks_of(entry);
+        let (first, len) = (chunks.start, chunks.end - chunks.start);
+        let holes = self.manifest.entries()[entry as usize].holes();
+        let starts = std::iter::once(0).chain(holes.iter().map(|hole| hole.end));
+        let ends = holes.iter().map(|hole| hole.start).chain(std::iter::once(len));
+        let runs = starts.zip(ends).filter(|(start, end)| start < end);
+        runs.map(move |(start, end)| first + start..first + end)
+    }
+
+    /// Whether entry `entry` has chunks of its own and a journal.
+    pub fn is_large(&self, entry: u32) -> bool {
+        self.manifest.is_large(entry)
+    }
+
+    /// The bytes that are never sent, in order and apart: padding, and holes (which are zeros).
+    pub fn implied(&self) -> Vec<Range<u64>> {
+        let mut out: Vec<Range<u64>> = Vec::new();
+        let mut add = |range: Range<u64>| match out.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => out.push(range),
+        };
+        let mut end = self.prefix;
+        for file @ (entry, start) in &self.files {
+            add(end..*start);
+            end = self.end_of(file);
+            for hole in self.manifest.entries()[*entry as usize].holes() {
+                add(start + hole.start * CHUNK..(start + hole.end * CHUNK).min(end));
+            }
+        }
+        out
+    }
+
+    /// The whole chunks among [`implied`](VirtualObject::implied): the holes.
+    pub fn hole_chunks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let sparse = self.files.iter().filter(|(entry, _)| self.is_large(*entry));
+        sparse.flat_map(|(entry, start)| {
+            let holes = self.manifest.entries()[*entry as usize].holes();
+            let first = start / CHUNK;
+            holes.iter().map(move |hole| first + hole.start..first + hole.end)
+        })
+    }
+
+    fn end_of(&self, (entry, start): &(u32, u64)) -> u64 {
+        start + self.manifest.entries()[*entry as usize].size().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::FileTime;
+    use crate::{Kind, LARGE, Listed, Shape};
+    use proptest::prelude::*;
+
+    fn file(name: String, size: u64, holes: Vec<Range<u64>>) -> Listed {
+        let kind = Kind::File { size, sparse: !holes.is_empty(), holes: holes.into() };
+        let path = name.into_bytes().into();
+        Listed { path, kind, mode: 0o644, modified: FileTime::default() }
+    }
+
+    fn object(shape: Shape, sizes: &[u64], prefix: u64) -> VirtualObject {
+        let files = sizes.iter().enumerate();
+        let files = files.map(|(i, size)| file(format!("{i:05}"), *size, Vec::new()));
+        let manifest = Manifest::new(shape, files.collect()).unwrap();
+        VirtualObject::new(&Arc::new(manifest), prefix)
+    }
+
+    #[test]
+    fn large_files_start_on_boundaries_and_small_ones_are_packed() {
+        let object = object(Shape::Contents, &[10, 20, LARGE + 1, 0, 7, CHUNK], 0);
+        let at = |entry| object.chunks_of(entry);
+        assert_eq!([at(0), at(1), at(2), at(3)], [0..1, 0..1, 1..10, 0..0]);
+        assert_eq!([at(4), at(5)], [10..11, 10..12]);
+        assert_eq!(object.len(), 11 * CHUNK + 7);
+        assert_eq!(object.chunk_content(0), 30);
+        assert_eq!(object.chunk_content(9), 1);
+        assert_eq!(object.chunk_kind(9), Some(ChunkKind::Large { entry: 2, chunk: 8 }));
+        assert_eq!(object.chunk_kind(10), Some(ChunkKind::Packed));
+        assert_eq!(object.chunk_kind(12), None);
+        assert_eq!(object.implied(), [30..CHUNK, 9 * CHUNK + 1..10 * CHUNK]);
+    }
+
+    #[test]
+    fn a_single_file_has_chunks_of_its_own_at_any_size() {
+        let object = object(Shape::File, &[5], 0);
+        assert_eq!(object.chunk_kind(0), Some(ChunkKind::Large { entry: 0, chunk: 0 }));
+        assert_eq!((object.len(), object.implied()), (5, vec![]));
+    }
+
+    #[test]
+    fn an_object_of_nothing_has_no_chunks() {
+        let object = object(Shape::File, &[0], 0);
+        assert_eq!((object.len(), object.chunks(), object.chunk_content(0)), (0, 0, 0));
+    }
+
+    #[test]
+    fn holes_are_implied_to_the_end_of_the_file() {
+        let sparse = file("a".into(), 10 * CHUNK - 5, vec![2..4, 8..10]);
+        let files = vec![sparse, file("b".into(), 9, Vec::new())];
+        let manifest = Arc::new(Manifest::new(Shape::Contents, files).unwrap());
+        let object = VirtualObject::new(&manifest, 1);
+        assert_eq!(object.implied(), [1..CHUNK, 3 * CHUNK..5 * CHUNK, 9 * CHUNK..11 * CHUNK]);
+        assert_eq!(object.hole_chunks().collect::<Vec<_>>(), [3..5, 9..11]);
+        assert_eq!(object.content_runs(0).collect::<Vec<_>>(), [1..3, 5..9]);
+        assert_eq!(object.content_runs(1).next(), Some(11..12));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn extents_and_implied_bytes_tile_the_object(
+            sizes in prop::collection::vec(
+                prop_oneof![0u64..3_000_000, LARGE - 2..LARGE + 2, Just(0)], 0..12),
+            prefix in prop_oneof![Just(0), 1u64..3_000_000],
+        ) {
+            let object = object(Shape::Contents, &sizes, prefix);
+            let mut covered = prefix;
+            let mut in_file = vec![0u64; sizes.len()];
+            let mut implied = object.implied().into_iter().peekable();
+            for chunk in object.manifest_chunks()..object.chunks() {
+                for extent in object.extents(chunk) {
+                    let at = chunk * CHUNK + extent.chunk_offset as u64;
+                    if let Some(gap) = implied.next_if(|gap| gap.start == covered) {
+                        covered = gap.end;
+                    }
+                    prop_assert_eq!(at, covered);
+                    prop_assert_eq!(extent.file_offset, in_file[extent.entry as usize]);
+                    prop_assert!(object.chunks_of(extent.entry).contains(&chunk));
+                    in_file[extent.entry as usize] += extent.len as u64;
+                    covered += extent.len as u64;
+                    if object.is_large(extent.entry) {
+                        prop_assert_eq!(extent.file_offset % CHUNK, 0);
+                        prop_assert_eq!(extent.chunk_offset, 0);
+                    }
+                }
+                let content = (covered - chunk * CHUNK) as usize;
+                prop_assert_eq!(object.chunk_content(chunk), content);
+            }
+            prop_assert_eq!(covered, object.len());
+            prop_assert_eq!(in_file, sizes);
+        }
+    }
+}

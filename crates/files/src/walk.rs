@@ -1,0 +1,264 @@
+//! What a source consists of, found by handles: links are links and never followed.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::filter::Filters;
+use super::folders::Folders;
+use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_HOLES, MAX_PATH};
+use super::place::show;
+use super::store::{Access, Attributes, File, FileKind, Folder, SharedFolder};
+use super::{CHUNK, Failure, LARGE, Watch, names};
+use crate::error::{Error, ErrorKind};
+use longhaul_text::reason;
+
+/// Folders by the folder that holds them and their name.
+type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
+
+/// What was found, in no order yet.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) listing: Listing,
+    /// The number of the source that each entry was found in.
+    pub(crate) origins: Vec<u16>,
+    /// The folders by folder and name, where there are several sources: those of one name are one.
+    merged: Option<Merged>,
+    /// What could not be read.
+    pub(crate) failures: Vec<Failure>,
+    /// What was left out and why.
+    pub(crate) warnings: Vec<String>,
+    /// Is told of each name.
+    pub(crate) watch: Watch,
+    /// What the entries are charged to.
+    pub(crate) memory: Box<dyn ListMemory>,
+}
+
+/// Where something was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    /// The number of the source.
+    pub(crate) source: u16,
+    /// The folder that holds it, by number in the listing; nothing at the top.
+    pub(crate) folder: Option<u32>,
+    /// Its path in the copy.
+    pub(crate) path: &'a [u8],
+}
+
+impl Spot<'_> {
+    fn name(&self) -> &[u8] {
+        manifest::split(self.path).1
+    }
+}
+
+impl Walk {
+    /// Nothing was found yet, in one source or in `several`.
+    pub(crate) fn new(watch: Watch, several: bool, memory: Box<dyn ListMemory>) -> Walk {
+        Walk {
+            listing: Listing::default(),
+            origins: Vec::new(),
+            merged: several.then(HashMap::new),
+            failures: Vec::new(),
+            warnings: Vec::new(),
+            watch,
+            memory,
+        }
+    }
+
+    fn add(&mut self, spot: Spot<'_>, kind: Kind, attributes: &Attributes) -> u32 {
+        self.origins.push(spot.source);
+        let mut entry = Entry::new(kind, attributes.mode, attributes.modified);
+        if entry.size().is_some() {
+            entry.version = attributes.version();
+        }
+        self.listing.add(spot.folder, spot.name(), entry)
+    }
+
+    /// Takes the file `name` of the folder `parent`. `large_from` is the size from which on it is
+    /// looked through for holes.
+    pub(crate) fn file(
+        &mut self,
+        spot: Spot<'_>,
+        (parent, name): (&dyn Folder, &[u8]),
+        attributes: &Attributes,
+        large_from: u64,
+    ) {
+        match file_kind(parent, name, attributes, large_from) {
+            Ok(kind) => drop(self.add(spot, kind, attributes)),
+            Err(error) => self.fail(spot.path, reason(&error)),
+        }
+    }
+
+    /// Takes a link of the folder `parent`.
+    pub(crate) fn link(&mut self, spot: Spot<'_>, parent: &dyn Folder, attributes: &Attributes) {
+        match parent.read_link(spot.name()) {
+            Ok(target) => {
+                let kind = Kind::Link { target: target.into() };
+                self.add(spot, kind, attributes);
+            }
+            Err(error) => self.fail(spot.path, reason(&error)),
+        }
+    }
+
+    /// Takes a folder itself; returns its number.
+    pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
+        let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
+        let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
+        if let Some(number) = known {
+            return *number;
+        }
+        let number = self.add(spot, Kind::Folder, attributes);
+        if let Some((all, key)) = self.merged.as_mut().zip(key) {
+            all.insert(key, number);
+        }
+        number
+    }
+
+    /// Takes what is in the folder `base` as what is in the folder `top` (nothing for the top of
+    /// the copy).
+    ///
+    /// # Errors
+    /// Class `Request`, for more entries than a manifest may have; `Unfinished`, where nobody waits
+    /// for it any more; as [`ListMemory::hold`].
+    pub(crate) fn tree(
+        &mut self,
+        source: u16,
+        base: SharedFolder,
+        top: Option<u32>,
+        filters: &Filters,
+    ) -> Result<Folders, Error> {
+        let mut folders = Folders::new(base);
+        let mut left = vec![top];
+        let strip = top.map_or(0, |top| self.listing.path(top).len() + 1);
+        while let Some(number) = left.pop() {
+            let mut path = number.map_or(Vec::new(), |number| self.listing.path(number));
+            let inner = path.get(strip..).unwrap_or_default();
+            let found = folders.at(inner).and_then(|folder| {
+                let names = folder.names()?;
+                Ok((folder, names))
+            });
+            let (folder, names) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    self.fail(&path, reason(&error));
+                    continue;
+                }
+            };
+            path.extend((!path.is_empty()).then_some(b'/'));
+            let end = path.len();
+            for name in names {
+                let ended =
+                    |error: std::io::Error| Error::new(ErrorKind::Unfinished, error.to_string());
+                self.watch.go_on().map_err(ended)?;
+                path.truncate(end);
+                path.extend_from_slice(&name);
+                let spot = Spot { source, folder: number, path: &path };
+                left.extend(self.found(spot, folder, filters).map(Some));
+                self.bound()?;
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Sees that there is memory for what was found.
+    fn bound(&mut self) -> Result<(), Error> {
+        if self.listing.len() > MAX_ENTRIES {
+            let what = "more than ten million files and folders in one copy";
+            return Err(Error::new(ErrorKind::Request, what).advise("copy its folders one by one"));
+        }
+        self.memory.hold(self.listing.bytes())
+    }
+
+    /// Takes what was found in the folder `parent`; returns the number of a folder, to be looked
+    /// into.
+    fn found(&mut self, spot: Spot<'_>, parent: &dyn Folder, filters: &Filters) -> Option<u32> {
+        let Spot { path, .. } = spot;
+        let name = spot.name();
+        if names::is_reserved(name) {
+            self.warnings.push(format!("{}: left by an unfinished copy, not taken", show(path)));
+            return None;
+        }
+        let attributes = match parent.look(name) {
+            Ok(attributes) => attributes,
+            Err(error) => {
+                self.fail(path, reason(&error));
+                return None;
+            }
+        };
+        if !filters.takes(path, attributes.kind == FileKind::Folder) {
+            return None;
+        }
+        if path.len() > MAX_PATH {
+            self.fail(path, "its path is longer than 4096 bytes".to_owned());
+            return None;
+        }
+        if name.len() > names::NAME_MAX {
+            self.fail(path, "its name is longer than 255 bytes".to_owned());
+            return None;
+        }
+        match attributes.kind {
+            FileKind::File => self.file(spot, (parent, name), &attributes, LARGE),
+            FileKind::Link => self.link(spot, parent, &attributes),
+            FileKind::Folder => return Some(self.folder(spot, &attributes)),
+            FileKind::Other => {
+                self.warnings.push(format!("{}: a device, socket or pipe, not taken", show(path)))
+            }
+        }
+        None
+    }
+
+    fn fail(&mut self, path: &[u8], reason: String) {
+        self.failures.push(Failure { path: path.to_vec(), reason, ..Failure::default() });
+    }
+}
+
+/// Sees that a file can be read, and where its holes are.
+fn file_kind(
+    parent: &dyn Folder,
+    name: &[u8],
+    attributes: &Attributes,
+    large_from: u64,
+) -> std::io::Result<Kind> {
+    let size = attributes.size;
+    let sparse = attributes.allocated < size;
+    let mut holes = Vec::new();
+    if size >= large_from {
+        let file = parent.open(name, Access::Read)?;
+        if sparse {
+            holes = holes_of(&*file, size);
+        }
+    } else if !is_ours(attributes) {
+        // A link put here meanwhile is only looked at; the read itself follows none.
+        parent.may_read(name)?;
+    }
+    Ok(Kind::File { size, sparse, holes: holes.into() })
+}
+
+/// Whether a file's owner may read it and is who we are: nobody need be asked then.
+fn is_ours(attributes: &Attributes) -> bool {
+    attributes.mode & 0o400 != 0 && attributes.is_own()
+}
+
+/// The chunks without any content. Where the file system cannot tell, there are none.
+fn holes_of(file: &dyn File, size: u64) -> Vec<Range<u64>> {
+    let mut holes = Vec::new();
+    let mut end_of_content = 0;
+    while end_of_content < size {
+        let next = match file.next_data(end_of_content) {
+            Ok(at) => at.map_or(size, |at| at.min(size)),
+            Err(_) => break,
+        };
+        let first = end_of_content.div_ceil(CHUNK);
+        let end = if next == size { size.div_ceil(CHUNK) } else { next / CHUNK };
+        if first < end {
+            holes.push(first..end);
+        }
+        if holes.len() == MAX_HOLES {
+            break;
+        }
+        match file.next_hole(next) {
+            Ok(at) if at > end_of_content && next < size => end_of_content = at,
+            _ => break,
+        }
+    }
+    holes
+}

@@ -1,0 +1,60 @@
+//! Words for errors: a system error without its number, a word quoted for a shell.
+
+use std::io;
+use std::path::Path;
+
+/// Characters of a peer's text that errors and events show.
+const LONGEST: usize = 2000;
+
+/// Returns the start of a text whose length the peer chose.
+pub fn clipped(text: &str) -> String {
+    // No text has more characters than bytes.
+    match text.len() <= LONGEST {
+        true => text.to_owned(),
+        false => text.chars().take(LONGEST).collect(),
+    }
+}
+
+/// Returns the reason of a system error as words, without its number.
+pub fn reason(error: &io::Error) -> String {
+    // The system's own refusals have a number; this one is cap-std's.
+    if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        return "it leads out of the folder that is served".to_owned();
+    }
+    let text = error.to_string();
+    match text.split_once(" (os error ") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}
+
+/// Quotes a word so that a Bourne shell takes it literally.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::new();
+    for (at, part) in word.split('\'').enumerate() {
+        if at > 0 {
+            quoted.push_str("\\'");
+        }
+        if !part.is_empty() || word.is_empty() {
+            quoted.push('\'');
+            quoted.push_str(part);
+            quoted.push('\'');
+        }
+    }
+    quoted
+}
+
+/// Quotes a path for a shell so that no command takes it for an option.
+pub fn quoted_path(path: &Path) -> String {
+    let shown = path.display().to_string();
+    quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
+}
+
+/// Returns the command that makes the folder `path`.
+pub fn mkdir(path: &Path) -> String {
+    format!("mkdir -p {}", quoted_path(path))
+}
