@@ -1,13 +1,14 @@
 //! Which servers this user has seen, by name: the file `known_servers`, one line each.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
+use super::strict;
 use crate::error::{Class, Error};
 use longhaul_text::reason;
 
@@ -143,21 +144,26 @@ impl KnownServers {
     }
 
     fn read(&self) -> Result<String, Error> {
-        match std::fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-            read => read.map_err(|error| {
-                let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
-                Error::new(Class::LocalFile, what).advise(
-                    "mend or remove it, or name the server's id with --server-id: it is not read \
-                     then",
-                )
-            }),
-        }
+        let trouble = |error: std::io::Error| {
+            let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
+            Error::new(Class::LocalFile, what).advise(
+                "mend or remove it, or name the server's id with --server-id: it is not read then",
+            )
+        };
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
+            opened => opened.map_err(trouble)?,
+        };
+        strict::check(&self.path, &file)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(trouble)?;
+        Ok(text)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -238,6 +244,18 @@ mod tests {
             assert!(error.what.starts_with(what) && !error.what.contains("os error"), "{error}");
             assert!(error.advice.expect("it helps").contains("--server-id"));
         }
+    }
+
+    #[test]
+    fn a_list_that_others_may_change_is_not_trusted() {
+        let (_folder, known) = known();
+        known.remember("a:1", A).expect("writable");
+        let mode = |mode| std::fs::set_permissions(known.path(), Permissions::from_mode(mode));
+        mode(0o620).expect("it is ours");
+        let error = known.find("a:1").expect_err("others may write");
+        assert!(error.what.contains("known_servers can be written by others"), "{error}");
+        mode(0o644).expect("it is ours");
+        assert!(known.find("a:1").is_ok_and(|found| found.is_some()));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Files that decide who may do what: nobody else may be able to change them (sshd: StrictModes).
+//! Checks that nobody else can change a file that decides who may do what (sshd: StrictModes).
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Class, Error};
 use longhaul_text::{quoted, reason};
@@ -13,33 +13,48 @@ const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// Refuses `file`, opened at `path`, where somebody else than root and this user owns it or its
-/// folder, or may write to either. Links are followed first: what counts is where the file is.
+/// Refuses `file`, opened at `path`, if somebody other than root and this user owns the file or one
+/// of the folders above it, or may write to one of them. Links are followed first. As with sshd,
+/// the folders end at this user's home: who may change the folders above it is not this user's
+/// choice.
 ///
 /// # Errors
 /// [`Class::LocalFile`], with the command that mends it.
 pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    check_up_to(home, path, file)
+}
+
+fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Error> {
     let unreadable = |error| {
         let what = format!("cannot check who may change {}: {}", path.display(), reason(&error));
         Error::new(Class::LocalFile, what)
     };
-    judge(path, &file.metadata().map_err(unreadable)?, false)?;
+    let user = rustix::process::geteuid().as_raw();
+    judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
     // What has no place in the file system, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
-    let Some(folder) = place.parent() else { return Ok(()) };
-    judge(folder, &folder.metadata().map_err(unreadable)?, true)
+    // In a user namespace, root's folders belong to the user that stands for all unmapped ones.
+    let top = Path::new("/").metadata().map_err(unreadable)?.uid();
+    for (above, folder) in place.ancestors().skip(1).enumerate() {
+        let owners = [ROOT, user, if above == 0 { user } else { top }];
+        judge(folder, &folder.metadata().map_err(unreadable)?, true, &owners)?;
+        if home.as_deref() == Some(folder) {
+            break;
+        }
+    }
+    Ok(())
 }
 
-fn judge(path: &Path, found: &Metadata, is_folder: bool) -> Result<(), Error> {
+fn judge(path: &Path, found: &Metadata, is_folder: bool, owners: &[u32]) -> Result<(), Error> {
     let refuse = |why: String, command: &str| {
         let what = format!("{} {why}, so others could change who is trusted", path.display());
         let advice = format!("run `{command} {}`", quoted(&path.display().to_string()));
         Err(Error::new(Class::LocalFile, what).advise(advice))
     };
-    let user = rustix::process::geteuid().as_raw();
-    if ![ROOT, user].contains(&found.uid()) {
+    if !owners.contains(&found.uid()) {
         let why = format!("belongs to user {}", found.uid());
-        return refuse(why, &format!("chown {user}"));
+        return refuse(why, &format!("chown {}", owners[1]));
     }
     let mode = found.permissions().mode();
     let is_safe = is_folder && mode & STICKY != 0;
@@ -102,6 +117,31 @@ mod tests {
         assert_eq!(checked(&link), Ok(()));
         set_mode(folder.path(), 0o777);
         assert!(checked(&link).is_err());
+    }
+
+    #[test]
+    fn every_folder_up_to_the_home_is_checked_and_none_above_it() {
+        let top = tempfile::tempdir().expect("a folder for the test");
+        let home = top.path().canonicalize().expect("it exists").join("home");
+        let folder = home.join("config/longhaul");
+        std::fs::create_dir_all(&folder).expect("it is ours");
+        let path = folder.join("list");
+        std::fs::write(&path, "x").expect("it is ours");
+        let checked = || {
+            let file = File::open(&path).expect("it can be read");
+            check_up_to(Some(home.clone()), &path, &file)
+        };
+        for place in [&home.join("config"), &home] {
+            set_mode(place, 0o777);
+            let refused = checked().map_err(|error| error.what);
+            let named = format!("{} can be written by others", place.display());
+            assert!(refused.is_err_and(|what| what.starts_with(&named)), "{}", place.display());
+            set_mode(place, 0o755);
+        }
+        set_mode(top.path(), 0o777);
+        assert_eq!(checked(), Ok(()));
+        let file = File::open(&path).expect("it can be read");
+        assert!(check_up_to(None, &path, &file).is_err(), "without a home all folders are checked");
     }
 
     #[test]
