@@ -3,8 +3,9 @@
 //! The first data follow the request at once and may arrive before it has been judged. They are
 //! held only for addresses with a handshake in progress or done, or for flow ids that such a one
 //! announced. An address can be forged, and what comes from it opens flows by itself: all of these
-//! together get no more than half of the memory, and each address no more than two flows' worth,
-//! so that there is always room for flows that were announced. What does not fit falls; it came
+//! together get no more than half of the memory, and each network (an IPv4 address, or an IPv6 /64,
+//! of which one host may use every address) no more than two flows' worth, so that there is always
+//! room for flows that were announced. What does not fit falls; it came
 //! over the path, and is counted for its flow. Nothing of it is looked at.
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::wire::header::{Header, Kind};
 
+use crate::network::Network;
 use crate::socket::Path;
 
 /// Bytes held for one flow, the bookkeeping included.
@@ -22,17 +24,19 @@ pub(super) const FLOW_BYTES: usize = 4_000_000;
 pub(super) const TOTAL_BYTES: usize = 64_000_000;
 /// Of these, for flows that nobody has announced.
 pub(super) const UNANNOUNCED_BYTES: usize = TOTAL_BYTES / 2;
-/// Of these, for the flows of one address.
-pub(super) const ADDRESS_BYTES: usize = 2 * FLOW_BYTES;
+/// Of these, for the flows of one network.
+pub(super) const NETWORK_BYTES: usize = 2 * FLOW_BYTES;
 /// How long a datagram is held, counted from its flow's first.
 pub(super) const KEEP: Span = Span::from_secs(2);
 /// How long an address or a flow id is expected after it was named last; how long it is remembered
 /// what of a flow has fallen.
 pub(super) const EXPECT: Span = Span::from_secs(10);
-/// Flow ids that one expected address can open by itself.
-const FLOWS_PER_ADDRESS: usize = 4;
+/// Flow ids that the expected addresses of one network can open by themselves.
+const FLOWS_PER_NETWORK: usize = 4;
 /// Addresses and flow ids expected at once; handshakes beyond them are not helped.
 const MAX_EXPECTED: usize = 4096;
+/// Of these addresses, those of one network.
+const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
 /// What became of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +83,9 @@ pub(super) struct Hold {
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
     total: usize,
-    /// Of the flows that nobody has announced: all of them, and those of each address.
+    /// Of the flows that nobody has announced: all of them, and those of each network.
     unannounced: usize,
-    shares: HashMap<IpAddr, Share>,
+    shares: HashMap<Network, Share>,
     /// Nothing expires before this; asked before every sleep, so it is kept.
     expiry: Time,
 }
@@ -103,10 +107,16 @@ impl Default for Hold {
 impl Hold {
     /// A handshake with `address` has begun, goes on or is done: hold what comes from it.
     pub(super) fn expect(&mut self, now: Time, address: IpAddr) {
-        if self.addresses.len() < MAX_EXPECTED || self.addresses.contains_key(&address) {
+        if self.addresses.contains_key(&address) || self.may_expect(Network::of(address)) {
             self.addresses.insert(address, now + EXPECT);
             self.expire_by(now + EXPECT);
         }
+    }
+
+    /// Whether one more address of `network` may be expected.
+    fn may_expect(&self, network: Network) -> bool {
+        let expected = self.addresses.keys().filter(|known| Network::of(**known) == network);
+        self.addresses.len() < MAX_EXPECTED && expected.count() < MAX_EXPECTED_OF_NETWORK
     }
 
     /// Whether a handshake with `address` goes on, or was done a moment ago.
@@ -177,7 +187,7 @@ impl Hold {
         self.total += size;
         if !announced {
             self.unannounced += size;
-            let share = self.shares.entry(from).or_default();
+            let share = self.shares.entry(Network::of(from)).or_default();
             share.bytes += size;
             share.flows += usize::from(is_first);
         }
@@ -194,24 +204,25 @@ impl Hold {
         if !self.expects(now, from) {
             return Err(Offer::Foreign);
         }
-        let open = self.shares.get(&from).map_or(0, |share| share.flows);
-        if open < FLOWS_PER_ADDRESS { Ok(false) } else { Err(Offer::Full) }
+        let open = self.shares.get(&Network::of(from)).map_or(0, |share| share.flows);
+        if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(Offer::Full) }
     }
 
     /// Whether `size` bytes more fit for flows that nobody has announced.
     fn has_room(&self, from: IpAddr, size: usize) -> bool {
-        let its = self.shares.get(&from).map_or(0, |share| share.bytes);
-        self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= ADDRESS_BYTES
+        let its = self.shares.get(&Network::of(from)).map_or(0, |share| share.bytes);
+        self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES
     }
 
     /// A flow of `address` that nobody had announced takes `bytes` of its share no longer.
     fn unshare(&mut self, address: IpAddr, bytes: usize, held: bool) {
         self.unannounced -= bytes;
-        if let Some(share) = self.shares.get_mut(&address) {
+        let network = Network::of(address);
+        if let Some(share) = self.shares.get_mut(&network) {
             share.bytes -= bytes;
             share.flows -= usize::from(held);
             if share.flows == 0 {
-                self.shares.remove(&address);
+                self.shares.remove(&network);
             }
         }
     }
@@ -304,7 +315,7 @@ mod tests {
     use longhaul_proto::endpoint::PacketNumber;
     use longhaul_proto::wire::header::Kind;
     use proptest::prelude::*;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     const START: Time = Time::from_nanos(1_000_000_000);
 
@@ -313,9 +324,13 @@ mod tests {
     }
 
     fn offer(hold: &mut Hold, now: Time, flow: u32, from: u8, len: usize) -> Offer {
+        offer_from(hold, now, flow, address(from), len)
+    }
+
+    fn offer_from(hold: &mut Hold, now: Time, flow: u32, from: IpAddr, len: usize) -> Offer {
         let header =
             Header { kind: Kind::Data, flow: FlowId(flow), number: PacketNumber(0), block: 0 };
-        let path = Path { remote: (address(from), 9).into(), local: None };
+        let path = Path { remote: (from, 9).into(), local: None };
         hold.offer(now, header, path, &vec![0; len])
     }
 
@@ -359,7 +374,28 @@ mod tests {
         let mut hold = Hold::default();
         hold.expect(START, address(1));
         let held = (0..100).filter(|n| offer(&mut hold, START, *n, 1, 100) == Offer::Held);
-        assert_eq!(held.count(), FLOWS_PER_ADDRESS);
+        assert_eq!(held.count(), FLOWS_PER_NETWORK);
+    }
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_together_get_what_one_address_gets() {
+        let mut hold = Hold::default();
+        let of = |network: u16, host: u16| -> IpAddr {
+            Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host).into()
+        };
+        let mut held = 0;
+        for host in 0..1_000 {
+            hold.expect(START, of(1, host));
+            let offered = offer_from(&mut hold, START, u32::from(host), of(1, host), 100);
+            held += usize::from(offered == Offer::Held);
+        }
+        assert_eq!((held, hold.addresses.len()), (FLOWS_PER_NETWORK, MAX_EXPECTED_OF_NETWORK));
+        hold.expect(START, of(2, 1));
+        assert_eq!(offer_from(&mut hold, START, 2_000, of(2, 1), 100), Offer::Held);
+        // A flow that was announced needs no share, and is nobody's but the one address's.
+        hold.announce(START, FlowId(3_000), of(1, 9));
+        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 8), 100), Offer::Foreign);
+        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), Offer::Held);
     }
 
     /// Offers a flow so much that its own limit is reached; what was held of it.
@@ -379,7 +415,7 @@ mod tests {
         for from in 2..=60 {
             hold.expect(START, address(from));
             let held: usize = (0..6).map(|n| fill(&mut hold, u32::from(from) * 10 + n, from)).sum();
-            assert!(held <= ADDRESS_BYTES, "{held} bytes of one address");
+            assert!(held <= NETWORK_BYTES, "{held} bytes of one address");
         }
         assert!(hold.bytes() <= UNANNOUNCED_BYTES);
         for flow in 2_000..2_007 {
