@@ -107,8 +107,14 @@ impl Child {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");
+        send_signal(self.id(), signal);
+    }
+
+    /// kill -9 to the child and to all that it has started and left in its process group, as a
+    /// shell's `kill -9 %1` does.
+    pub(crate) fn kill_group(&self) {
+        assert!(self.leads, "it would be the group of the tests");
+        kill_process_group(pid(self.id()), Signal::KILL).expect("it may be killed");
     }
 
     /// kill -9, and awaits the end.
@@ -151,10 +157,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.leads
-            && let Some(group) = Pid::from_raw(self.child.id() as i32)
-        {
-            let _ = kill_process_group(group, Signal::KILL);
+        if self.leads {
+            let _ = kill_process_group(pid(self.id()), Signal::KILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -219,6 +223,15 @@ pub(super) fn undo_ignored_signals() {
             signal_hook::flag::register(signal, Arc::default()).expect("it may be caught");
         }
     });
+}
+
+/// Sends a signal to the process `id`.
+pub(crate) fn send_signal(id: u32, signal: Signal) {
+    kill_process(pid(id), signal).expect("it may be signalled");
+}
+
+fn pid(id: u32) -> Pid {
+    i32::try_from(id).ok().and_then(Pid::from_raw).expect("a child has a number")
 }
 
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {

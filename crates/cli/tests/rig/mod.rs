@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-pub(crate) use child::{Child, Ended};
+pub(crate) use child::{Child, Ended, send_signal};
 pub(crate) use longhaul_testbed::need;
 pub(crate) use longhaul_testbed::skip::{self, Skipped};
 pub(crate) use pair::{Pair, Server};

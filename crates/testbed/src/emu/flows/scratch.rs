@@ -1,6 +1,7 @@
 //! A folder for a run, in memory where the machine has one there, gone however the run ends.
 
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -48,6 +49,8 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
+            // A shell's `kill -9 %1` kills the whole process group of this process.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
