@@ -16,6 +16,9 @@ use crate::rig::{DEADLINE, Server};
 /// How often a thread looks whether the relay is gone, or what waits may go.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What a test does in the relay's thread.
+type Action = Box<dyn FnOnce() + Send>;
+
 /// What passes, and what has passed.
 pub(super) struct Rules {
     /// UDP payloads of the data port that are longer vanish.
@@ -50,6 +53,10 @@ pub(super) struct Rules {
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     /// The tap takes what comes from there, too.
     both_ways: AtomicBool,
+    /// Datagrams with data that the tap has seen.
+    tapped: AtomicUsize,
+    /// What to do in the relay's thread once the tap has seen so many of them.
+    once: Mutex<Option<(usize, Action)>>,
     gone: AtomicBool,
 }
 
@@ -86,6 +93,8 @@ impl Relay {
             address: AtomicU8::new(1),
             tap: Mutex::default(),
             both_ways: AtomicBool::new(false),
+            tapped: AtomicUsize::new(0),
+            once: Mutex::default(),
             gone: AtomicBool::new(false),
         });
         let (tcp, near_control, near_data) = neighbours();
@@ -112,6 +121,12 @@ impl Relay {
     pub(super) fn tap_both_ways(&self) -> mpsc::Receiver<Vec<u8>> {
         self.rules.both_ways.store(true, Ordering::Relaxed);
         self.tap()
+    }
+
+    /// Does `what` when the tap sees the next datagram with data and has seen `datagrams` before:
+    /// nothing else passes until it is done.
+    pub(super) fn once_tapped(&self, datagrams: usize, what: impl FnOnce() + Send + 'static) {
+        *self.rules.once.lock().expect("no holder panics") = Some((datagrams, Box::new(what)));
     }
 }
 
@@ -177,6 +192,13 @@ impl Rules {
     }
 
     fn tap(&self, datagram: &[u8]) {
+        if Header::decode(datagram).is_some_and(|header| header.kind == Kind::Data) {
+            let seen = self.tapped.fetch_add(1, Ordering::Relaxed);
+            let mut once = self.once.lock().expect("no holder panics");
+            if let Some((_, what)) = once.take_if(|(datagrams, _)| seen >= *datagrams) {
+                what();
+            }
+        }
         let mut tap = self.tap.lock().expect("no holder panics");
         if tap.as_ref().is_some_and(|tap| tap.send(datagram.to_vec()).is_err()) {
             *tap = None;
