@@ -230,6 +230,41 @@ mod tests {
         }
     }
 
+    /// Bytes that a search by `regex` remembers of a text of noise.
+    fn remembered(regex: &Regex) -> usize {
+        let mut seed = 7u32;
+        let noise = (0..1 << 17).map(|_| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b'a' + (seed >> 31) as u8
+        });
+        let mut cache = regex.create_cache();
+        regex.search_half_with(&mut cache, &regex_automata::Input::new(&noise.collect::<Vec<_>>()));
+        cache.memory_usage()
+    }
+
+    #[test]
+    fn searches_remember_no_more_than_their_share_however_patterns_are_made() {
+        // The states that a search by such a pattern meets double with each character of its end.
+        let pattern = |n: usize| format!("*a{}", "[!x]".repeat(n));
+        let glob = GlobBuilder::new(&pattern(24)).literal_separator(true).build().unwrap();
+        let free = remembered(&compile(glob.regex(), 16 * MAX_CACHE).unwrap());
+        assert!(free > 4 * MAX_CACHE, "{free} bytes: the pattern is too simple for this test");
+        for count in [1, 20] {
+            let filters: Vec<_> =
+                (0..count).map(|n| Filter::Exclude(pattern(24 + n % 8))).collect();
+            let sum: usize = Filters::new(&filters)
+                .unwrap()
+                .0
+                .iter()
+                .map(|rule| match &rule.test {
+                    Test::Matches(regex) => remembered(regex),
+                    Test::Is(_) | Test::EndsWith(_) => unreachable!("it is a glob"),
+                })
+                .sum();
+            assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
+        }
+    }
+
     #[test]
     fn patterns_are_bounded_in_number_bytes_and_memory() {
         let exclude = |pattern: String| Filter::Exclude(pattern);

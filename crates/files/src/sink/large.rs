@@ -453,7 +453,9 @@ impl Large {
         // A folder keeps what it could not sync, unlike a file: a second try means something.
         let synced = folder.sync().or_else(|_| folder.sync());
         if synced.is_err() {
-            // Without this a later run would find the name, and take it to be on the disk.
+            // Without this a later run would find the name, and take it to be on the disk. A file
+            // that was replaced is not kept: a name for it until now would be one more that this
+            // folder cannot sync. On the disk its name is as old as the folder's last sync.
             folder.rename(&name, &partial)?;
             self.judge_sync(synced)?;
         }
