@@ -474,7 +474,10 @@ impl Large {
             }
             None => {
                 let (folder, name) = ground.at(self.number)?;
-                remove_journal(folder, &name)
+                folder.remove(&names::journal(&name))?;
+                // Also if it is gone: an earlier run may have failed to sync its removal, and after
+                // a power cut it would be there again.
+                folder.sync()
             }
         }
     }

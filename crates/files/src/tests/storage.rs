@@ -362,3 +362,26 @@ fn a_large_file_of_a_tree_whose_sync_fails_twice_fails_alone_and_names_the_devic
     assert_eq!(outcome.failures[0].path, b"large");
     assert!(outcome.failures[0].reason.contains("cannot be synced to a disk in memory"));
 }
+
+#[test]
+fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_is_touched() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    let file = from.root().create(b"file00", 0o644).unwrap();
+    file.write_all_at(&vec![5; LARGE as usize], 0).unwrap();
+    let mut source = Source::open(&[place(&from, "file00")], &SourceOptions::default()).unwrap();
+    let manifest = source.manifest().clone();
+    let open = || {
+        let options = SinkOptions::default();
+        Sink::open(&place(&to, "copy"), &manifest, 0, &options, &Watch::default()).unwrap().0
+    };
+    let mut sink = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    sink.sync().unwrap();
+    drop(sink);
+    let journal = &b".copy.lh-journal"[..];
+    to.root().sync().unwrap();
+    to.root().remove(journal).unwrap();
+    assert!(to.tree(true).contains_key(journal));
+    drop(open());
+    assert!(!to.tree(true).contains_key(journal));
+}
