@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use super::filter::{Filter, Filters};
 use super::manifest::{Kind, Manifest, Shape};
 use super::place::{Place, show};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Advice, Error, ErrorKind};
 
 /// Characters of a peer's path that an error shows.
 const SHOWN: usize = 300;
@@ -125,7 +125,7 @@ impl Asked {
     fn refuse(&self, sent: &str) -> Error {
         let Some(sources) = &self.sources else {
             let what = format!("the client sent {sent}, but its request is not recursive");
-            return Error::new(ErrorKind::Peer, what).advise("add -r");
+            return Error::new(ErrorKind::Peer, what).advise(Advice::Recursive);
         };
         let names = sources.names.iter().next().map(|name| clipped(name));
         let asked = match (names, sources.names.len(), sources.contents) {

@@ -15,6 +15,18 @@ pub enum ErrorKind {
     Unfinished,
 }
 
+/// What the caller may do about an [`Error`]. Its text names no flag; a caller that has flags for
+/// the last two may name them instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// A sentence without a full stop.
+    Words(String),
+    /// Ask for a copy that takes folders and links, too.
+    Recursive,
+    /// Copy to the name of a file. Where only the speed matters, measure and write nothing.
+    FileOrMeasure,
+}
+
 /// An error of the source, the destination or a list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -23,7 +35,7 @@ pub struct Error {
     /// What failed, on which path, and why: one sentence without a full stop.
     pub what: String,
     /// What to do about it, if something can be done.
-    pub advice: Option<String>,
+    pub advice: Option<Advice>,
 }
 
 impl Error {
@@ -34,9 +46,25 @@ impl Error {
 
     /// Returns the same error with advice.
     #[must_use]
-    pub fn advise(mut self, advice: impl Into<String>) -> Error {
+    pub fn advise(mut self, advice: impl Into<Advice>) -> Error {
         self.advice = Some(advice.into());
         self
+    }
+}
+
+impl<T: Into<String>> From<T> for Advice {
+    fn from(words: T) -> Advice {
+        Advice::Words(words.into())
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Advice::Words(words) => words,
+            Advice::Recursive => "ask for a recursive copy",
+            Advice::FileOrMeasure => "copy to the name of a file",
+        })
     }
 }
 

@@ -1,39 +1,49 @@
-//! Objects: files and trees, from a walk of the source to verified files under their final names.
+//! Files and trees: read at the source, verified and written under their final names. This crate
+//! knows no socket, session or protocol.
 //!
-//! In reading order: [`manifest`] (what an object consists of), [`virtual_object`] (how its files
-//! lie end to end in what a protocol moves), [`digest`] (values of chunks and how they merge into
-//! a file's BLAKE3 root), [`place`] (paths given by a user or, below a root, by a peer),
-//! [`filter`], [`asked`] (what a peer may send), `store` (every access to files), [`source`]
-//! (reading), [`journal`] (what survives a kill), [`sink`] (verifying, writing, resuming, naming),
-//! [`watch`] (how far that is).
+//! In reading order:
+//! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: how its files lie end
+//!   to end in what a protocol moves. [`digest`]: values of chunks, and how they merge into the
+//!   BLAKE3 root of a file.
+//! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: which files of a
+//!   tree are taken. [`Asked`]: what a peer may send.
+//! - `store`: the traits through which everything here reaches files.
+//! - [`Source`]: walks and reads. [`journal`]: what survives a kill. [`sink`]: verifies, writes,
+//!   resumes, names. [`watch`]: progress of long work.
 //!
-//! Everything here blocks and is meant for plain threads. No name from the other side is trusted:
-//! below a base folder each component is opened by its parent's handle and never followed when it
-//! is a symbolic link.
+//! [`Source::open`] lists what is to be copied. [`Sink::open`] compares that list with the
+//! destination and returns a [`Plan`]: the chunks that are there and those that the source must
+//! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
+//! [`Sink::finish`] gives links and folders their names.
+//!
+//! All calls block, so they belong on plain threads. No name from the other side is trusted: below
+//! a base folder each component is opened by its parent's handle, and a symbolic link is never
+//! followed.
 
-pub mod asked;
+mod asked;
 pub mod digest;
 mod error;
 pub mod filter;
 mod folders;
 pub mod journal;
 pub mod manifest;
-pub mod names;
+mod names;
 pub mod place;
 pub mod sink;
-pub mod source;
+mod source;
 mod store;
 #[cfg(test)]
 mod tests;
-pub mod virtual_object;
+mod virtual_object;
 mod walk;
 pub mod watch;
 
 pub use asked::Asked;
 pub use digest::Digest;
-pub use error::{Error, ErrorKind};
+pub use error::{Advice, Error, ErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
-pub use place::Place;
+pub use names::PARTIAL;
+pub use place::{Place, Root};
 pub use sink::{Mark, Outcome, Plan, Sink, SinkOptions, Together, Verdict};
 pub use source::{ChunkRead, Source, SourceOptions};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::store::{Attributes, FileKind, SharedFolder, real};
 use crate::error::{Error, ErrorKind};
+use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
 
@@ -21,7 +22,7 @@ pub enum Place {
     /// outside are refused, also when they change between a look and a use.
     Within {
         /// The folder.
-        root: Arc<Dir>,
+        root: Root,
         /// The path relative to it; empty for the folder itself.
         path: PathBuf,
     },
@@ -33,6 +34,28 @@ pub enum Place {
         /// The path relative to it; empty, or with a slash at its end, for a folder.
         path: PathBuf,
     },
+}
+
+/// A folder that places below it cannot leave. Clones are the same folder.
+#[derive(Clone, Debug)]
+pub struct Root(Arc<Dir>);
+
+impl Root {
+    /// Opens a folder of this host.
+    ///
+    /// # Errors
+    /// It is no folder, or the system says no.
+    pub fn open(path: &Path) -> io::Result<Root> {
+        Dir::open_ambient_dir(path, ambient_authority()).map(|root| Root(Arc::new(root)))
+    }
+
+    /// Opens a folder below this one.
+    ///
+    /// # Errors
+    /// As [`Root::open`], and for a path that leads out of this folder.
+    pub fn below(&self, path: &Path) -> io::Result<Root> {
+        self.0.open_dir(path).map(|root| Root(Arc::new(root)))
+    }
 }
 
 /// What is at a place.
@@ -85,7 +108,7 @@ impl Place {
         };
         match self {
             Place::Ambient(path) => real::open_path(&here(path)),
-            Place::Within { root, path } => real::open_again(root.open_dir(here(path))?),
+            Place::Within { root, path } => real::open_again(root.0.open_dir(here(path))?),
             #[cfg(test)]
             Place::Stored { root, path } => match path.file_name() {
                 Some(name) => root.open_folder(name.as_bytes()),
@@ -137,7 +160,7 @@ impl Place {
     pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
-            Place::Within { root, path } => root.metadata(path).map(|found| found.is_file()),
+            Place::Within { root, path } => root.0.metadata(path).map(|found| found.is_file()),
             #[cfg(test)]
             Place::Stored { .. } => Ok(true),
         };
@@ -166,7 +189,7 @@ impl Place {
                 match self {
                     Place::Ambient(_) => Place::Ambient(path.canonicalize()?),
                     Place::Within { root, .. } => {
-                        Place::Within { root: root.clone(), path: root.canonicalize(path)? }
+                        Place::Within { root: root.clone(), path: root.0.canonicalize(path)? }
                     }
                     #[cfg(test)]
                     Place::Stored { .. } => return Err(super::store::not_found()),

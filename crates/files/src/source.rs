@@ -20,7 +20,7 @@ use super::virtual_object::{Extent, VirtualObject};
 use super::walk::{Spot, Walk};
 use super::watch::Watch;
 use super::{CHUNK, ChunkKind, Failure, LARGE, names};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Advice, Error, ErrorKind};
 
 /// How a source is read.
 #[derive(Clone, Debug, Default)]
@@ -437,7 +437,7 @@ fn take(
         Found::Nothing { .. } => Err(store::not_found().into()),
         Found::Folder(_) if !recursive => {
             let what = format!("{} is a folder", place.shown());
-            Err(Error::new(ErrorKind::Request, what).advise("add -r").into())
+            Err(Error::new(ErrorKind::Request, what).advise(Advice::Recursive).into())
         }
         Found::Folder(base) if contents => {
             let folders = walk.tree(number, base, None, filters)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use longhaul_files::ErrorKind;
+use longhaul_files::{Advice, ErrorKind};
 
 /// What kind of end it was; the command line maps each to an exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,11 @@ impl From<longhaul_files::Error> for Error {
             ErrorKind::Peer => Class::Unreachable,
             ErrorKind::Unfinished => Class::Unfinished,
         };
-        Error { advice: error.advice, ..Error::new(class, error.what) }
+        let advice = error.advice.map(|advice| match advice {
+            Advice::Words(words) => words,
+            Advice::Recursive => "add -r".to_owned(),
+            Advice::FileOrMeasure => format!("{advice}, or measure with --receive fake"),
+        });
+        Error { advice, ..Error::new(class, error.what) }
     }
 }

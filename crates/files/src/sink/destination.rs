@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Advice, Error, ErrorKind};
 use crate::folders::Folders;
 use crate::manifest::{self, Kind, Manifest, Shape};
 use crate::names;
@@ -254,8 +254,7 @@ fn no_folder(shown: &str) -> Error {
 /// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
 fn no_file(is: &str, shown: &str) -> Error {
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
-    Error::new(ErrorKind::File, what)
-        .advise("copy to the name of a file, or measure with --receive fake")
+    Error::new(ErrorKind::File, what).advise(Advice::FileOrMeasure)
 }
 
 /// Whether the first entry is a folder that holds all others.

@@ -12,7 +12,7 @@ use crate::control::{Outcome, Status};
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary};
-use longhaul_files::names::PARTIAL;
+use longhaul_files::PARTIAL;
 use longhaul_files::place::show;
 
 /// Files smaller than this on average are a copy of many small files.

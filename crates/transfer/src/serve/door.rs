@@ -5,14 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-
 use crate::error::{Class, Error};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{PeerId, allow};
-use longhaul_files::Place;
 use longhaul_files::place::show;
+use longhaul_files::{Place, Root};
 use longhaul_text::reason;
 
 /// A served folder and who may use it.
@@ -24,7 +21,7 @@ pub(super) struct Door {
 
 enum Reach {
     /// Only what lies below this folder.
-    Root(Arc<Dir>),
+    Root(Root),
     /// All that the user of this process may reach: he came through his own ssh.
     User,
 }
@@ -42,16 +39,16 @@ impl Door {
     /// # Errors
     /// [`Class::LocalFile`] if it, or the subfolder of an id, is no folder that can be opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
-        let root = Dir::open_ambient_dir(&options.root, ambient_authority()).map_err(|error| {
+        let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(Class::LocalFile, what).advise("name a folder that exists with --root")
         })?;
         for entry in &options.allow {
             let Some(folder) = &entry.subfolder else { continue };
-            root.open_dir(folder).map_err(|error| missing(&entry.id, folder, &error))?;
+            root.below(folder).map_err(|error| missing(&entry.id, folder, &error))?;
         }
         Ok(Door {
-            reach: Reach::Root(Arc::new(root)),
+            reach: Reach::Root(root),
             allow: options.allow.clone().into(),
             read_only: options.read_only,
         })
@@ -92,8 +89,7 @@ impl Door {
         let root = match &allowed.subfolder {
             None => root.clone(),
             Some(folder) => {
-                let opened = root.open_dir(folder);
-                Arc::new(opened.map_err(|error| missing(&allowed.id, folder, &error))?)
+                root.below(folder).map_err(|error| missing(&allowed.id, folder, &error))?
             }
         };
         Ok(Place::Within { root, path: relative(path) })
