@@ -301,11 +301,13 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
         }
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
-    let mut first = copy(&["--rate=40M"]);
+    // So slow that the copy is not finished by then.
+    let mut first = copy(&["--rate=16M"]);
     // However slow the disk is: only chunks in the journal survive the kill.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
     first.event(|_| fs::metadata(&journal).is_ok_and(|it| it.len() >= SOME_CHUNKS));
     first.kill();
+    assert!(!to.exists(), "{way:?} {flags:?}: it was finished before it was killed");
     let then = fs::metadata(&source).unwrap().modified().unwrap();
     let mut content = bytes(LEN, 1);
     content[0] ^= 1;
