@@ -44,6 +44,7 @@ pub fn run(bytes: &[u8]) {
         read_only: false,
         allow: vec![allow],
         config_dir: scratch.path().to_owned(),
+        identity: None,
         once: true,
         allow_plain: false,
         memory: Bytes::mebi(64),

@@ -140,6 +140,7 @@ fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
         read_only: args.read_only,
         allow,
         config_dir: config::folder()?,
+        identity: None,
         once: args.once,
         allow_plain: args.allow_plain,
         memory: args.memory,

@@ -1,6 +1,6 @@
 //! What a copy and a server are told.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::location::Location;
+use crate::error::Error;
+use crate::location::{DEFAULT_PORT, Location};
+use crate::session::Identity;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
 pub use longhaul_files::filter::Filter;
@@ -59,7 +61,7 @@ pub enum Protocol {
 }
 
 /// By what another host is reached, beside its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachOptions {
     /// The ssh command, as words (`-e`).
     pub ssh_command: Vec<String>,
@@ -69,6 +71,17 @@ pub struct ReachOptions {
     pub data_port: Option<u16>,
     /// UDP ports that the far side of ssh may open.
     pub ports: Option<(u16, u16)>,
+}
+
+impl Default for ReachOptions {
+    fn default() -> ReachOptions {
+        ReachOptions {
+            ssh_command: vec!["ssh".to_owned()],
+            remote_path: "longhaul".to_owned(),
+            data_port: None,
+            ports: None,
+        }
+    }
 }
 
 /// A copy.
@@ -83,6 +96,8 @@ pub struct CopyOptions {
     pub replicas: bool,
     /// Who we are and whom we trust.
     pub trust: Trust,
+    /// Who we are; nothing for the key in the folder of `trust`.
+    pub identity: Option<Identity>,
     /// Take folders with all that is in them.
     pub recursive: bool,
     /// Keep permissions and times.
@@ -125,6 +140,17 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
+    /// Returns who we are.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        match &self.identity {
+            Some(identity) => Ok(identity.clone()),
+            None => Identity::load_or_create(&self.trust.config_dir),
+        }
+    }
+
     /// A copy of `sources` to `destination` as RBUDP does it where the user says nothing more: at
     /// the rate that is found, sealed, within 512 MiB, patient for minutes.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
@@ -133,6 +159,7 @@ impl CopyOptions {
             destination,
             replicas: false,
             trust,
+            identity: None,
             recursive: false,
             preserve: false,
             checksum: false,
@@ -171,10 +198,43 @@ pub struct ServeOptions {
     pub allow: Vec<Allow>,
     /// The folder of the identity key.
     pub config_dir: PathBuf,
+    /// The server's identity; nothing for the key in `config_dir`.
+    pub identity: Option<Identity>,
     /// End after one transfer.
     pub once: bool,
     /// Allow data in the clear where the client asks for it.
     pub allow_plain: bool,
     /// How much incomplete data of all transfers may wait in memory.
     pub memory: Bytes,
+}
+
+impl Default for ServeOptions {
+    /// A server of nothing to nobody on the default port.
+    fn default() -> ServeOptions {
+        ServeOptions {
+            listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT),
+            data_port: None,
+            root: PathBuf::new(),
+            read_only: false,
+            allow: Vec::new(),
+            config_dir: PathBuf::new(),
+            identity: None,
+            once: false,
+            allow_plain: false,
+            memory: Bytes::mebi(512),
+        }
+    }
+}
+
+impl ServeOptions {
+    /// Returns the server's identity.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        match &self.identity {
+            Some(identity) => Ok(identity.clone()),
+            None => Identity::load_or_create(&self.config_dir),
+        }
+    }
 }

@@ -82,6 +82,7 @@ pub(super) fn options(
         destination,
         replicas: args.replicas,
         trust: args.reach.trust(&args.locations.iter().collect::<Vec<_>>())?,
+        identity: None,
         recursive: args.recursive || args.archive,
         preserve: args.preserve || args.archive,
         checksum: args.checksum,

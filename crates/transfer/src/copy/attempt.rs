@@ -113,7 +113,7 @@ impl<'a> Attempt<'a> {
             options,
             route,
             asked: route.asked(options)?.map(Arc::new),
-            identity: Identity::load_or_create(&options.trust.config_dir)?,
+            identity: options.identity()?,
             hooks: ClientHooks {
                 observer,
                 cancel,

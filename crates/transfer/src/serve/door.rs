@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::error::{Class, Error};
 use crate::options::{Allow, ServeOptions};
@@ -15,8 +15,16 @@ use longhaul_text::reason;
 /// A served folder and who may use it.
 pub(super) struct Door {
     reach: Reach,
-    allow: Arc<[Allow]>,
+    allow: Shared,
     read_only: bool,
+}
+
+/// The list of clients as it is now.
+type Shared = Arc<RwLock<Arc<[Allow]>>>;
+
+/// A poisoned lock means that a reader panicked; the list is whole.
+fn now(list: &Shared) -> Arc<[Allow]> {
+    list.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 enum Reach {
@@ -43,20 +51,30 @@ impl Door {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(Class::LocalFile, what).advise("name a folder that exists with --root")
         })?;
-        for entry in &options.allow {
-            let Some(folder) = &entry.subfolder else { continue };
+        let reach = Reach::Root(root);
+        let door = Door { reach, allow: Shared::default(), read_only: options.read_only };
+        door.allow(options.allow.clone())?;
+        Ok(door)
+    }
+
+    /// Replaces the list of clients.
+    ///
+    /// # Errors
+    /// [`Class::LocalFile`] if the subfolder of an id cannot be opened: the old list stays.
+    pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
+        for entry in &list {
+            let (Some(folder), Reach::Root(root)) = (&entry.subfolder, &self.reach) else {
+                continue;
+            };
             root.below(folder).map_err(|error| missing(&entry.id, folder, &error))?;
         }
-        Ok(Door {
-            reach: Reach::Root(root),
-            allow: options.allow.clone().into(),
-            read_only: options.read_only,
-        })
+        *self.allow.write().unwrap_or_else(PoisonError::into_inner) = list.into();
+        Ok(())
     }
 
     /// For the one client that started this process through ssh.
     pub(super) fn of_user() -> Door {
-        Door { reach: Reach::User, allow: Arc::default(), read_only: false }
+        Door { reach: Reach::User, allow: Shared::default(), read_only: false }
     }
 
     /// Admits the ids that are allowed anything here at all; [`Class::Unreachable`] for all others.
@@ -64,7 +82,7 @@ impl Door {
         &self,
     ) -> impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static {
         let allow = self.allow.clone();
-        move |peer| allowed(&allow, peer).map(drop)
+        move |peer| allowed(&now(&allow), peer).map(drop)
     }
 
     /// Where `path` is for `peer`, if he may go there.
@@ -76,7 +94,8 @@ impl Door {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
             Reach::Root(root) => root,
         };
-        let allowed = allowed(&self.allow, peer)?;
+        let list = now(&self.allow);
+        let allowed = allowed(&list, peer)?;
         let refuse = |what: &str| {
             let what = format!("{peer} may not {what} here");
             Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))

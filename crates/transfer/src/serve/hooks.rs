@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::closing::Closing;
 use super::register::Question;
 use crate::control::{self, Message, Ping};
 use crate::driver::outbox::Outbox;
@@ -28,6 +29,8 @@ pub(super) struct ServerHooks {
     /// Who waits for the destination; told by being dropped, with all else of the transfer.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
     outbox: Outbox,
+    /// The end of the server.
+    closing: Closing,
 }
 
 impl ServerHooks {
@@ -41,7 +44,13 @@ impl ServerHooks {
             heard: Cell::new(Instant::now()),
             yielded: RefCell::default(),
             outbox,
+            closing: Closing::default(),
         }
+    }
+
+    /// The same hooks of a server that may end.
+    pub(super) fn closed_by(self, closing: Closing) -> ServerHooks {
+        ServerHooks { closing, ..self }
     }
 
     fn answer(&self, lives: bool) {
@@ -54,6 +63,9 @@ impl ServerHooks {
 
 impl Hooks for ServerHooks {
     fn tick(&self) -> Result<(), End> {
+        if let Some(why) = self.closing.reason() {
+            return Err(why.into());
+        }
         let Some(questions) = &self.questions else { return Ok(()) };
         while let Ok(question) = questions.borrow_mut().try_recv() {
             match question {

@@ -1,12 +1,13 @@
 //! A server: sessions in, each judged, each a transfer of its own.
 //!
-//! `door` says what an id may reach; `register` knows the transfers under way, so that a copy
-//! that is taken up again finds its destination free, and further streams find their transfer;
+//! `door` says what an id may reach; `register` knows the transfers under way, so that a copy that
+//! is taken up again finds its destination free, and further streams find their transfer;
 //! `transfer` answers one request (`hooks` is what others ask it meanwhile), `survey` the question
-//! before it where there are several sources; `over_ssh` is the server of one copy that ssh
-//! started; `told` is what a server says of all that, `refusals` as far as it fits a log.
-//! `rehearsal` is a session without a network, for the fuzzer.
+//! before it where there are several sources; `closing` ends a server; `over_ssh` is the server of
+//! one copy that ssh started; `told` is what a server says of all that, `refusals` as far as it
+//! fits a log. `rehearsal` is a session without a network, for the fuzzer.
 
+mod closing;
 mod door;
 mod hooks;
 mod over_ssh;
@@ -26,16 +27,18 @@ use std::time::Duration;
 use longhaul_net::port::{Port, PortHandle};
 use longhaul_net::zone;
 use longhaul_proto::registry::{self, Row};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::control::{Frame, Message, Request, Survey};
 use crate::driver::budget::Budget;
 use crate::driver::shared_core::SharedCores;
 use crate::error::{Class, Error};
-use crate::options::ServeOptions;
+use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
+use closing::Closing;
 use door::Door;
 use longhaul_files::sink::Left;
 use refusals::Refusals;
@@ -85,6 +88,7 @@ struct Server {
     /// Who is told what happens.
     tell: Tell,
     refusals: Arc<Refusals>,
+    closing: Closing,
 }
 
 impl Server {
@@ -103,6 +107,7 @@ impl Server {
             seats: probe::server::Seats::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,
+            closing: Closing::default(),
         }
     }
 }
@@ -112,6 +117,14 @@ type Protocols = fn(&str) -> Option<&'static Row>;
 
 /// Is told what happens at a server; called from its own threads.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
+
+/// What a running server may be asked.
+pub(crate) enum Order {
+    /// Replace the list of clients, and tell how that went.
+    Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
+    /// End: let transfers go on for this long, then close their sessions.
+    Shutdown(Duration),
+}
 
 /// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
 /// called when clients can come, `tell` with what happens then.
@@ -135,7 +148,19 @@ pub(crate) fn serve_by(
     tell: Tell,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    reactor::block_on("the server", run(protocols, options, ready, tell, cancel))
+    let (_nobody, orders) = mpsc::unbounded_channel();
+    reactor::block_on("the server", run(protocols, options, ready, tell, cancel, orders))
+}
+
+/// Serves by the orders of a handle, until one of them ends the server or the handle is gone.
+pub(crate) fn serve_by_orders(
+    options: ServeOptions,
+    ready: impl FnOnce(Ready),
+    tell: Tell,
+    orders: mpsc::UnboundedReceiver<Order>,
+) -> Result<(), Error> {
+    let run = run(registry::find, options, ready, tell, Cancel::default(), orders);
+    reactor::block_on("the server", run)
 }
 
 async fn run(
@@ -144,8 +169,9 @@ async fn run(
     ready: impl FnOnce(Ready),
     tell: Tell,
     cancel: Cancel,
+    mut orders: mpsc::UnboundedReceiver<Order>,
 ) -> Result<(), Error> {
-    let identity = Identity::load_or_create(&options.config_dir)?;
+    let identity = options.identity()?;
     let door = Door::open(&options)?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());
@@ -186,11 +212,34 @@ async fn run(
                 }
             }
             _ = untold.tick() => server.refusals.flush(),
+            order = orders.recv() => match order {
+                Some(Order::Allow(list, tell)) => {
+                    // Who asked may have gone.
+                    let _ = tell.send(server.door.allow(list));
+                }
+                Some(Order::Shutdown(grace)) => break close(&server, &mut listener, grace).await,
+                None => break close(&server, &mut listener, Duration::ZERO).await,
+            },
             () = cancel.wished() => break Err(Error::new(Class::Interrupted, "interrupted")),
         }
     };
     server.refusals.flush();
     ended
+}
+
+/// Ends the server; whoever comes meanwhile hears of it.
+async fn close(server: &Rc<Server>, listener: &mut Listener, grace: Duration) -> Result<(), Error> {
+    let refuse = async {
+        loop {
+            let session = listener.accept().await;
+            let server = server.clone();
+            tokio::task::spawn_local(async move { receive(&server, session).await });
+        }
+    };
+    tokio::select! {
+        () = server.closing.close(grace) => Ok(()),
+        never = refuse => never,
+    }
 }
 
 /// The control and the data port; with control port 0, a pair of neighbours that is free.
@@ -261,6 +310,13 @@ async fn surveyed(
     mut session: Session,
     survey: &Survey,
 ) -> Option<Result<(), Error>> {
+    let _busy = match server.closing.enter() {
+        Ok(busy) => busy,
+        Err(error) => {
+            let _ = session.close(Some(&error)).await;
+            return Some(Err(error));
+        }
+    };
     let client = Client::of_survey(&session, survey);
     (server.tell)(Told::Asked(client.clone()));
     let result = survey::answer(server, &mut session, survey).await;
@@ -278,6 +334,13 @@ async fn surveyed(
 
 /// Answers a request, and tells of it.
 async fn requested(server: &Rc<Server>, session: Session, request: Request) -> Result<(), Error> {
+    let _busy = match server.closing.enter() {
+        Ok(busy) => busy,
+        Err(error) => {
+            let _ = session.close(Some(&error)).await;
+            return Err(error);
+        }
+    };
     let client = Client::of_request(&session, &request);
     (server.tell)(Told::Asked(client.clone()));
     let result = transfer::answer(server, session, request).await;

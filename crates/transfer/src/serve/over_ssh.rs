@@ -13,8 +13,8 @@ use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
 use crate::reactor;
+use crate::session::Settings;
 use crate::session::ssh::{accept_over_ssh, bind_udp};
-use crate::session::{Identity, Settings};
 
 /// Serves the client at the other end of standard input and output; blocks until ssh is gone.
 /// What its user may reach, the client may: of `options` only the identity's folder and the memory
@@ -35,7 +35,7 @@ async fn run(
     ports: Option<(u16, u16)>,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    let identity = Identity::load_or_create(&options.config_dir)?;
+    let identity = options.identity()?;
     let udp = bind_udp(ports)?;
     let unusable =
         |error| Error::new(Class::Unreachable, format!("cannot use a UDP port for data: {error}"));

@@ -325,7 +325,8 @@ async fn run(
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
-    let hooks = ServerHooks::new(registered.questions.take(), wire.outbox().clone());
+    let hooks = ServerHooks::new(registered.questions.take(), wire.outbox().clone())
+        .closed_by(server.closing.clone());
     let port = server.port.clone();
     let hooks = &hooks;
     match work {

@@ -119,8 +119,13 @@ pub fn find<'a>(allowed: &'a [Allow], id: &PeerId) -> Option<&'a Allow> {
 
 fn below_root(folder: &str) -> Option<PathBuf> {
     let path = Path::new(folder);
+    is_below_root(path).then(|| path.to_owned())
+}
+
+/// Whether a path names a folder below the root and nothing else.
+pub fn is_below_root(path: &Path) -> bool {
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    (!folder.is_empty() && path.components().all(plain)).then(|| path.to_owned())
+    !path.as_os_str().is_empty() && path.components().all(plain)
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ use longhaul_text::reason;
 /// The key's name in the config folder: PKCS#8 in PEM.
 pub const KEY_FILE: &str = "identity.key";
 
+/// What comes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
+const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+
 /// A key file is 119 bytes; what is much longer is something else.
 const LONGEST_KEY_FILE: u64 = 4096;
 
@@ -58,6 +61,17 @@ impl Identity {
             Missing::File => Error::new(Class::LocalFile, format!("{} vanished", path.display())),
             Missing::Other(error) => error,
         })
+    }
+
+    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key:
+    /// for programs that keep their keys themselves.
+    pub fn from_bytes(seed: &[u8; 32]) -> Identity {
+        Identity::from_pkcs8(&[PKCS8_HEAD, seed].concat()).expect("every seed is a key")
+    }
+
+    /// Returns a new identity that is kept nowhere.
+    pub fn generate() -> Identity {
+        Identity::ephemeral()
     }
 
     /// A key pair of this process alone, kept nowhere.
@@ -190,6 +204,16 @@ mod tests {
         assert_eq!(mode(&folder.join(KEY_FILE)), 0o600);
         assert_eq!(mode(&folder), 0o700);
         assert_eq!(std::fs::read_dir(&folder).expect("readable").count(), 1, "no leavings");
+    }
+
+    #[test]
+    fn a_seed_is_the_key_of_rfc_8032() {
+        // Section 7.1, test 1.
+        let hex = |text: &str| HEXLOWER.decode(text.as_bytes()).expect("hexadecimal");
+        let seed = hex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
+        let public = hex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+        let identity = Identity::from_bytes(&seed.try_into().expect("32 bytes"));
+        assert_eq!(identity.id().0, public[..]);
     }
 
     #[test]

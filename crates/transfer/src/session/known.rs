@@ -43,7 +43,7 @@ pub fn server_name(host: &str, port: u16) -> String {
 }
 
 impl KnownServers {
-    /// The file in `config_dir`, which need not exist.
+    /// The file in `config_dir`, which need not exist. An empty path keeps nothing.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
@@ -98,6 +98,9 @@ impl KnownServers {
     /// # Errors
     /// The file cannot be written; or another process has just noted another id for the name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
+        if self.folder.as_os_str().is_empty() {
+            return Ok(());
+        }
         let trouble = |error: std::io::Error| {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
@@ -144,6 +147,9 @@ impl KnownServers {
     }
 
     fn read(&self) -> Result<String, Error> {
+        if self.folder.as_os_str().is_empty() {
+            return Ok(String::new());
+        }
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
             Error::new(Class::LocalFile, what).advise(

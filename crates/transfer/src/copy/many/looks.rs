@@ -62,7 +62,7 @@ impl Looks {
     /// # Errors
     /// As [`Identity::load_or_create`].
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
-        let identity = Identity::load_or_create(&options.trust.config_dir)?;
+        let identity = options.identity()?;
         let (tell, told) = unbounded_channel();
         let mut tasks = JoinSet::new();
         for (number, route) in sources.routes.iter().enumerate() {

@@ -42,6 +42,7 @@ pub(super) fn server(
         read_only: true,
         allow: vec![allow],
         config_dir: config.to_owned(),
+        identity: None,
         once: false,
         allow_plain: false,
         memory: Bytes::mebi(64),

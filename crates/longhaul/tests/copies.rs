@@ -1,0 +1,179 @@
+//! Copies: runtimes, events, cancelling, resuming, trust.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longhaul::units::Rate;
+use longhaul::{ErrorKind, Event, Names, Trust, blocking};
+
+use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
+
+/// Enough that a copy at [`SLOW`] can be caught in its middle.
+const LARGE: usize = 48 << 20;
+const SLOW: Rate = Rate::from_bps(200_000_000);
+
+/// The journal of the file `x`, and its length with a handful of chunks.
+const JOURNAL: &str = ".x.lh-journal";
+const SOME_CHUNKS: u64 = 300;
+
+/// Copies a tree there and back.
+async fn there_and_back() {
+    let rig = Rig::new();
+    write_tree(&rig.here("run"), 20, 3 << 20);
+    let mut server = rig.server().start().await.expect("it listens");
+    let client = rig.client();
+    let push = client.copy([rig.here("run")], url(&server, "")).recursive(true);
+    let mut push = push.names(Names::Done).start().expect("the address is one");
+    let mut events = push.events();
+    let (mut files, mut latest) = (0, None);
+    while let Some(event) = events.next().await {
+        match event {
+            Event::FileDone { .. } => files += 1,
+            Event::Progress(progress) => latest = Some(progress),
+            _ => {}
+        }
+    }
+    let summary = push.finish().await.expect("it is copied");
+    assert_eq!((files, summary.copied_files, summary.verified), (21, 21, true));
+    assert_eq!(latest.map(|progress| progress.total_bytes), Some(summary.bytes));
+    assert_eq!(push.finish().await.expect("the same again").bytes, summary.bytes);
+    let pull = client.copy([url(&server, "run")], rig.here("back")).recursive(true);
+    pull.start().expect("the address is one").finish().await.expect("it is copied");
+    assert_eq!(read_tree(&rig.here("back")), read_tree(&rig.here("run")));
+    server.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_tree_is_copied_inside_a_runtime_of_one_thread() {
+    there_and_back().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_copied_inside_a_runtime_of_many_threads() {
+    tokio::spawn(there_and_back()).await.expect("the futures are Send");
+}
+
+#[test]
+fn a_tree_is_copied_without_a_runtime() {
+    blocking::wait(there_and_back());
+}
+
+/// Drops a copy in its middle; the same call resumes it.
+async fn dropped_then_resumed(rig: &Rig, pull: bool) {
+    let server = rig.server().start().await.expect("it listens");
+    let client = rig.client();
+    let (near, far) = (rig.here("x"), url(&server, "x"));
+    fs::write(if pull { rig.there("x") } else { near.clone() }, noise(LARGE)).expect("a new file");
+    let copy = || match pull {
+        true => client.copy([&*far], near.display().to_string()),
+        false => client.copy([near.display().to_string()], &*far),
+    };
+    let first = copy().rate_limit(Some(SLOW)).start().expect("the address is one");
+    // Only chunks in the journal survive, however slow the disk is.
+    let journal = if pull { rig.here(JOURNAL) } else { rig.there(JOURNAL) };
+    let mut events = first.events();
+    while !fs::metadata(&journal).is_ok_and(|file| file.len() >= SOME_CHUNKS) {
+        events.next().await.expect("the copy goes on");
+    }
+    drop(first);
+    let summary = copy().start().expect("the address is one").finish().await.expect("it goes on");
+    assert!(summary.resumed_bytes > 0, "{summary:?}");
+    assert_eq!(fs::read(rig.here("x")).ok(), fs::read(rig.there("x")).ok());
+}
+
+#[tokio::test]
+async fn a_dropped_pull_is_resumed_by_the_same_call() {
+    dropped_then_resumed(&Rig::new(), true).await;
+}
+
+#[tokio::test]
+async fn a_dropped_push_is_resumed_by_the_same_call() {
+    dropped_then_resumed(&Rig::new(), false).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_copy_ends_with_an_error_that_is_resumable() {
+    let rig = Rig::new();
+    fs::write(rig.here("x"), noise(LARGE)).expect("a new file");
+    let server = rig.server().start().await.expect("it listens");
+    let copy = rig.client().copy([rig.here("x")], url(&server, "x")).rate_limit(Some(SLOW));
+    let mut copy = copy.start().expect("the address is one");
+    until_bytes(&mut copy.events(), 1).await;
+    copy.cancel_handle().cancel();
+    let error = copy.finish().await.expect_err("it was cancelled");
+    assert_eq!((error.kind, error.is_resumable), (ErrorKind::Cancelled, true), "{error}");
+}
+
+#[tokio::test]
+async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
+    const FAIL: usize = 40;
+    let rig = Rig::new();
+    write_tree(&rig.here("run"), 400, 1 << 20);
+    // A folder that is not empty stands where these files should go.
+    for number in 0..FAIL {
+        fs::create_dir_all(rig.there(&format!("run/f{number}/full"))).expect("a new folder");
+    }
+    let server = rig.server().start().await.expect("it listens");
+    let copy = rig.client().copy([rig.here("run")], url(&server, "")).recursive(true);
+    let copy = copy.names(Names::Done).event_capacity(8).start();
+    let mut copy = copy.expect("the address is one");
+    let summary = copy.finish().await.expect("the other files are copied");
+    assert_eq!(summary.failed_files, FAIL as u64);
+    let (mut failed, mut lagged) = (0, 0);
+    let mut events = copy.events();
+    while let Some(event) = events.next().await {
+        match event {
+            Event::FileFailed { .. } => failed += 1,
+            Event::Lagged(count) => lagged += count,
+            _ => {}
+        }
+    }
+    assert_eq!(failed, FAIL);
+    assert!(lagged >= 300, "{lagged} events were dropped");
+}
+
+#[tokio::test]
+async fn a_new_server_is_trusted_by_a_decision_of_the_callers_runtime_and_asked_of_once() {
+    let rig = Rig::new();
+    fs::write(rig.here("x"), "x").expect("a new file");
+    let server = rig.server().start().await.expect("it listens");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, expected) = (asked.clone(), server.id().to_owned());
+    let client = rig.client_that(Trust::ask(move |new| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let expected = expected.clone();
+        async move {
+            // Only a task of tokio may do this.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            new.id == expected
+        }
+    }));
+    for name in ["a", "b"] {
+        let copy = client.copy([rig.here("x")], url(&server, name));
+        copy.start().expect("the address is one").finish().await.expect("it is trusted");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_server_that_is_not_trusted_gets_nothing() {
+    let rig = Rig::new();
+    fs::write(rig.here("x"), "x").expect("a new file");
+    let server = blocking::wait(rig.server().start()).expect("it listens");
+    for trust in [Trust::nobody(), Trust::ask(async |_| false)] {
+        let copy = rig.client_that(trust).copy([rig.here("x")], url(&server, "x"));
+        let error = blocking::wait(copy.start().expect("the address is one").finish());
+        assert_eq!(error.expect_err("nobody is trusted").kind, ErrorKind::Unreachable);
+    }
+    assert!(!rig.there("x").exists());
+}
+
+#[test]
+fn a_call_that_makes_no_sense_is_refused_before_it_starts() {
+    let rig = Rig::new();
+    let error = rig.client().copy(["lh://host:0/x"], ".").start().expect_err("no port");
+    assert_eq!((error.kind, error.is_resumable), (ErrorKind::Usage, false));
+    assert!(longhaul::Client::builder().build().is_err(), "a client needs an identity");
+}

@@ -1,0 +1,5 @@
+//! The library as an embedder uses it, through real sockets on loopback.
+
+mod copies;
+mod rig;
+mod servers;

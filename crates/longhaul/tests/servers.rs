@@ -1,0 +1,95 @@
+//! Servers: the list of clients, shutting down.
+
+use std::fs;
+use std::time::Duration;
+
+use longhaul::units::Rate;
+use longhaul::{Access, ErrorKind, Event, ServerEvent};
+
+use crate::rig::{Rig, noise, url};
+
+#[tokio::test]
+async fn a_list_of_clients_holds_from_when_it_is_set() {
+    let rig = Rig::new();
+    fs::write(rig.here("x"), "x").expect("a new file");
+    fs::create_dir(rig.there("in")).expect("a new folder");
+    let server = rig.closed_server().start().await.expect("it listens");
+    let client = rig.client();
+    let id = rig.client.id().to_string();
+    let copy = async |name: &str| {
+        let copy = client.copy([rig.here("x")], url(&server, name)).start();
+        copy.expect("the address is one").finish().await.map_err(|error| error.kind)
+    };
+    assert_eq!(copy("a").await.err(), Some(ErrorKind::Unreachable));
+    let list = [Access::write_only().below("in").of(&id).expect("an id")];
+    server.set_access(list).await.expect("the folder exists");
+    copy("b").await.expect("it is let in");
+    assert!(rig.there("in/b").exists());
+    let list = [Access::read_write().below("none").of(&id).expect("an id")];
+    let error = server.set_access(list).await.expect_err("there is no such folder");
+    assert_eq!(error.kind, ErrorKind::LocalFile);
+    copy("c").await.expect("the old list stays");
+    server.set_access([Access::read_only().of(&id).expect("an id")]).await.expect("a list");
+    assert_eq!(copy("d").await.err(), Some(ErrorKind::Unreachable));
+    server.set_access([]).await.expect("a list");
+    assert_eq!(copy("e").await.err(), Some(ErrorKind::Unreachable));
+}
+
+#[tokio::test]
+async fn a_client_hears_that_the_server_shuts_down_and_goes_on_at_the_next_one() {
+    let rig = Rig::new();
+    fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
+    let mut server = rig.server().start().await.expect("it listens");
+    let address = server.address();
+    let copy = rig.client().copy([url(&server, "x")], rig.here("x"));
+    let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
+    let mut events = copy.events();
+    crate::rig::until_bytes(&mut events, 1 << 20).await;
+    server.shutdown(Duration::ZERO).await;
+    let mut reason = None;
+    while reason.is_none() {
+        let event = events.next().await.expect("the copy goes on");
+        if let Event::Reconnecting { reason: why } = event {
+            reason = Some(why);
+        }
+    }
+    let reason = reason.expect("the loop ended with one");
+    assert!(reason.contains("the server is shutting down"), "{reason}");
+    let _next = rig.server().listen(address).start().await.expect("the port is free again");
+    copy.finish().await.expect("it goes on at the next server");
+    assert_eq!(fs::read(rig.here("x")).ok(), fs::read(rig.there("x")).ok());
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_lets_a_transfer_end() {
+    let rig = Rig::new();
+    fs::write(rig.there("x"), noise(8 << 20)).expect("a new file");
+    let mut server = rig.server().start().await.expect("it listens");
+    let mut told = server.events();
+    let copy = rig.client().copy([url(&server, "x")], rig.here("x")).retry_for(Duration::ZERO);
+    let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
+    while !matches!(told.next().await, Some(ServerEvent::Asked(_))) {}
+    server.shutdown(Duration::from_secs(60)).await;
+    copy.finish().await.expect("its transfer may end");
+    let ended = loop {
+        let event = told.next().await.expect("the end is an event");
+        if let ServerEvent::Ended { error, .. } = event {
+            break error;
+        }
+    };
+    assert!(ended.is_none(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_refused() {
+    let rig = Rig::new();
+    let server = rig.server().start().await.expect("it listens");
+    let taken = rig.server().listen(server.address()).start().await.expect_err("it is taken");
+    assert_eq!(taken.kind, ErrorKind::Unreachable, "{taken}");
+    let nowhere = rig.server().root(rig.there("none")).start().await.expect_err("no folder");
+    assert_eq!(nowhere.kind, ErrorKind::LocalFile, "{nowhere}");
+    let nobody = rig.server().allow("me", Access::read_only()).start().await.expect_err("no id");
+    assert_eq!(nobody.kind, ErrorKind::Usage, "{nobody}");
+    let nameless = rig.server().listen("here").start().await.expect_err("no address");
+    assert_eq!(nameless.kind, ErrorKind::Usage, "{nameless}");
+}

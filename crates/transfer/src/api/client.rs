@@ -1,0 +1,118 @@
+//! A client: who we are, whom we trust, and the calls.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::copy::CopyRequest;
+use super::error::{Error, ErrorKind};
+use super::trust::Trust;
+use crate::location::Location;
+use crate::session::Identity;
+
+/// A client of other hosts. Clones share identity and trust.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(super) identity: Identity,
+    pub(super) trust: Arc<Trust>,
+}
+
+/// Makes a [`Client`].
+#[derive(Debug, Default)]
+pub struct ClientBuilder {
+    identity: Option<Identity>,
+    trust: Trust,
+}
+
+impl Client {
+    /// A client to be described.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A copy of `sources` to `destination`, to be described and started. Exactly one end is on
+    /// this host; several sources need a folder as destination.
+    pub fn copy<S: IntoLocation>(
+        &self,
+        sources: impl IntoIterator<Item = S>,
+        destination: impl IntoLocation,
+    ) -> CopyRequest {
+        let sources: Result<Vec<_>, _> =
+            sources.into_iter().map(IntoLocation::into_location).collect();
+        let ends = sources.and_then(|sources| Ok((sources, destination.into_location()?)));
+        CopyRequest::new(self, ends)
+    }
+}
+
+impl ClientBuilder {
+    /// Who this client is: servers allow its id.
+    #[must_use]
+    pub fn identity(self, identity: Identity) -> ClientBuilder {
+        ClientBuilder { identity: Some(identity), ..self }
+    }
+
+    /// Which servers it trusts; by default none.
+    #[must_use]
+    pub fn trust(self, trust: Trust) -> ClientBuilder {
+        ClientBuilder { trust, ..self }
+    }
+
+    /// Makes the client.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] without an identity.
+    pub fn build(self) -> Result<Client, Error> {
+        let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
+        let identity = self.identity.ok_or_else(none)?;
+        Ok(Client { identity, trust: Arc::new(self.trust) })
+    }
+}
+
+/// What names one end of a copy. Text is read as the command line reads it (`lh://host/path`,
+/// `host:path` over ssh, or a local path); a [`Path`] is always local.
+pub trait IntoLocation {
+    /// Returns the location.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`]: an address that makes no sense.
+    fn into_location(self) -> Result<Location, Error>;
+}
+
+impl IntoLocation for Location {
+    fn into_location(self) -> Result<Location, Error> {
+        Ok(self)
+    }
+}
+
+/// Text names any location.
+macro_rules! from_text {
+    ($($text:ty),*) => {$(
+        impl IntoLocation for $text {
+            fn into_location(self) -> Result<Location, Error> {
+                Ok(Location::parse(OsStr::new(&self))?)
+            }
+        }
+    )*};
+}
+from_text!(&str, String, &String, &OsStr, OsString);
+
+impl IntoLocation for &Path {
+    fn into_location(self) -> Result<Location, Error> {
+        self.to_owned().into_location()
+    }
+}
+
+impl IntoLocation for &PathBuf {
+    fn into_location(self) -> Result<Location, Error> {
+        self.clone().into_location()
+    }
+}
+
+impl IntoLocation for PathBuf {
+    fn into_location(self) -> Result<Location, Error> {
+        match self.as_os_str().is_empty() {
+            true => Err(Error::new(ErrorKind::Usage, "an empty path names no file")),
+            false => Ok(Location::Local(self)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A copy to be described and started.
+
+use std::time::Duration;
+
+use longhaul_proto::settings::Settings;
+use longhaul_proto::units::{Bytes, Rate};
+use tokio::runtime::Handle;
+
+use super::client::Client;
+use super::engine::{self, Reporter};
+use super::error::Error;
+use super::queue::Queue;
+use super::transfer::Transfer;
+use crate::copy::copy;
+use crate::location::Location;
+use crate::options::{Cipher, CopyOptions, Filter, Names, Protocol, ReachOptions, Receive};
+use crate::progress::Cancel;
+
+/// How many events wait for a slow reader, unless the caller says otherwise.
+const EVENTS: usize = 1024;
+
+/// A copy to be described and started. Without further words it runs RBUDP at the rate that it
+/// finds, sealed, within 512 MiB of memory; it retries a lost connection for 5 minutes.
+#[derive(Debug)]
+#[must_use = "a copy runs once it is started"]
+pub struct CopyRequest {
+    client: Client,
+    options: Result<CopyOptions, Error>,
+    events: usize,
+}
+
+impl CopyRequest {
+    pub(super) fn new(
+        client: &Client,
+        ends: Result<(Vec<Location>, Location), Error>,
+    ) -> CopyRequest {
+        let options = ends.map(|(sources, destination)| CopyOptions {
+            identity: Some(client.identity.clone()),
+            ..CopyOptions::new(sources, destination, client.trust.options())
+        });
+        CopyRequest { client: client.clone(), options, events: EVENTS }
+    }
+
+    /// Sets options; an address that makes no sense is reported by [`CopyRequest::start`].
+    fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
+        if let Ok(options) = &mut self.options {
+            set(options);
+        }
+        self
+    }
+
+    /// Copies folders with all that is in them.
+    pub fn recursive(self, on: bool) -> CopyRequest {
+        self.with(|options| options.recursive = on)
+    }
+
+    /// Keeps permissions and times.
+    pub fn preserve(self, on: bool) -> CopyRequest {
+        self.with(|options| options.preserve = on)
+    }
+
+    /// Compares files that are there already by content, not by size and time.
+    pub fn checksum(self, on: bool) -> CopyRequest {
+        self.with(|options| options.checksum = on)
+    }
+
+    /// Reports what would be copied, and copies nothing.
+    pub fn dry_run(self, on: bool) -> CopyRequest {
+        self.with(|options| options.dry_run = on)
+    }
+
+    /// The sources all hold the same object; each part is taken from any of them.
+    pub fn replicas(self, on: bool) -> CopyRequest {
+        self.with(|options| options.replicas = on)
+    }
+
+    /// Selects files of a tree; the first filter that matches decides.
+    pub fn filters(self, filters: Vec<Filter>) -> CopyRequest {
+        self.with(|options| options.filters = filters)
+    }
+
+    /// Which files are reported by name; by default none but those that fail.
+    pub fn names(self, names: Names) -> CopyRequest {
+        self.with(|options| options.names = names)
+    }
+
+    /// What carries the data.
+    pub fn protocol(self, protocol: Protocol) -> CopyRequest {
+        self.with(|options| options.protocol = protocol)
+    }
+
+    /// The protocol's settings.
+    pub fn settings(self, settings: Settings) -> CopyRequest {
+        self.with(|options| options.settings = settings)
+    }
+
+    /// The protocol's settings for each source, in their order.
+    pub fn source_settings(self, settings: Vec<Settings>) -> CopyRequest {
+        self.with(|options| options.source_settings = settings)
+    }
+
+    /// Sends at a fixed rate of UDP payload.
+    pub fn rate(self, rate: Option<Rate>) -> CopyRequest {
+        self.with(|options| options.rate = rate)
+    }
+
+    /// Limits the rate that is found, for all sources together.
+    pub fn rate_limit(self, limit: Option<Rate>) -> CopyRequest {
+        self.with(|options| options.rate_limit = limit)
+    }
+
+    /// How data are sealed.
+    pub fn cipher(self, cipher: Cipher) -> CopyRequest {
+        self.with(|options| options.cipher = cipher)
+    }
+
+    /// How the receiver moves payloads.
+    pub fn receive(self, receive: Receive) -> CopyRequest {
+        self.with(|options| options.receive = receive)
+    }
+
+    /// The size of a segment; zero for the whole object.
+    pub fn segment(self, segment: Option<Bytes>) -> CopyRequest {
+        self.with(|options| options.segment = segment)
+    }
+
+    /// How much incomplete data may wait in memory.
+    pub fn memory(self, memory: Bytes) -> CopyRequest {
+        self.with(|options| options.memory = memory)
+    }
+
+    /// The UDP payload of a datagram in bytes; nothing to search the path for it.
+    pub fn datagram(self, datagram: Option<u16>) -> CopyRequest {
+        self.with(|options| options.datagram = datagram)
+    }
+
+    /// How long to keep retrying a lost connection.
+    pub fn retry_for(self, patience: Duration) -> CopyRequest {
+        self.with(|options| options.retry_for = patience)
+    }
+
+    /// How long the copy may go without progress.
+    pub fn stall(self, patience: Duration) -> CopyRequest {
+        self.with(|options| options.stall = patience)
+    }
+
+    /// How other hosts are reached.
+    pub fn reach(self, reach: ReachOptions) -> CopyRequest {
+        self.with(|options| options.reach = reach)
+    }
+
+    /// How many events wait for a slow reader (1,024); further ones become
+    /// [`Event::Lagged`](super::Event::Lagged).
+    pub fn event_capacity(self, events: usize) -> CopyRequest {
+        CopyRequest { events, ..self }
+    }
+
+    /// Starts the copy on threads of its own, inside or outside a tokio runtime.
+    ///
+    /// # Errors
+    /// An address makes no sense, or the system gives no thread. All else is reported by
+    /// [`Transfer::finish`].
+    pub fn start(self) -> Result<Transfer, Error> {
+        let (options, queue) = (self.options?, Queue::new(self.events));
+        let cancel = Cancel::default();
+        let (reporter, wish, ends) = (
+            Reporter {
+                queue: queue.clone(),
+                trust: self.client.trust.clone(),
+                cancel: cancel.clone(),
+                runtime: Handle::try_current().ok(),
+            },
+            cancel.clone(),
+            Closing(queue.clone()),
+        );
+        let done = engine::start("longhaul copy", move || {
+            let _ends = ends;
+            copy(options, std::sync::Arc::new(reporter), wish).map_err(Error::from)
+        })?;
+        Ok(Transfer::new(queue, cancel, done))
+    }
+}
+
+/// Closes the events with the engine's thread, even where that panics.
+struct Closing(Queue<super::events::Event>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,189 @@
+//! The error of the library: typed, cheap to clone, without advice that names a flag.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::{self, Class};
+
+/// What kind of trouble ended a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The transfer did not finish; the same call resumes it.
+    Unfinished,
+    /// The call itself makes no sense.
+    Usage,
+    /// The peer cannot be reached, is not who it should be, or does not allow the request.
+    Unreachable,
+    /// Trouble with files on this host.
+    LocalFile,
+    /// Trouble with files on the other host.
+    RemoteFile,
+    /// Content failed verification again and again.
+    Verification,
+    /// No progress for longer than the stall limit.
+    Stalled,
+    /// Some files of a tree failed.
+    SomeFiles,
+    /// The transfer was cancelled.
+    Cancelled,
+}
+
+impl ErrorKind {
+    /// Returns the number of the kind, the same as on the wire; numbers never change.
+    pub fn code(self) -> u16 {
+        match self {
+            ErrorKind::Unfinished => 1,
+            ErrorKind::Usage => 2,
+            ErrorKind::Unreachable => 3,
+            ErrorKind::LocalFile => 4,
+            ErrorKind::RemoteFile => 5,
+            ErrorKind::Verification => 6,
+            ErrorKind::Stalled => 7,
+            ErrorKind::SomeFiles => 8,
+            ErrorKind::Cancelled => 9,
+        }
+    }
+}
+
+/// Which end has the trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Side {
+    /// This host, or the call.
+    Local,
+    /// The other host.
+    Remote,
+    /// The network between them, or not known.
+    Between,
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Error {
+    /// The kind of trouble.
+    pub kind: ErrorKind,
+    /// The end that has it.
+    pub side: Side,
+    /// The file concerned, where one file is.
+    pub path: Option<PathBuf>,
+    /// The same call resumes the transfer where this one stopped.
+    pub is_resumable: bool,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    inner: error::Error,
+}
+
+impl Error {
+    /// An error of the caller's making, as a wrapper of this library may return it.
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
+        error::Error::new(class(kind), what).into()
+    }
+
+    /// The same error about `path`.
+    #[must_use]
+    pub fn at(self, path: impl Into<PathBuf>) -> Error {
+        Error { path: Some(path.into()), ..self }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error { source: Some(Arc::new(source)), ..self }
+    }
+
+    /// Returns what failed and why, without the advice.
+    pub fn what(&self) -> &str {
+        &self.inner.what
+    }
+
+    /// Returns one action that may help, if there is one.
+    pub fn advice(&self) -> Option<&str> {
+        self.inner.advice.as_deref()
+    }
+
+    /// Returns the error as the engine and the command line have it.
+    #[doc(hidden)]
+    pub fn into_inner(self) -> error::Error {
+        self.inner
+    }
+}
+
+impl From<error::Error> for Error {
+    fn from(inner: error::Error) -> Error {
+        let (kind, side) = match inner.class {
+            Class::Unfinished => (ErrorKind::Unfinished, Side::Between),
+            Class::Usage => (ErrorKind::Usage, Side::Local),
+            Class::Unreachable => (ErrorKind::Unreachable, Side::Between),
+            Class::LocalFile => (ErrorKind::LocalFile, Side::Local),
+            Class::RemoteFile => (ErrorKind::RemoteFile, Side::Remote),
+            Class::Verification => (ErrorKind::Verification, Side::Between),
+            Class::Stalled => (ErrorKind::Stalled, Side::Between),
+            Class::SomeFiles => (ErrorKind::SomeFiles, Side::Between),
+            Class::Interrupted => (ErrorKind::Cancelled, Side::Local),
+        };
+        let is_resumable =
+            matches!(inner.class, Class::Unfinished | Class::Stalled | Class::Interrupted);
+        Error { kind, side, path: None, is_resumable, source: None, inner }
+    }
+}
+
+fn class(kind: ErrorKind) -> Class {
+    match kind {
+        ErrorKind::Unfinished => Class::Unfinished,
+        ErrorKind::Usage => Class::Usage,
+        ErrorKind::Unreachable => Class::Unreachable,
+        ErrorKind::LocalFile => Class::LocalFile,
+        ErrorKind::RemoteFile => Class::RemoteFile,
+        ErrorKind::Verification => Class::Verification,
+        ErrorKind::Stalled => Class::Stalled,
+        ErrorKind::SomeFiles => Class::SomeFiles,
+        ErrorKind::Cancelled => Class::Interrupted,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_numbers_of_the_wire() {
+        let kinds = [
+            ErrorKind::Unfinished,
+            ErrorKind::Usage,
+            ErrorKind::Unreachable,
+            ErrorKind::LocalFile,
+            ErrorKind::RemoteFile,
+            ErrorKind::Verification,
+            ErrorKind::Stalled,
+            ErrorKind::SomeFiles,
+            ErrorKind::Cancelled,
+        ];
+        for (at, kind) in kinds.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.code()), at + 1, "{kind:?}");
+            assert_eq!(Error::new(kind, "x").kind, kind);
+        }
+    }
+
+    #[test]
+    fn an_error_keeps_its_path_and_its_cause() {
+        let cause = std::io::Error::other("no medium");
+        let error = Error::new(ErrorKind::LocalFile, "cannot read a").at("a").caused_by(cause);
+        assert_eq!((error.side, error.path.as_deref()), (Side::Local, Some("a".as_ref())));
+        let source = std::error::Error::source(&error).expect("it has a cause");
+        assert_eq!(source.to_string(), "no medium");
+    }
+}

@@ -1,0 +1,153 @@
+//! What a running transfer reports.
+
+use std::path::PathBuf;
+
+use longhaul_proto::time::Span;
+
+use super::error::Error;
+use super::queue::{Queued, stream};
+use crate::progress::{Notice, Progress};
+
+/// Something that a transfer reports while it runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// How far the transfer is, at most ten times a second; only the latest one is kept.
+    Progress(Progress),
+    /// A session is open.
+    Connected {
+        /// The peer's id.
+        peer: String,
+        /// The peer's address.
+        address: String,
+        /// What carries the session: `quic`, `tls` or `ssh`.
+        carrier: &'static str,
+    },
+    /// Part of the object was there from an earlier run.
+    Resumed {
+        /// Bytes that need not be sent.
+        bytes: u64,
+    },
+    /// The peer is silent; the network may be down.
+    Silent {
+        /// For how long already.
+        since: Span,
+        /// This end sends, and pauses until it hears something.
+        sends: bool,
+    },
+    /// The peer was heard again.
+    HeardAgain,
+    /// The connection was lost; the transfer reconnects.
+    Reconnecting {
+        /// Why it was lost.
+        reason: String,
+    },
+    /// UDP does not pass; the data take another way.
+    Fallback {
+        /// What carries the data now.
+        carrier: String,
+        /// What to open so that UDP passes.
+        advice: String,
+    },
+    /// Numbers of TCP connections were tried.
+    Streams {
+        /// How many carry the data.
+        count: u32,
+        /// The best number was found before the transfer ended.
+        found: bool,
+    },
+    /// A file was copied, or would be (dry run).
+    FileDone {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A folder was made, or would be (dry run).
+    FolderDone {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A symbolic link was made, or would be (dry run).
+    LinkDone {
+        /// Its path within the copy.
+        path: PathBuf,
+        /// What it leads to.
+        target: PathBuf,
+    },
+    /// A file or link was left out because it is there and equal.
+    FileSkipped {
+        /// Its path within the copy.
+        path: PathBuf,
+    },
+    /// A file of a tree failed; the others go on. Never dropped.
+    FileFailed {
+        /// Its path within the copy.
+        path: PathBuf,
+        /// What went wrong, and on which side.
+        reason: String,
+    },
+    /// One of several sources failed; the others go on. Never dropped.
+    SourceFailed {
+        /// The source as the caller named it.
+        source: String,
+        /// Why.
+        error: Error,
+    },
+    /// An event of one of several sources.
+    OfSource {
+        /// The source as the caller named it.
+        source: String,
+        /// The event.
+        event: Box<Event>,
+    },
+    /// Anything else that the user should read.
+    Warning(String),
+    /// The reader was too slow: this many events were dropped here.
+    Lagged(u64),
+}
+
+impl Queued for Event {
+    fn must_arrive(&self) -> bool {
+        matches!(self, Event::FileFailed { .. } | Event::SourceFailed { .. })
+    }
+
+    fn is_latest_only(&self) -> bool {
+        matches!(self, Event::Progress(_))
+    }
+
+    fn lagged(count: u64) -> Event {
+        Event::Lagged(count)
+    }
+}
+
+impl From<Notice> for Event {
+    fn from(notice: Notice) -> Event {
+        match notice {
+            Notice::Connected { peer, address, carrier } => {
+                Event::Connected { peer, address, carrier }
+            }
+            Notice::Resumed { bytes } => Event::Resumed { bytes },
+            Notice::Silent { since, sends } => Event::Silent { since, sends },
+            Notice::HeardAgain => Event::HeardAgain,
+            Notice::Reconnecting { reason } => Event::Reconnecting { reason },
+            Notice::Fallback { carrier, advice } => Event::Fallback { carrier, advice },
+            Notice::Streams { count, found } => Event::Streams { count, found },
+            Notice::File { path } => Event::FileDone { path },
+            Notice::Folder { path } => Event::FolderDone { path },
+            Notice::Link { path, target } => Event::LinkDone { path, target },
+            Notice::Skipped { path } => Event::FileSkipped { path },
+            Notice::FileFailed { path, reason } => Event::FileFailed { path, reason },
+            Notice::SourceFailed { source, error } => {
+                Event::SourceFailed { source, error: error.into() }
+            }
+            Notice::OfSource { source, notice } => {
+                Event::OfSource { source, event: Box::new((*notice).into()) }
+            }
+            Notice::Warning(text) => Event::Warning(text),
+        }
+    }
+}
+
+stream! {
+    /// The events of a transfer: a `Stream`, with [`Events::next`] for code without stream traits.
+    Events of Event
+}

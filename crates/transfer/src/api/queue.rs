@@ -1,0 +1,289 @@
+//! The queue between an engine that never waits and a reader that may be slow.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What a queue asks of its events.
+pub(super) trait Queued: Sized {
+    /// Returns whether the event survives a full queue.
+    fn must_arrive(&self) -> bool;
+
+    /// Returns whether the event replaces an unread one of its kind.
+    fn is_latest_only(&self) -> bool;
+
+    /// The event that stands for `count` dropped ones.
+    fn lagged(count: u64) -> Self;
+}
+
+/// A shared queue. Clones share it.
+pub(super) struct Queue<E>(Arc<Mutex<State<E>>>);
+
+impl<E> Clone for Queue<E> {
+    fn clone(&self) -> Queue<E> {
+        Queue(self.0.clone())
+    }
+}
+
+/// A place in the queue: an event, or how many were dropped here.
+enum Place<E> {
+    Event(E),
+    Dropped(u64),
+}
+
+struct State<E> {
+    places: VecDeque<Place<E>>,
+    /// Events in the queue that may be dropped, and how many there may be.
+    droppable: usize,
+    capacity: usize,
+    latest: Option<E>,
+    /// The reader had the latest state before the next queued event.
+    told_latest: bool,
+    closed: bool,
+    waker: Option<Waker>,
+    /// Which reader has the queue; an earlier one sees the end.
+    reader: u64,
+}
+
+impl<E: Queued> Queue<E> {
+    pub(super) fn new(capacity: usize) -> Queue<E> {
+        Queue(Arc::new(Mutex::new(State {
+            places: VecDeque::new(),
+            droppable: 0,
+            capacity,
+            latest: None,
+            told_latest: false,
+            closed: false,
+            waker: None,
+            reader: 0,
+        })))
+    }
+
+    pub(super) fn push(&self, event: E) {
+        let waker = {
+            let mut state = self.lock();
+            state.push(event);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends the queue: the reader gets the rest, then nothing.
+    pub(super) fn close(&self) {
+        let waker = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// A new reader; the earlier one sees the end.
+    pub(super) fn reader(&self) -> Reader<E> {
+        let (number, waker) = {
+            let mut state = self.lock();
+            state.reader += 1;
+            (state.reader, state.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Reader { queue: self.clone(), number }
+    }
+
+    /// A poisoned lock means that a waker panicked; the state is whole.
+    fn lock(&self) -> MutexGuard<'_, State<E>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E: Queued> State<E> {
+    fn push(&mut self, event: E) {
+        if event.is_latest_only() {
+            self.latest = Some(event);
+        } else if event.must_arrive() {
+            self.places.push_back(Place::Event(event));
+        } else if self.droppable < self.capacity {
+            self.droppable += 1;
+            self.places.push_back(Place::Event(event));
+        } else if let Some(Place::Dropped(count)) = self.places.back_mut() {
+            *count += 1;
+        } else {
+            self.places.push_back(Place::Dropped(1));
+        }
+    }
+
+    /// The latest state has a turn between any two queued events, so neither starves the other.
+    fn pop(&mut self) -> Option<E> {
+        if (!self.told_latest || self.places.is_empty())
+            && let Some(latest) = self.latest.take()
+        {
+            self.told_latest = true;
+            return Some(latest);
+        }
+        self.told_latest = false;
+        Some(match self.places.pop_front()? {
+            Place::Dropped(count) => E::lagged(count),
+            Place::Event(event) => {
+                self.droppable -= usize::from(!event.must_arrive());
+                event
+            }
+        })
+    }
+}
+
+/// The reading end of a queue.
+pub(super) struct Reader<E> {
+    queue: Queue<E>,
+    number: u64,
+}
+
+impl<E: Queued> Reader<E> {
+    /// Polls for the next event; nothing after the last one.
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
+        let mut state = self.queue.lock();
+        if state.reader != self.number {
+            return Poll::Ready(None);
+        }
+        match state.pop() {
+            Some(event) => Poll::Ready(Some(event)),
+            None if state.closed => Poll::Ready(None),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Defines the public stream over a queue's reader.
+macro_rules! stream {
+    ($(#[$doc:meta])* $name:ident of $event:ty) => {
+        $(#[$doc])*
+        pub struct $name(super::queue::Reader<$event>);
+
+        impl $name {
+            pub(super) fn of(queue: &super::queue::Queue<$event>) -> $name {
+                $name(queue.reader())
+            }
+
+            /// Waits for the next event; nothing after the last one.
+            pub async fn next(&mut self) -> Option<$event> {
+                std::future::poll_fn(|context| self.0.poll_next(context)).await
+            }
+        }
+
+        impl futures_core::Stream for $name {
+            type Item = $event;
+
+            fn poll_next(
+                mut self: std::pin::Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<$event>> {
+                self.0.poll_next(context)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+    };
+}
+pub(super) use stream;
+
+// Nothing in a reader is pinned.
+impl<E> Unpin for Reader<E> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    enum Event {
+        Latest(u32),
+        Plain(u32),
+        Sure(u32),
+        Lagged(u64),
+    }
+
+    impl Queued for Event {
+        fn must_arrive(&self) -> bool {
+            matches!(self, Event::Sure(_))
+        }
+
+        fn is_latest_only(&self) -> bool {
+            matches!(self, Event::Latest(_))
+        }
+
+        fn lagged(count: u64) -> Event {
+            Event::Lagged(count)
+        }
+    }
+
+    fn drain(reader: &mut Reader<Event>) -> Vec<Event> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut events = Vec::new();
+        while let Poll::Ready(Some(event)) = reader.poll_next(&mut context) {
+            events.push(event);
+        }
+        events
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts_but_keeps_what_must_arrive() {
+        let queue = Queue::new(2);
+        let mut reader = queue.reader();
+        for number in 0..5 {
+            queue.push(Event::Plain(number));
+            queue.push(Event::Sure(number));
+        }
+        queue.push(Event::Plain(5));
+        queue.push(Event::Plain(6));
+        use Event::{Lagged, Plain, Sure};
+        let expected = [
+            Plain(0),
+            Sure(0),
+            Plain(1),
+            Sure(1),
+            Lagged(1),
+            Sure(2),
+            Lagged(1),
+            Sure(3),
+            Lagged(1),
+            Sure(4),
+            Lagged(2),
+        ];
+        assert_eq!(drain(&mut reader), expected);
+        queue.push(Plain(7));
+        assert_eq!(drain(&mut reader), [Plain(7)], "there is room again");
+    }
+
+    #[test]
+    fn only_the_latest_state_is_kept_and_it_waits_for_no_event() {
+        let queue = Queue::new(8);
+        let mut reader = queue.reader();
+        queue.push(Event::Plain(0));
+        queue.push(Event::Latest(1));
+        queue.push(Event::Latest(2));
+        queue.push(Event::Plain(1));
+        assert_eq!(drain(&mut reader), [Event::Latest(2), Event::Plain(0), Event::Plain(1)]);
+    }
+
+    #[test]
+    fn the_rest_comes_before_the_end_and_a_new_reader_ends_the_old_one() {
+        let mut context = Context::from_waker(Waker::noop());
+        let queue = Queue::new(8);
+        let (mut old, mut new) = (queue.reader(), queue.reader());
+        queue.push(Event::Plain(0));
+        queue.close();
+        assert_eq!(old.poll_next(&mut context), Poll::Ready(None));
+        assert_eq!(new.poll_next(&mut context), Poll::Ready(Some(Event::Plain(0))));
+        assert_eq!(new.poll_next(&mut context), Poll::Ready(None));
+    }
+}

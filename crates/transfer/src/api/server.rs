@@ -1,0 +1,357 @@
+//! A server: a folder that named ids may copy from and to.
+
+use std::fmt;
+use std::net::{AddrParseError, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::units::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::engine;
+use super::error::{Error, ErrorKind};
+use super::queue::{Queue, Queued, stream};
+use crate::options::{Allow, ServeOptions};
+use crate::serve::{self, Client, Order, Ready, Told};
+use crate::session::{Identity, PeerId, allow};
+
+/// How many events wait for a slow reader.
+const EVENTS: usize = 1024;
+
+/// What one id may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    read: bool,
+    write: bool,
+    folder: Option<PathBuf>,
+}
+
+impl Access {
+    /// Reading only.
+    pub fn read_only() -> Access {
+        Access { read: true, write: false, folder: None }
+    }
+
+    /// Writing only.
+    pub fn write_only() -> Access {
+        Access { read: false, write: true, folder: None }
+    }
+
+    /// Reading and writing.
+    pub fn read_write() -> Access {
+        Access { read: true, write: true, folder: None }
+    }
+
+    /// The same only below `folder`, which is relative to the root and must exist.
+    #[must_use]
+    pub fn below(self, folder: impl Into<PathBuf>) -> Access {
+        Access { folder: Some(folder.into()), ..self }
+    }
+
+    /// The entry of the list for `id`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`]: `id` is none, or the folder leads out of the root.
+    pub fn of(self, id: &str) -> Result<Allow, Error> {
+        let usage = |what| Error::new(ErrorKind::Usage, what);
+        let id: PeerId = id.parse().map_err(|why| usage(format!("{id} is no id: {why}")))?;
+        let Access { read, write, folder } = self;
+        if let Some(folder) = &folder
+            && !allow::is_below_root(folder)
+        {
+            let what = format!("{} is no folder below the root", folder.display());
+            return Err(usage(what).at(folder));
+        }
+        Ok(Allow { id: id.to_string(), read, write, subfolder: folder })
+    }
+}
+
+/// Something that happened at a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ServerEvent {
+    /// A client was turned away before it could ask for anything.
+    Refused {
+        /// Where it came from.
+        address: SocketAddr,
+        /// Why.
+        error: Error,
+    },
+    /// Further clients were turned away, too many for an event each.
+    RefusedMore {
+        /// How many since the last event of this kind.
+        count: u64,
+    },
+    /// A client asks for something.
+    Asked(Client),
+    /// The server has answered a client to the end, or refused it.
+    Ended {
+        /// The client.
+        client: Client,
+        /// How long it took.
+        took: Duration,
+        /// Why it was refused or not finished.
+        error: Option<Error>,
+    },
+    /// The reader was too slow: this many events were dropped here.
+    Lagged(u64),
+}
+
+impl Queued for ServerEvent {
+    /// What clients cause has no bound, so nothing is kept for good.
+    fn must_arrive(&self) -> bool {
+        false
+    }
+
+    fn is_latest_only(&self) -> bool {
+        false
+    }
+
+    fn lagged(count: u64) -> ServerEvent {
+        ServerEvent::Lagged(count)
+    }
+}
+
+impl From<Told> for ServerEvent {
+    fn from(told: Told) -> ServerEvent {
+        match told {
+            Told::Refused { address, error } => {
+                ServerEvent::Refused { address, error: error.into() }
+            }
+            Told::Untold { count } => ServerEvent::RefusedMore { count },
+            Told::Asked(client) => ServerEvent::Asked(client),
+            Told::Ended { client, took, error } => {
+                ServerEvent::Ended { client, took, error: error.map(Error::from) }
+            }
+        }
+    }
+}
+
+stream! {
+    /// The events of a server: a `Stream`, with [`ServerEvents::next`] for code without stream
+    /// traits.
+    ServerEvents of ServerEvent
+}
+
+/// Makes a [`Server`].
+#[derive(Debug)]
+#[must_use = "a server runs once it is started"]
+pub struct ServerBuilder {
+    options: ServeOptions,
+    error: Option<Error>,
+    listen: Option<String>,
+}
+
+impl ServerBuilder {
+    /// The folder that is served; nothing outside of it can be reached. Required.
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
+        self.options.root = folder.into();
+        self
+    }
+
+    /// Lets `id` in.
+    pub fn allow(mut self, id: impl AsRef<str>, access: Access) -> ServerBuilder {
+        match access.of(id.as_ref()) {
+            Ok(entry) => self.options.allow.push(entry),
+            Err(error) => self.error = self.error.or(Some(error)),
+        }
+        self
+    }
+
+    /// Lets in all that `list` names.
+    pub fn allow_all(mut self, list: impl IntoIterator<Item = Allow>) -> ServerBuilder {
+        self.options.allow.extend(list);
+        self
+    }
+
+    /// The control port, UDP and TCP, as `address:port`; with port 0 the system chooses. By default
+    /// `[::]:7717`.
+    pub fn listen(mut self, address: impl ToString) -> ServerBuilder {
+        self.listen = Some(address.to_string());
+        self
+    }
+
+    /// The UDP port of all data; nothing for the one after the control port.
+    pub fn data_port(mut self, port: Option<u16>) -> ServerBuilder {
+        self.options.data_port = port;
+        self
+    }
+
+    /// Nobody may write, whatever the list says.
+    pub fn read_only(mut self, on: bool) -> ServerBuilder {
+        self.options.read_only = on;
+        self
+    }
+
+    /// Ends after one transfer.
+    pub fn once(mut self, on: bool) -> ServerBuilder {
+        self.options.once = on;
+        self
+    }
+
+    /// Allows data in the clear to clients that ask for it.
+    pub fn allow_plain(mut self, on: bool) -> ServerBuilder {
+        self.options.allow_plain = on;
+        self
+    }
+
+    /// How much incomplete data of all transfers may wait in memory (512 MiB).
+    pub fn memory(mut self, memory: Bytes) -> ServerBuilder {
+        self.options.memory = memory;
+        self
+    }
+
+    /// Opens the ports and serves on threads of the engine's own, until [`Server::shutdown`] or
+    /// until the handle is dropped.
+    ///
+    /// # Errors
+    /// A port is taken, the root is no folder, or an entry of the list makes no sense.
+    pub async fn start(self) -> Result<Server, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let mut options = self.options;
+        if let Some(listen) = &self.listen {
+            options.listen = listen.parse().map_err(|error: AddrParseError| {
+                let what = format!("cannot listen on {listen}: an address is `ip:port`");
+                Error::new(ErrorKind::Usage, what).caused_by(error)
+            })?;
+        }
+        if options.root.as_os_str().is_empty() {
+            return Err(Error::new(ErrorKind::Usage, "a server needs a root folder"));
+        }
+        let queue = Queue::new(EVENTS);
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (tell_ready, ready) = oneshot::channel();
+        let events = queue.clone();
+        let mut done = engine::start("longhaul serve", move || {
+            let told = events.clone();
+            let tell = Arc::new(move |happened: Told| told.push(happened.into()));
+            let is_ready = move |ready| drop(tell_ready.send(ready));
+            let served = serve::serve_by_orders(options, is_ready, tell, taken);
+            events.close();
+            served.map_err(Error::from)
+        })?;
+        match ready.await {
+            Ok(ready) => Ok(Server { ready, queue, orders, done: Some(done), result: Ok(()) }),
+            Err(_) => {
+                let ended = (&mut done).await.unwrap_or_else(|_| Err(engine::vanished("a server")));
+                Err(ended.err().unwrap_or_else(|| engine::vanished("a server")))
+            }
+        }
+    }
+}
+
+/// A running server. Dropping the handle ends it without waiting: sessions are closed, and their
+/// clients resume elsewhere or later.
+pub struct Server {
+    ready: Ready,
+    queue: Queue<ServerEvent>,
+    orders: mpsc::UnboundedSender<Order>,
+    done: Option<oneshot::Receiver<Result<(), Error>>>,
+    result: Result<(), Error>,
+}
+
+impl Server {
+    /// A server with this identity, to be described.
+    pub fn builder(identity: Identity) -> ServerBuilder {
+        let options = ServeOptions { identity: Some(identity), ..ServeOptions::default() };
+        ServerBuilder { options, error: None, listen: None }
+    }
+
+    /// The control port.
+    pub fn address(&self) -> SocketAddr {
+        self.ready.address
+    }
+
+    /// The UDP port of all data.
+    pub fn data_port(&self) -> u16 {
+        self.ready.data_port
+    }
+
+    /// The server's id, as `lh1:…`.
+    pub fn id(&self) -> &str {
+        &self.ready.id
+    }
+
+    /// The server's events, from the first unread one; a second call ends the first stream.
+    pub fn events(&self) -> ServerEvents {
+        ServerEvents::of(&self.queue)
+    }
+
+    /// What changes the list of clients from elsewhere.
+    pub fn control(&self) -> ServerControl {
+        ServerControl { orders: self.orders.clone() }
+    }
+
+    /// Replaces the list of clients; see [`ServerControl::set_access`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
+        self.control().set_access(list).await
+    }
+
+    /// Lets transfers end for as long as `grace`, then closes all sessions with the reason that the
+    /// server is shutting down; clients retry. New requests are refused from the start.
+    pub async fn shutdown(&mut self, grace: Duration) {
+        self.control().shutdown(grace);
+        let _ = self.ended().await;
+    }
+
+    /// Waits until the server has ended.
+    ///
+    /// # Errors
+    /// Why it ended; with [`ServerBuilder::once`] how its transfer did.
+    pub async fn ended(&mut self) -> Result<(), Error> {
+        if let Some(done) = &mut self.done {
+            self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));
+            self.done = None;
+        }
+        self.result.clone()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::Shutdown(Duration::ZERO));
+    }
+}
+
+/// What directs a server from any thread; clones direct the same one.
+#[derive(Clone)]
+pub struct ServerControl {
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl ServerControl {
+    /// Replaces the list of clients. It holds for new requests; transfers under way go on.
+    ///
+    /// # Errors
+    /// A folder of the list does not exist: the old list stays. Or the server has ended.
+    pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.orders.send(Order::Allow(list.into_iter().collect(), tell));
+        let ended = |_| Error::new(ErrorKind::Unreachable, "the server has ended");
+        Ok(told.await.map_err(ended)??)
+    }
+
+    /// Begins what [`Server::shutdown`] does, without waiting for the end.
+    pub fn shutdown(&self, grace: Duration) {
+        // A server that has ended needs no order.
+        let _ = self.orders.send(Order::Shutdown(grace));
+    }
+}
+
+impl fmt::Debug for ServerControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerControl")
+    }
+}
