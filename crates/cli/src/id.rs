@@ -12,7 +12,7 @@ pub(crate) struct IdArgs {}
 
 /// Prints the id.
 pub(crate) fn run(_args: &IdArgs) -> u8 {
-    match config::folder().and_then(|folder| Identity::load_or_create(&folder)) {
+    match config::folder().and_then(|folder| Ok(Identity::load_or_create(&folder)?)) {
         Ok(identity) => {
             console::out(identity.id());
             exit::DONE

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use longhaul_proto::time::{Span, Time};
+pub use longhaul_proto::time::{Span, Time};
 
 static START: OnceLock<Instant> = OnceLock::new();
 

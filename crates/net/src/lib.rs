@@ -3,7 +3,7 @@
 //! In reading order:
 //! - [`clock`], [`wait`]: time since the start of the process; sleeping until a point of it.
 //! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the unit by which
-//!   limits count clients.
+//!   limits count clients. [`meter`]: rate limits for networks.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
 //!   [`batch`]: datagrams on their way out.
 //! - [`sealing`]: which key seals what; sealing, opening, replay protection.
@@ -20,6 +20,7 @@ pub mod batch;
 pub mod buffers;
 pub mod clock;
 mod error;
+pub mod meter;
 pub mod network;
 pub mod port;
 pub mod sealing;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use longhaul_files::{Advice, ErrorKind};
+use longhaul_session::Kind;
 
 /// What kind of end it was; the command line maps each to an exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,5 +94,71 @@ impl From<longhaul_files::Error> for Error {
             Advice::FileOrMeasure => format!("{advice}, or measure with --receive fake"),
         });
         Error { advice, ..Error::new(class, error.what) }
+    }
+}
+
+/// The classes that only transfers have, by their numbers on the wire.
+const OWN: [(u32, Class); 4] =
+    [(6, Class::Verification), (7, Class::Stalled), (8, Class::SomeFiles), (9, Class::Interrupted)];
+
+impl From<longhaul_session::Error> for Error {
+    fn from(error: longhaul_session::Error) -> Error {
+        let class = match error.kind {
+            Kind::Lost => Class::Unfinished,
+            Kind::Usage => Class::Usage,
+            Kind::Unreachable => Class::Unreachable,
+            Kind::LocalFile => Class::LocalFile,
+            Kind::RemoteFile => Class::RemoteFile,
+            Kind::Service(code) => OWN
+                .iter()
+                .find(|(number, _)| *number == code)
+                .map_or(Class::Unfinished, |(_, class)| *class),
+        };
+        Error { class, what: error.what, advice: error.advice, is_silence: error.is_silence }
+    }
+}
+
+impl From<&Error> for longhaul_session::Error {
+    fn from(error: &Error) -> longhaul_session::Error {
+        let kind = match error.class {
+            Class::Unfinished => Kind::Lost,
+            Class::Usage => Kind::Usage,
+            Class::Unreachable => Kind::Unreachable,
+            Class::LocalFile => Kind::LocalFile,
+            Class::RemoteFile => Kind::RemoteFile,
+            own => OWN
+                .iter()
+                .find(|(_, class)| *class == own)
+                .map_or(Kind::Lost, |(number, _)| Kind::Service(*number)),
+        };
+        let ended = longhaul_session::Error::new(kind, error.what.clone());
+        longhaul_session::Error { advice: error.advice.clone(), ..ended }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_survives_the_session_and_has_its_own_number() {
+        let classes = [
+            Class::Unfinished,
+            Class::Usage,
+            Class::Unreachable,
+            Class::LocalFile,
+            Class::RemoteFile,
+            Class::Verification,
+            Class::Stalled,
+            Class::SomeFiles,
+            Class::Interrupted,
+        ];
+        for (at, class) in classes.into_iter().enumerate() {
+            let error = Error::new(class, "x").advise("y");
+            let ended = longhaul_session::Error::from(&error);
+            assert_eq!(ended.kind.code(), at as u32 + 1);
+            assert_eq!(Kind::of_code(ended.kind.code()), ended.kind);
+            assert_eq!(Error::from(ended), error);
+        }
     }
 }

@@ -147,7 +147,7 @@ impl CopyOptions {
     pub fn identity(&self) -> Result<Identity, Error> {
         match &self.identity {
             Some(identity) => Ok(identity.clone()),
-            None => Identity::load_or_create(&self.trust.config_dir),
+            None => Ok(Identity::load_or_create(&self.trust.config_dir)?),
         }
     }
 
@@ -234,7 +234,7 @@ impl ServeOptions {
     pub fn identity(&self) -> Result<Identity, Error> {
         match &self.identity {
             Some(identity) => Ok(identity.clone()),
-            None => Identity::load_or_create(&self.config_dir),
+            None => Ok(Identity::load_or_create(&self.config_dir)?),
         }
     }
 }

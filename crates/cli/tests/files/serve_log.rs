@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use longhaul_transfer::error::Class;
 use longhaul_transfer::options::{ServerPin, Trust};
 use longhaul_transfer::session::trust::ask_nobody;
-use longhaul_transfer::session::{Identity, Settings, connect};
+use longhaul_transfer::session::{Identity, Kind, Settings, connect};
 use rustix::process::Signal;
 
 use crate::rig::{Host, Pair, bytes, write};
@@ -81,7 +80,7 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
         let answer = tokio::time::timeout(Duration::from_secs(60), session.read::<u32>()).await;
         answer.expect("it answers").expect_err("there is no common version")
     });
-    assert_eq!(heard.class, Class::Unreachable);
+    assert_eq!(heard.kind, Kind::Unreachable);
     let told = pair.server.child().complaint("was turned away");
     for text in [heard.to_string(), told] {
         assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");

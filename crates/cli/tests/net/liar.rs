@@ -119,7 +119,7 @@ async fn listen(
                 }
             }
             Ok(None) => return (heard, None),
-            Err(error) => return (heard, Some(error)),
+            Err(error) => return (heard, Some(error.into())),
         }
     }
 }

@@ -5,16 +5,17 @@ use std::fs;
 use super::{files, none, root};
 
 /// The level of each crate.
-const LEVELS: [(&str, u8); 9] = [
-    ("text", 1),
+const LEVELS: [(&str, u8); 10] = [
     ("proto", 1),
+    ("text", 1),
     ("files", 2),
     ("net", 2),
     ("testbed", 2),
-    ("transfer", 3),
-    ("experiments", 4),
-    ("longhaul", 4),
-    ("cli", 5),
+    ("session", 3),
+    ("transfer", 4),
+    ("experiments", 5),
+    ("longhaul", 5),
+    ("cli", 6),
 ];
 
 /// The crate of ours that a dependency names: the facade has the project's own name.

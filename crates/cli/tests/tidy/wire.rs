@@ -13,8 +13,8 @@ const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources whose messages go across, in the order of the page, and what they are there.
 const SOURCES: [(&str, &str); 10] = [
-    ("crates/transfer/src/session/hello.rs", "The first message each way"),
-    ("crates/transfer/src/session/frame.rs", "The last message"),
+    ("crates/session/src/hello.rs", "The first message each way"),
+    ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
     ("crates/transfer/src/control/request.rs", "The request"),
     ("crates/transfer/src/control/transfer.rs", "A transfer under way"),

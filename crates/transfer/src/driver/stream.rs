@@ -21,8 +21,7 @@ use super::skip::{tidy, without};
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::error::{Class, Error};
-use crate::session::Session;
-use crate::session::segments::SegmentWatch;
+use crate::session::{SegmentWatch, Session};
 use crate::summary::Segments;
 use longhaul_files::CHUNK;
 

@@ -20,8 +20,8 @@ use crate::control::{Card, Frame, Message};
 use crate::driver::board::Board;
 use crate::driver::budget::Budget;
 use crate::driver::writer::Target;
+use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
-use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader};
 use longhaul_files::{Asked, Place, SinkOptions};
 

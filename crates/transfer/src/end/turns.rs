@@ -21,8 +21,8 @@ use crate::driver::board::Board;
 use crate::driver::budget::Budget;
 use crate::driver::payloads::Payloads;
 use crate::driver::writer::Target;
+use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
-use crate::session::tests::{LOOPBACKS, pair, run};
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 

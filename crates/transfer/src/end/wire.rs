@@ -48,6 +48,12 @@ impl From<longhaul_files::Error> for End {
     }
 }
 
+impl From<longhaul_session::Error> for End {
+    fn from(error: longhaul_session::Error) -> End {
+        End::Fatal(error.into())
+    }
+}
+
 impl From<longhaul_net::Error> for End {
     fn from(error: longhaul_net::Error) -> End {
         End::Fatal(error.into())
@@ -153,7 +159,7 @@ impl Wire {
                     // Of a newer version: to be ignored.
                     Ok(Some(Frame { message: None })) => continue,
                     Ok(None) => return Err(End::Lost("the other side hung up".into())),
-                    Err(error) => return Err(lost_or_fatal(error)),
+                    Err(error) => return Err(lost_or_fatal(error.into())),
                 },
             };
             match message {
@@ -186,7 +192,7 @@ impl Wire {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, CLOSING).await {
             // The other side may be gone already.
-            let _ = writer.close(self.reader, why).await;
+            let _ = writer.close(self.reader, why.map(Into::into)).await;
         }
     }
 }
@@ -216,8 +222,8 @@ fn lost_or_fatal(error: Error) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loopback::{LOOPBACKS, pair, run};
     use crate::session::Carriers;
-    use crate::session::tests::{LOOPBACKS, pair, run};
 
     #[test]
     fn an_end_that_can_tell_nothing_any_more_ends() {

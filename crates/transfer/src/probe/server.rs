@@ -60,7 +60,7 @@ pub(crate) async fn answer(port: &PortHandle, seats: &Seats, mut session: Sessio
         Err(Error::new(Class::Unreachable, what))
     });
     // Who is gone needs no goodbye.
-    let _ = timeout(FAREWELL, session.close(ended.as_ref().err())).await;
+    let _ = timeout(FAREWELL, session.close(ended.as_ref().err().map(Into::into))).await;
 }
 
 struct Serving {

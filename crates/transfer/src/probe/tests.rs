@@ -19,8 +19,8 @@ use super::count::Counter;
 use super::echo::{Asking, Echo, QUESTIONS};
 use super::server::{self, Seats};
 use crate::control::{Frame, Message, Probe, ProbeRun};
+use crate::loopback::pair;
 use crate::session::Carriers;
-use crate::session::tests::pair;
 
 const FLOW: FlowId = FlowId(9);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::error::{Class, Error};
 use crate::options::{Allow, ServeOptions};
-use crate::session::{PeerId, allow};
+use crate::session::{self, PeerId, allow};
 use longhaul_files::place::show;
 use longhaul_files::{Place, Root};
 use longhaul_text::reason;
@@ -80,9 +80,9 @@ impl Door {
     /// Admits the ids that are allowed anything here at all; [`Class::Unreachable`] for all others.
     pub(super) fn admission(
         &self,
-    ) -> impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static {
+    ) -> impl Fn(&PeerId) -> Result<(), session::Error> + Send + Sync + 'static {
         let allow = self.allow.clone();
-        move |peer| allowed(&now(&allow), peer).map(drop)
+        move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
     /// Where `path` is for `peer`, if he may go there.

@@ -185,7 +185,7 @@ async fn run(
         ..Server::new(door, data.handle(), memory, tell)
     };
     let refusals = server.refusals.clone();
-    listener.on_refusal(move |address, error| refusals.tell(address, error));
+    listener.on_refusal(move |address, error| refusals.tell(address, &error.clone().into()));
     let server = Rc::new(server);
     ready(Ready {
         address: listener.local_addr(),
@@ -301,7 +301,7 @@ async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(),
 /// Tells a client, and who watches the server, why it is not served.
 async fn turn_away(server: &Server, session: Session, error: Error) {
     server.refusals.tell(session.remote, &error);
-    let _ = session.close(Some(&error)).await;
+    let _ = session.close(Some((&error).into())).await;
 }
 
 /// Answers a survey, and the request that may follow it as soon as the client has heard all others.
@@ -313,7 +313,7 @@ async fn surveyed(
     let _busy = match server.closing.enter() {
         Ok(busy) => busy,
         Err(error) => {
-            let _ = session.close(Some(&error)).await;
+            let _ = session.close(Some((&error).into())).await;
             return Some(Err(error));
         }
     };
@@ -322,7 +322,7 @@ async fn surveyed(
     let result = survey::answer(server, &mut session, survey).await;
     (server.tell)(client.ended(&result));
     if let Err(error) = result {
-        let _ = session.close(Some(&error)).await;
+        let _ = session.close(Some((&error).into())).await;
         return Some(Err(error));
     }
     let frame = tokio::time::timeout(OTHERS, session.read::<Frame>()).await.ok()?.ok()??;
@@ -337,7 +337,7 @@ async fn requested(server: &Rc<Server>, session: Session, request: Request) -> R
     let _busy = match server.closing.enter() {
         Ok(busy) => busy,
         Err(error) => {
-            let _ = session.close(Some(&error)).await;
+            let _ = session.close(Some((&error).into())).await;
             return Err(error);
         }
     };

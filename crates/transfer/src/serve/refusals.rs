@@ -9,7 +9,7 @@ use longhaul_proto::time::{Span, Time};
 
 use super::{Tell, Told};
 use crate::error::Error;
-use crate::meter::{Meter, Tariff};
+use longhaul_net::meter::{Meter, Tariff};
 
 /// Lines about one network: five at once, or one in a minute.
 const OF_ONE: Tariff = Tariff {

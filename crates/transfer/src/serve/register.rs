@@ -182,8 +182,8 @@ impl Drop for Registered<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loopback::{LOOPBACKS, pair, run};
     use crate::session::Carriers;
-    use crate::session::tests::{LOOPBACKS, pair, run};
 
     #[test]
     fn a_transfer_is_given_the_streams_it_asked_for_and_no_more() {

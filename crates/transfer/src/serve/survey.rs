@@ -46,7 +46,7 @@ impl Seats {
 }
 
 async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
-    session.write(&Frame::from(Message::Surveyed(piece))).await
+    Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
 /// Answers a survey; the session is open for a request after it.

@@ -58,7 +58,7 @@ pub(super) async fn answer(
     let (terms, work) = match judged {
         Ok(judged) => judged,
         Err(error) => {
-            let _ = session.close(Some(&error)).await;
+            let _ = session.close(Some((&error).into())).await;
             return Err(error);
         }
     };

@@ -12,12 +12,12 @@ use std::time::Duration;
 use longhaul_proto::time::Span;
 use longhaul_transfer::control::{ChunkPiece, Frame, Message, Pass, Ping, Plan, Request};
 use longhaul_transfer::copy::copy;
-use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::error::Error;
 use longhaul_transfer::location::Location;
 use longhaul_transfer::options::{CopyOptions, Protocol, ReachOptions, Trust};
 use longhaul_transfer::probe::{ProbeOptions, probe};
 use longhaul_transfer::progress::Cancel;
-use longhaul_transfer::session::{Identity, Listener, Session, Settings};
+use longhaul_transfer::session::{self, Identity, Kind, Listener, Session, Settings};
 use longhaul_transfer::summary::Summary;
 
 use super::{LEN, Lie, NAME, all_lies, content, control_lies, digests, manifest};
@@ -161,7 +161,7 @@ async fn lie(mut session: Session, moment: Moment, shared: &Shared) {
             break;
         }
     }
-    let _ = session.close(Some(&Error::new(Class::Usage, NO_MORE))).await;
+    let _ = session.close(Some(session::Error::new(Kind::Usage, NO_MORE))).await;
 }
 
 /// Answers a probe, and each of its measurements, with the same count.

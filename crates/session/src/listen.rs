@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use longhaul_net::clock;
+use longhaul_net::clock::{self, Span};
 use longhaul_net::network::Network;
-use longhaul_proto::time::Span;
 use quinn::{Endpoint, Incoming};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
@@ -27,8 +26,8 @@ use super::id::PeerId;
 use super::identity::Identity;
 use super::stream::{self, Under};
 use super::{RttWatch, Session, Settings, quic, tls};
-use crate::error::{Class, Error};
-use crate::meter::{Meter, Tariff};
+use crate::{Error, Kind};
+use longhaul_net::meter::{Meter, Tariff};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
@@ -138,7 +137,7 @@ impl Listener {
         settings: &Settings,
     ) -> Result<Listener, Error> {
         let (udp, tcp) = bind_both(address).map_err(|error| {
-            Error::new(Class::Unreachable, format!("cannot listen on {address}: {error}"))
+            Error::new(Kind::Unreachable, format!("cannot listen on {address}: {error}"))
                 .advise("choose another address or port with --listen")
         })?;
         Listener::from_sockets(udp, tcp, identity, settings)
@@ -157,7 +156,7 @@ impl Listener {
         let (sessions, accepted) = mpsc::channel(WAITING);
         let door = Arc::new(Door::new(identity, settings, sessions));
         let unusable =
-            |error: io::Error| Error::new(Class::Unreachable, format!("cannot listen: {error}"));
+            |error: io::Error| Error::new(Kind::Unreachable, format!("cannot listen: {error}"));
         let local = udp.local_addr().map_err(unusable)?;
         let mut tasks = Vec::new();
         let mut endpoint = None;
@@ -323,7 +322,7 @@ enum Arrival {
 
 /// Judges a session that no listener has accepted as a listener does; nothing where it is turned
 /// away.
-pub(crate) async fn judge_alone(
+pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
 ) -> Option<Session> {
@@ -442,11 +441,11 @@ impl Door {
             Ok(()) => return Arrival::Session(Box::new(session)),
             Err(error) => error,
         };
-        if error.class == Class::Unreachable {
+        if error.kind == Kind::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
             self.tell_refusal(session.remote, &error);
             // If it does not arrive, the client sees a lost session.
-            let _ = session.close(Some(&error)).await;
+            let _ = session.close(Some(error)).await;
         }
         Arrival::Done
     }
@@ -462,13 +461,13 @@ impl Door {
         };
         if let Some(pause) = pauses {
             let what = format!("too many clients without rights came from {network}");
-            let error = Error::new(Class::Unreachable, what)
+            let error = Error::new(Kind::Unreachable, what)
                 .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
             self.tell_refusal(session.remote, &error);
         }
         let (place, _) = self.strangers.enter(network);
         tokio::select! {
-            _ = session.close(Some(&error)) => {}
+            _ = session.close(Some(error)) => {}
             () = place.evicted() => {}
         }
     }

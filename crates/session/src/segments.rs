@@ -6,19 +6,19 @@ use std::sync::{Arc, Weak};
 use longhaul_net::socket::{Segments, tcp_segments};
 
 /// The connection below a session, to be asked; it is closed with the session.
-pub(super) type Counted = Arc<OwnedFd>;
+pub(crate) type Counted = Arc<OwnedFd>;
 
 /// Asks how many segments a session has sent. It does not keep the session open.
 #[derive(Clone, Debug)]
-pub(crate) struct SegmentWatch(Weak<OwnedFd>);
+pub struct SegmentWatch(Weak<OwnedFd>);
 
 impl SegmentWatch {
-    pub(super) fn new(connection: &Counted) -> SegmentWatch {
+    pub(crate) fn new(connection: &Counted) -> SegmentWatch {
         SegmentWatch(Arc::downgrade(connection))
     }
 
     /// How many so far; nothing once the session has ended, or where the kernel does not tell.
-    pub(crate) fn now(&self) -> Option<Segments> {
+    pub fn now(&self) -> Option<Segments> {
         tcp_segments(&*self.0.upgrade()?).ok()
     }
 }

@@ -177,7 +177,7 @@ fn frames_too_long_or_cut_short_are_errors() {
             let (mut writer, _reader) = near.split();
             writer.write_raw(&[0x7f, 0xff, 0xff, 0xff, 1, 2, 3]).await;
             let error = far.read::<u32>().await.expect_err("too long");
-            assert_eq!(error.class, Class::Unreachable);
+            assert_eq!(error.kind, Kind::Unreachable);
             assert!(error.what.contains("1048576"), "{error}");
 
             let (near, mut far) = pair(carriers, LOOPBACKS[0]).await;
@@ -185,7 +185,7 @@ fn frames_too_long_or_cut_short_are_errors() {
             writer.write_raw(&[0, 0, 0, 100, 1, 2, 3]).await;
             drop((writer, reader));
             let error = far.read::<u32>().await.expect_err("cut short");
-            assert_eq!(error.class, Class::Unfinished);
+            assert_eq!(error.kind, Kind::Lost);
 
             let (near, mut far) = pair(carriers, LOOPBACKS[0]).await;
             let (mut writer, _reader) = near.split();

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
 use super::strict;
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 use longhaul_text::reason;
 
 /// The file's name in the config folder.
@@ -71,7 +71,7 @@ impl KnownServers {
             let Some((named, known)) = known else {
                 let what =
                     format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
-                return Err(Error::new(Class::LocalFile, what).advise("mend or remove the line"));
+                return Err(Error::new(Kind::LocalFile, what).advise("mend or remove the line"));
             };
             if named != name {
                 continue;
@@ -83,7 +83,7 @@ impl KnownServers {
                     first.line,
                     known.line
                 );
-                return Err(Error::new(Class::LocalFile, what).advise(
+                return Err(Error::new(Kind::LocalFile, what).advise(
                     "ask the server's owner which id is right, and remove the other line",
                 ));
             }
@@ -104,7 +104,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
-            Error::new(Class::LocalFile, what).advise(
+            Error::new(Kind::LocalFile, what).advise(
                 "make the folder one that can be written, or name the server's id with \
                  --server-id: nothing is written then",
             )
@@ -139,7 +139,7 @@ impl KnownServers {
             known.line,
             known.id
         );
-        Error::new(Class::Unreachable, what).advise(format!(
+        Error::new(Kind::Unreachable, what).advise(format!(
             "somebody may be in between; ask the server's owner, and only if the key is really \
              new remove line {} there",
             known.line
@@ -152,7 +152,7 @@ impl KnownServers {
         }
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
-            Error::new(Class::LocalFile, what).advise(
+            Error::new(Kind::LocalFile, what).advise(
                 "mend or remove it, or name the server's id with --server-id: it is not read then",
             )
         };
@@ -235,7 +235,7 @@ mod tests {
         let (_folder, known) = known();
         known.remember("a:1", A).expect("writable");
         let error = known.remember("a:1", B).expect_err("another id");
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, Kind::Unreachable);
         assert_eq!(known.find("a:1"), Ok(Some(Known { id: A, line: 2 })));
     }
 

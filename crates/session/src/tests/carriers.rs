@@ -165,11 +165,11 @@ fn an_error_at_the_end_is_what_the_other_side_reads() {
         for (carriers, _) in EACH {
             let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
             far.write(&1u32).await.expect("open");
-            let full = Error::new(Class::LocalFile, "/data is full").advise("make room");
-            let closing = tokio::spawn(async move { far.close(Some(&full)).await });
+            let full = Error::new(Kind::LocalFile, "/data is full").advise("make room");
+            let closing = tokio::spawn(async move { far.close(Some(full)).await });
             assert_eq!(near.read::<u32>().await, Ok(Some(1)));
             let error = near.read::<u32>().await.expect_err("an error was given");
-            assert_eq!(error.class, Class::RemoteFile);
+            assert_eq!(error.kind, Kind::RemoteFile);
             assert!(error.to_string().ends_with("/data is full; over there: make room"), "{error}");
             drop(near);
             closing.await.expect("no panic").expect("delivered");
@@ -185,7 +185,7 @@ fn a_session_dropped_by_one_side_is_lost_for_the_other() {
             let peer = far.peer.to_string();
             drop(near);
             let error = far.read::<u32>().await.expect_err("nobody is there");
-            assert_eq!(error.class, Class::Unfinished);
+            assert_eq!(error.kind, Kind::Lost);
             assert!(error.what.contains(&peer), "{error}");
         }
     });
@@ -253,7 +253,7 @@ fn where_nothing_listens_the_error_names_what_was_tried_and_what_to_open() {
         client.settings.handshake = Duration::from_secs(1);
         let error = client.connect(address).await.expect_err("nothing listens");
         let text = error.to_string();
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, Kind::Unreachable);
         let port = address.port();
         for part in [
             format!("UDP {address}: no answer"),

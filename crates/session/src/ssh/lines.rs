@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-use crate::session::id::PeerId;
+use crate::id::PeerId;
 
 /// Begins each line of ours.
 const MARK: &str = "longhaul-ssh/1 ";

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 use longhaul_text::{quoted, reason};
 
 /// Others may write.
@@ -19,7 +19,7 @@ const ROOT: u32 = 0;
 /// choice.
 ///
 /// # Errors
-/// [`Class::LocalFile`], with the command that mends it.
+/// [`Kind::LocalFile`], with the command that mends it.
 pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)
@@ -28,7 +28,7 @@ pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
 fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Error> {
     let unreadable = |error| {
         let what = format!("cannot check who may change {}: {}", path.display(), reason(&error));
-        Error::new(Class::LocalFile, what)
+        Error::new(Kind::LocalFile, what)
     };
     let user = rustix::process::geteuid().as_raw();
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
@@ -50,7 +50,7 @@ fn judge(path: &Path, found: &Metadata, is_folder: bool, owners: &[u32]) -> Resu
     let refuse = |why: String, command: &str| {
         let what = format!("{} {why}, so others could change who is trusted", path.display());
         let advice = format!("run `{command} {}`", quoted(&path.display().to_string()));
-        Err(Error::new(Class::LocalFile, what).advise(advice))
+        Err(Error::new(Kind::LocalFile, what).advise(advice))
     };
     if !owners.contains(&found.uid()) {
         let why = format!("belongs to user {}", found.uid());

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::id::PeerId;
 use super::strict;
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 use longhaul_text::reason;
 
 /// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
@@ -29,7 +29,7 @@ pub struct Allow {
 /// The id is none (a typing error), the mode is unknown, or the subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
-        Error::new(Class::Usage, format!("`{text}` allows nobody: {why}"))
+        Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}"))
             .advise("write ID[:ro|wo|rw][:subfolder]; `longhaul id` prints an id")
     };
     // The id itself has a colon behind its first letters.
@@ -102,7 +102,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
-        Error::new(Class::LocalFile, what).advise("check --allow-file")
+        Error::new(Kind::LocalFile, what).advise("check --allow-file")
     };
     let mut file = File::open(path).map_err(trouble)?;
     strict::check(path, &file)?;
@@ -171,7 +171,7 @@ mod tests {
         typo.pop();
         typo.push('7');
         assert!(parse(&typo).expect_err("a typing error").what.contains("checksum"));
-        assert_eq!(parse("anybody").expect_err("no id").class, Class::Usage);
+        assert_eq!(parse("anybody").expect_err("no id").kind, Kind::Usage);
     }
 
     #[test]

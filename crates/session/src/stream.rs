@@ -20,7 +20,7 @@ use super::race::Failure;
 use super::segments::Counted;
 use super::tls::{self, Expect};
 use super::{Parts, RttWatch, Session, Settings};
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// A silent TCP connection is probed this often.
 const PROBE: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ pub(super) async fn server(
     config: &Arc<rustls::ServerConfig>,
     settings: &Settings,
 ) -> Result<Session, Error> {
-    let failed = |what: String| Error::new(Class::Unreachable, format!("TLS: {what}"));
+    let failed = |what: String| Error::new(Kind::Unreachable, format!("TLS: {what}"));
     let accepted = TlsAcceptor::from(config.clone()).accept(stream).await;
     let stream = accepted.map_err(|error| failed(error.to_string()))?;
     let connection = stream.get_ref().1;

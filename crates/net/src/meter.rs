@@ -12,13 +12,13 @@ use longhaul_proto::time::{Span, Time};
 
 /// How events are charged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tariff {
+pub struct Tariff {
     /// The charge of one event at first.
-    pub(crate) each: Span,
+    pub each: Span,
     /// Up to this charge a key is within its limit.
-    pub(crate) free: Span,
+    pub free: Span,
     /// The longest charge of one event, and the longest time for which a key is over its limit.
-    pub(crate) longest: Span,
+    pub longest: Span,
 }
 
 /// Keys that are remembered. A key beyond them replaces the one with the smallest charge.
@@ -34,33 +34,34 @@ struct Charge {
 
 /// The charges of all keys.
 #[derive(Debug)]
-pub(crate) struct Meter<K> {
+pub struct Meter<K> {
     tariff: Tariff,
     charges: HashMap<K, Charge>,
 }
 
 impl<K: Copy + Eq + Hash> Meter<K> {
-    pub(crate) fn new(tariff: Tariff) -> Meter<K> {
+    /// Creates a meter without charges.
+    pub fn new(tariff: Tariff) -> Meter<K> {
         Meter { tariff, charges: HashMap::new() }
     }
 
     /// Whether `key` is over its limit.
-    pub(crate) fn is_over(&self, now: Time, key: K) -> bool {
+    pub fn is_over(&self, now: Time, key: K) -> bool {
         self.charge(now, key) > self.tariff.free
     }
 
     /// Whether one event more leaves `key` within its limit.
-    pub(crate) fn has_room(&self, now: Time, key: K) -> bool {
+    pub fn has_room(&self, now: Time, key: K) -> bool {
         self.charge(now, key) + self.tariff.each <= self.tariff.free
     }
 
     /// How long until `key` is within its limit again.
-    pub(crate) fn over_for(&self, now: Time, key: K) -> Span {
+    pub fn over_for(&self, now: Time, key: K) -> Span {
         self.charge(now, key).saturating_sub(self.tariff.free)
     }
 
     /// Charges `key` for one event. Whether this one has put it over its limit.
-    pub(crate) fn add(&mut self, now: Time, key: K) -> bool {
+    pub fn add(&mut self, now: Time, key: K) -> bool {
         let Tariff { each, free, longest } = self.tariff;
         let before = self.charge(now, key);
         let entry = self.charges.get(&key).filter(|_| before > Span::ZERO);
@@ -76,7 +77,7 @@ impl<K: Copy + Eq + Hash> Meter<K> {
     }
 
     /// Forgets what `key` was charged.
-    pub(crate) fn forgive(&mut self, key: K) {
+    pub fn forgive(&mut self, key: K) {
         self.charges.remove(&key);
     }
 

@@ -12,15 +12,15 @@ use super::race::{self, Lost};
 use super::tls::Expect;
 use super::trust::{AskTrust, Trust};
 use super::{Session, Settings};
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
 /// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
 /// `ask` or by `trust.accept_new`. A server of another id is sent nothing, not even our id.
 ///
 /// # Errors
-/// [`Class::Unreachable`] where nobody answers (with what was tried and what to open) or somebody
-/// else does; [`Class::LocalFile`] for trouble with `known_servers`.
+/// [`Kind::Unreachable`] where nobody answers (with what was tried and what to open) or somebody
+/// else does; [`Kind::LocalFile`] for trouble with `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,
@@ -76,7 +76,7 @@ pub async fn connect(
 }
 
 /// Which server answers at `addresses`; it learns nothing of who asks. Why, where none does.
-pub(crate) async fn look(
+pub async fn look(
     addresses: &[SocketAddr],
     identity: &Identity,
     settings: &Settings,
@@ -91,17 +91,13 @@ pub(crate) async fn look(
 /// The addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Class::Unreachable`]: there is none, or the interface that it names is not.
-pub(crate) async fn resolve(
-    host: &str,
-    port: u16,
-    settings: &Settings,
-) -> Result<Vec<SocketAddr>, Error> {
+/// [`Kind::Unreachable`]: there is none, or the interface that it names is not.
+pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);
     }
     let failed = |reason: String| {
-        Error::new(Class::Unreachable, format!("the name {host} has no address: {reason}"))
+        Error::new(Kind::Unreachable, format!("the name {host} has no address: {reason}"))
             .advise("see that it is spelt right and that this host can look up names")
     };
     match timeout(settings.handshake, tokio::net::lookup_host((host, port))).await {
@@ -116,7 +112,7 @@ pub(crate) async fn resolve(
 
 fn parse_pin(pin: &str) -> Result<PeerId, Error> {
     pin.parse().map_err(|error| {
-        Error::new(Class::Usage, format!("--server-id {pin}: {error}"))
+        Error::new(Kind::Usage, format!("--server-id {pin}: {error}"))
             .advise("the server prints its id when it starts; `longhaul id` over there does too")
     })
 }
@@ -127,17 +123,17 @@ fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId, of_all: bool) -> Error {
     if of_all {
         advice += "; where servers have ids of their own, --server-id HOST=ID pins each";
     }
-    Error::new(Class::Unreachable, what).advise(advice)
+    Error::new(Kind::Unreachable, what).advise(advice)
 }
 
 fn refused(name: &str, shown: PeerId) -> Error {
     let what = format!("the unknown server {name} with the id {shown} was not accepted");
-    Error::new(Class::Unreachable, what)
+    Error::new(Kind::Unreachable, what)
         .advise("if it is the right one, accept it when asked, or give --server-id or --accept-new")
 }
 
 fn unreachable(name: &str, port: u16, tried: String) -> Error {
-    let error = Error::new(Class::Unreachable, format!("cannot reach {name}: {tried}"));
+    let error = Error::new(Kind::Unreachable, format!("cannot reach {name}: {tried}"));
     error.silence().advise(format!(
         "see that `longhaul serve` runs there and that firewalls let UDP {port} and UDP {} in, or \
          at least TCP {port}",

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 
 use super::lines::{Lines, Offer, Word};
 use super::stdio::Stdio;
-use crate::error::{Class, Error};
-use crate::session::id::PeerId;
-use crate::session::identity::Identity;
-use crate::session::listen::{Listener, bind_both};
-use crate::session::stream::{self, Under};
-use crate::session::{RttWatch, Session, Settings, tls};
+use crate::id::PeerId;
+use crate::identity::Identity;
+use crate::listen::{Listener, bind_both};
+use crate::stream::{self, Under};
+use crate::{Error, Kind};
+use crate::{RttWatch, Session, Settings, tls};
 
 /// How long the client may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ pub async fn accept_over_ssh(
     settings: &Settings,
 ) -> Result<SshSide, Error> {
     let stdio = Stdio::take().map_err(|error| {
-        Error::new(Class::Usage, format!("standard input and output are not ssh's: {error}"))
+        Error::new(Kind::Usage, format!("standard input and output are not ssh's: {error}"))
             .advise("`serve --ssh` is started by `longhaul cp` through ssh, not by hand")
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
@@ -80,7 +80,7 @@ pub async fn accept_over_ssh(
             channel: Some(channel),
             lines,
         }),
-        _ => Err(Error::new(Class::Unreachable, "the client did not say through ssh who it is")),
+        _ => Err(Error::new(Kind::Unreachable, "the client did not say through ssh who it is")),
     }
 }
 
@@ -98,9 +98,9 @@ impl SshSide {
                     if session.peer == self.client {
                         return Ok(Some(session));
                     }
-                    let stranger = Error::new(Class::Unreachable, "this port serves another id");
+                    let stranger = Error::new(Kind::Unreachable, "this port serves another id");
                     // A stranger that does not listen to this is no concern of ours.
-                    tokio::spawn(async move { drop(session.close(Some(&stranger)).await) });
+                    tokio::spawn(async move { drop(session.close(Some(stranger)).await) });
                     continue;
                 }
                 line = self.lines.next(channel) => line,
@@ -118,11 +118,11 @@ impl SshSide {
     async fn through(&self, channel: BufReader<Stdio>) -> Result<Session, Error> {
         let under = Under::ssh();
         let handshake = stream::server(channel, under, &self.tls, &self.settings);
-        let late = |_| Error::new(Class::Unreachable, "TLS through ssh: no handshake in time");
+        let late = |_| Error::new(Kind::Unreachable, "TLS through ssh: no handshake in time");
         let session = timeout(self.settings.handshake, handshake).await.map_err(late)??;
         if session.peer != self.client {
             let what = format!("{} came through ssh in place of {}", session.peer, self.client);
-            return Err(Error::new(Class::Unreachable, what));
+            return Err(Error::new(Kind::Unreachable, what));
         }
         Ok(session)
     }
@@ -167,5 +167,5 @@ fn in_range<T>(
         Some(_) => format!("no port from {first} to {last} can be opened: {failure}"),
         None => format!("no port can be opened: {failure}"),
     };
-    Err(Error::new(Class::Unreachable, what).advise("give a wider range with --ports"))
+    Err(Error::new(Kind::Unreachable, what).advise("give a wider range with --ports"))
 }

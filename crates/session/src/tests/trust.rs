@@ -1,7 +1,7 @@
 //! Who is trusted, and what happens to others.
 
 use super::*;
-use crate::session::known::{KnownServers, server_name};
+use crate::known::{KnownServers, server_name};
 
 #[test]
 fn a_wrong_pin_ends_before_anything_is_sent() {
@@ -12,7 +12,7 @@ fn a_wrong_pin_ends_before_anything_is_sent() {
             let pinned = Identity::ephemeral();
             let client = Client::pinned(carriers, &pinned);
             let error = client.connect(listener.local_addr()).await.expect_err("another id");
-            assert_eq!(error.class, Class::Unreachable);
+            assert_eq!(error.kind, Kind::Unreachable);
             for id in [server.id(), pinned.id()] {
                 assert!(error.what.contains(&id.to_string()), "{error}");
             }
@@ -26,7 +26,7 @@ fn a_pin_that_is_no_id_is_a_usage_error() {
         let mut client = Client::new(Carriers::Both);
         client.trust = client.trust.only("lh1:typo".into());
         let error = client.connect("127.0.0.1:9".parse().expect("one")).await.expect_err("typo");
-        assert_eq!(error.class, Class::Usage);
+        assert_eq!(error.kind, Kind::Usage);
     });
 }
 
@@ -55,7 +55,7 @@ fn a_new_server_that_the_user_does_not_accept_is_not_remembered() {
         let client = Client::new(Carriers::Both);
         let user = User::who(false);
         let error = client.connect_as(&user, listener.local_addr()).await.expect_err("refused");
-        assert_eq!((error.class, user.asked().len()), (Class::Unreachable, 1));
+        assert_eq!((error.kind, user.asked().len()), (Kind::Unreachable, 1));
         assert!(!KnownServers::new(client.folder.path()).path().exists());
         let no_session = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
         assert!(no_session.is_err(), "nothing of the client's was sent");
@@ -89,7 +89,7 @@ fn a_changed_key_is_refused_loudly_whatever_the_options() {
         KnownServers::new(client.folder.path()).remember(&name, before).expect("writable");
         let user = User::who(true);
         let error = client.connect_as(&user, listener.local_addr()).await.expect_err("changed");
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, Kind::Unreachable);
         for part in ["HAS CHANGED", "known_servers line 2", &before.to_string()] {
             assert!(error.what.contains(part), "{part} is not in {error}");
         }
@@ -113,7 +113,7 @@ fn versions_without_overlap_are_told_on_both_sides() {
             let mut session = client.connect(listener.local_addr()).await.expect("it listens");
             session.write(&1u32).await.expect("open");
             let error = session.read::<u32>().await.expect_err("no common version");
-            assert_eq!(error.class, Class::Unreachable);
+            assert_eq!(error.kind, Kind::Unreachable);
             let heard = told.lock().expect("no panic").clone();
             for text in [error.to_string(), heard] {
                 assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");
@@ -128,8 +128,8 @@ fn an_id_that_is_not_allowed_is_told_why() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;
-            let error = Error::new(Class::Unreachable, "your id is not allowed here");
-            let closing = tokio::spawn(async move { far.close(Some(&error)).await });
+            let error = Error::new(Kind::Unreachable, "your id is not allowed here");
+            let closing = tokio::spawn(async move { far.close(Some(error)).await });
             let heard = near.read::<u32>().await.expect_err("turned away");
             assert!(heard.what.contains("not allowed here"), "{heard}");
             drop(near);

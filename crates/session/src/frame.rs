@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// The longest message, in bytes.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
     let length = (word & !GOODBYE) as usize;
     if length > MAX_FRAME {
         let what = format!("a control message of {length} bytes came; {MAX_FRAME} is the limit");
-        return Err(Error::new(Class::Unreachable, what).advise("does longhaul run there?"));
+        return Err(Error::new(Kind::Unreachable, what).advise("does longhaul run there?"));
     }
     Ok(if word & GOODBYE == 0 { Header::Message(length) } else { Header::Goodbye(length) })
 }
@@ -60,23 +60,10 @@ struct Goodbye {
     advice: String,
 }
 
-/// The classes, by their number on the wire less one.
-const CLASSES: [Class; 9] = [
-    Class::Unfinished,
-    Class::Usage,
-    Class::Unreachable,
-    Class::LocalFile,
-    Class::RemoteFile,
-    Class::Verification,
-    Class::Stalled,
-    Class::SomeFiles,
-    Class::Interrupted,
-];
-
 /// Appends the last frame to `out`.
 pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     let goodbye = why.map_or_else(Goodbye::default, |error| Goodbye {
-        class: CLASSES.iter().position(|c| *c == error.class).map_or(0, |at| at as u32 + 1),
+        class: error.kind.code(),
         what: shown(&error.what),
         advice: error.advice.as_deref().map(shown).unwrap_or_default(),
     });
@@ -94,17 +81,16 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     if goodbye.class == 0 {
         return None;
     }
-    let class = match CLASSES.get(goodbye.class as usize - 1) {
-        Some(Class::LocalFile) => Class::RemoteFile,
-        Some(Class::RemoteFile) => Class::LocalFile,
-        Some(class) => *class,
-        None => Class::Unfinished,
+    let kind = match Kind::of_code(goodbye.class) {
+        Kind::LocalFile => Kind::RemoteFile,
+        Kind::RemoteFile => Kind::LocalFile,
+        kind => kind,
     };
-    let error = Error::new(class, format!("{peer} says: {}", shown(&goodbye.what)));
+    let error = Error::new(kind, format!("{peer} says: {}", shown(&goodbye.what)));
     let advice = shown(&goodbye.advice);
-    Some(match class {
+    Some(match kind {
         _ if advice.is_empty() => error,
-        Class::RemoteFile => error.advise(format!("over there: {advice}")),
+        Kind::RemoteFile => error.advise(format!("over there: {advice}")),
         _ => error.advise(advice),
     })
 }
@@ -113,7 +99,7 @@ fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Er
     let length = message.encoded_len();
     if length > MAX_FRAME {
         let what = format!("a control message of {length} bytes; {MAX_FRAME} is the limit");
-        return Err(Error::new(Class::Usage, what));
+        return Err(Error::new(Kind::Usage, what));
     }
     out.extend_from_slice(&(length as u32 | mark).to_be_bytes());
     message.encode(out).expect("a Vec grows");
@@ -149,7 +135,7 @@ mod tests {
         let mut out = vec![1];
         let text = "x".repeat(MAX_FRAME);
         let error = encode(&text, &mut out).expect_err("the tag makes it longer than the limit");
-        assert_eq!((error.class, out.len()), (Class::Usage, 1));
+        assert_eq!((error.kind, out.len()), (Kind::Usage, 1));
     }
 
     fn told(error: Option<&Error>) -> Option<Error> {
@@ -163,15 +149,15 @@ mod tests {
     #[test]
     fn a_goodbye_tells_an_error_as_the_other_end_sees_it() {
         assert_eq!(told(None), None);
-        let error = Error::new(Class::LocalFile, "disk\x1b[2J full").advise("make room");
+        let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = told(Some(&error)).expect("an error");
-        assert_eq!(heard.class, Class::RemoteFile);
+        assert_eq!(heard.kind, Kind::RemoteFile);
         assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
         assert_eq!(heard.advice.as_deref(), Some("over there: make room"));
-        let usage = Error::new(Class::Usage, "x").advise("say y");
+        let usage = Error::new(Kind::Usage, "x").advise("say y");
         assert_eq!(told(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
-        for class in CLASSES {
-            assert!(told(Some(&Error::new(class, "x"))).is_some(), "{class:?}");
+        for kind in (1..10).map(Kind::of_code) {
+            assert!(told(Some(&Error::new(kind, "x"))).is_some(), "{kind:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::net::unix::pipe;
 
 use super::*;
-use crate::session::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
+use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
 /// Set in the processes that the tests start as the far side; its value says how that behaves.
 const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
@@ -76,7 +76,7 @@ impl Host {
         );
         let remote_path = folder.path().join("it's a longhaul");
         let test = std::env::current_exe().expect("this test");
-        let name = "session::tests::ssh::far_side_of_a_copy_over_ssh";
+        let name = "tests::ssh::far_side_of_a_copy_over_ssh";
         script(
             &remote_path,
             &format!(
@@ -200,7 +200,7 @@ fn a_missing_longhaul_and_a_failing_ssh_are_told_apart() {
         let mut host = Host::new(None, "");
         host.remote_path = PathBuf::from("/nowhere/longhaul");
         let error = host.connect(None).await.expect_err("it is not there");
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, Kind::Unreachable);
         let text = error.to_string();
         assert!(text.contains("status 127") && text.contains("--remote-path"), "{text}");
         assert!(text.contains("install longhaul"), "{text}");

@@ -17,7 +17,7 @@ use super::id::PeerId;
 use super::quic;
 use super::segments::{Counted, SegmentWatch};
 use super::ssh::Child;
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// How long the last message may take to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -89,10 +89,7 @@ impl Line {
     fn lost(&self, error: &io::Error) -> Error {
         let reason = self.quic.as_ref().and_then(quic::Keeper::close_reason);
         let reason = reason.unwrap_or_else(|| error.to_string());
-        Error::new(
-            Class::Unfinished,
-            format!("the session with {} was lost: {reason}", self.shown()),
-        )
+        Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 }
 
@@ -136,7 +133,7 @@ impl FrameWriter {
     ///
     /// # Errors
     /// The session is lost before all was delivered (over QUIC) or handed to the system.
-    pub async fn close(self, reader: FrameReader, why: Option<&Error>) -> Result<(), Error> {
+    pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
 
@@ -153,10 +150,10 @@ impl FrameWriter {
     async fn end(
         mut self,
         reader: FrameReader,
-        why: Option<&Error>,
+        why: Option<Error>,
         waits: bool,
     ) -> Result<(), Error> {
-        frame::encode_goodbye(why, &mut self.pending);
+        frame::encode_goodbye(why.as_ref(), &mut self.pending);
         let line = self.line.clone();
         let quic = line.quic.as_ref().map(|keeper| (keeper, keeper.frames_sent()));
         let late = || line.lost(&io::ErrorKind::TimedOut.into());
@@ -232,7 +229,7 @@ impl FrameReader {
     }
 
     /// Much is to come, or to go: the session makes room for as much as the path holds.
-    pub(crate) fn expect_much(&self) {
+    pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.quic {
             keeper.expect_much();
         }
@@ -254,7 +251,7 @@ impl FrameReader {
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
             let what = format!("{} sent what is no message: {error}", self.line.shown());
-            Error::new(Class::Unreachable, what).advise("see that both ends run the same release")
+            Error::new(Kind::Unreachable, what).advise("see that both ends run the same release")
         })?;
         Ok(Some(message))
     }
@@ -266,7 +263,7 @@ impl FrameReader {
         }
         let Some(frame) = self.frame().await? else {
             let what = format!("{} ended the session before it began", self.line.shown());
-            return Err(Error::new(Class::Unfinished, what));
+            return Err(Error::new(Kind::Lost, what));
         };
         let theirs = hello::decode(&self.came[frame])?;
         self.version = Some(self.ours.agree(&theirs)?);
@@ -343,7 +340,7 @@ mod tests {
     fn what_a_length_claims_is_not_allocated_before_it_is_there() {
         let mut reader = reader((frame::MAX_FRAME as u32).to_be_bytes().to_vec());
         let error = block_on(reader.read::<String>()).expect_err("it ends there");
-        assert_eq!(error.class, Class::Unfinished);
+        assert_eq!(error.kind, Kind::Lost);
         assert!(reader.came.capacity() <= 4 * READ_AHEAD, "{}", reader.came.capacity());
     }
 

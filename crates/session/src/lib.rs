@@ -23,10 +23,9 @@ use prost::Message;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::error::{Class, Error};
-
 pub mod allow;
 pub mod connect;
+mod error;
 pub mod export;
 pub mod frame;
 mod gate;
@@ -38,7 +37,7 @@ mod line;
 pub mod listen;
 mod quic;
 mod race;
-pub(crate) mod segments;
+mod segments;
 pub mod ssh;
 mod stream;
 mod strict;
@@ -48,11 +47,13 @@ mod twice;
 mod window;
 
 pub use connect::connect;
+pub use error::{Error, Kind};
 pub use export::Exporter;
 pub use id::PeerId;
 pub use identity::Identity;
 pub use line::{FrameReader, FrameWriter};
 pub use listen::{Dropped, Listener};
+pub use segments::SegmentWatch;
 pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 
 /// What sessions are made with; the defaults are right outside tests and unusual networks.
@@ -159,7 +160,7 @@ impl RttWatch {
     }
 
     /// Has the other side of a QUIC session answer at once, if it hears this.
-    pub(crate) fn nudge(&self) {
+    pub fn nudge(&self) {
         if let Watched::Quic(connection) = &self.0 {
             // What cannot be sent is as lost: nothing answers.
             let _ = connection.send_datagram(vec![0].into());
@@ -245,7 +246,7 @@ impl Session {
     }
 
     /// A session of `peer` on this host over any stream: `input` comes, and `out` goes.
-    pub(crate) fn over(
+    pub fn over(
         peer: PeerId,
         input: impl AsyncRead + Send + Unpin + 'static,
         out: impl AsyncWrite + Send + Unpin + 'static,
@@ -293,7 +294,7 @@ impl Session {
 
     /// What tells the segments that TCP has sent of it, where TCP carries it; to keep after
     /// [`Session::split`].
-    pub(crate) fn segments(&self) -> Option<segments::SegmentWatch> {
+    pub fn segments(&self) -> Option<segments::SegmentWatch> {
         self.writer.line().segments()
     }
 
@@ -334,7 +335,7 @@ impl Session {
             biased;
             first = self.reader.read() => first,
             () = evicted => Err(Error::new(
-                Class::Unreachable,
+                Kind::Unreachable,
                 "no request came before the place was needed for another client",
             )),
         }
@@ -344,10 +345,10 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub async fn close(self, why: Option<&Error>) -> Result<(), Error> {
+    pub async fn close(self, why: Option<Error>) -> Result<(), Error> {
         self.writer.close(self.reader, why).await
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

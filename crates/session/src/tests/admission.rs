@@ -8,7 +8,7 @@ fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener
     let (listener, admitted) = (listener.expect("loopback"), client.identity.id());
     listener.admit_by(move |id| match *id == admitted {
         true => Ok(()),
-        false => Err(Error::new(Class::Unreachable, format!("{id} is not allowed here"))),
+        false => Err(Error::new(Kind::Unreachable, format!("{id} is not allowed here"))),
     });
     listener
 }

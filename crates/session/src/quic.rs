@@ -31,7 +31,7 @@ use super::tls::{self, Expect};
 use super::twice::{Copies, Twice};
 use super::window::{self, Window};
 use super::{Parts, RttWatch, Session, Settings};
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// Guess of the round-trip time until there is a measurement: the first flight is repeated after
 /// three times this. RFC 9002 guesses 333 ms, and a lost first packet would cost a second.
@@ -360,8 +360,8 @@ pub(super) async fn accept_stream(
     connection: Connection,
     settings: &Settings,
 ) -> Result<Session, Error> {
-    let gone = |error: ConnectionError| Error::new(Class::Unreachable, error.to_string());
+    let gone = |error: ConnectionError| Error::new(Kind::Unreachable, error.to_string());
     let (send, receive) = connection.accept_bi().await.map_err(gone)?;
     session(connection, send, receive, settings)
-        .ok_or_else(|| Error::new(Class::Unreachable, "a client showed no key"))
+        .ok_or_else(|| Error::new(Kind::Unreachable, "a client showed no key"))
 }

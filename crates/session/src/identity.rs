@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 
 use super::id::PeerId;
 use super::{strict, tls};
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 use longhaul_text::reason;
 
 /// The key's name in the config folder: PKCS#8 in PEM.
@@ -58,7 +58,7 @@ impl Identity {
         }
         create(config_dir, &path)?;
         Identity::load(&path).map_err(|missing| match missing {
-            Missing::File => Error::new(Class::LocalFile, format!("{} vanished", path.display())),
+            Missing::File => Error::new(Kind::LocalFile, format!("{} vanished", path.display())),
             Missing::Other(error) => error,
         })
     }
@@ -93,7 +93,7 @@ impl Identity {
         if mode & 0o077 != 0 {
             let what =
                 format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777);
-            return Err(Missing::Other(Error::new(Class::LocalFile, what).advise(format!(
+            return Err(Missing::Other(Error::new(Kind::LocalFile, what).advise(format!(
                 "chmod 600 {0}; if others may have read it, remove it and a new one is made",
                 path.display()
             ))));
@@ -105,7 +105,7 @@ impl Identity {
         der.and_then(|der| Identity::from_pkcs8(der.secret_pkcs8_der())).ok_or_else(|| {
             let what = format!("{} holds no Ed25519 key", path.display());
             Missing::Other(
-                Error::new(Class::LocalFile, what)
+                Error::new(Kind::LocalFile, what)
                     .advise("restore it from a copy, or remove it and a new one is made"),
             )
         })
@@ -140,7 +140,7 @@ impl From<Error> for Missing {
 
 fn unusable(path: &Path, error: std::io::Error) -> Error {
     let what = format!("cannot use {}: {}", path.display(), reason(&error));
-    Error::new(Class::LocalFile, what).advise("see to its owner and permissions")
+    Error::new(Kind::LocalFile, what).advise("see to its owner and permissions")
 }
 
 fn generate() -> Vec<u8> {
@@ -156,7 +156,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
     folders.create(config_dir).map_err(|error| {
         let (folder, why) = (config_dir.display(), reason(&error));
         let what = format!("cannot make the folder {folder} for this user's key: {why}");
-        Error::new(Class::LocalFile, what)
+        Error::new(Kind::LocalFile, what)
             .advise("see that it can be made, or name another folder in LONGHAUL_CONFIG_DIR")
     })?;
     let temporary = temporary_beside(path);
@@ -237,7 +237,7 @@ mod tests {
         let path = folder.path().join(KEY_FILE);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("ours");
         let error = Identity::load_or_create(folder.path()).expect_err("readable by the group");
-        assert_eq!(error.class, Class::LocalFile);
+        assert_eq!(error.kind, Kind::LocalFile);
         assert!(error.to_string().contains("640") && error.to_string().contains("chmod 600"));
     }
 

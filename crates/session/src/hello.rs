@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use prost::Message;
 
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 
 /// The versions of the control protocol that this build speaks.
 pub const VERSIONS: RangeInclusive<u32> = 1..=1;
@@ -56,7 +56,7 @@ impl Hello {
             range(theirs)
         );
         let older = if theirs.max < self.max { "on the other host" } else { "here" };
-        Err(Error::new(Class::Unreachable, what).advise(format!("install a newer one {older}")))
+        Err(Error::new(Kind::Unreachable, what).advise(format!("install a newer one {older}")))
     }
 }
 
@@ -67,7 +67,7 @@ impl Hello {
 pub fn decode(bytes: &[u8]) -> Result<Hello, Error> {
     match Hello::decode(bytes) {
         Ok(hello) if hello.min >= 1 && hello.min <= hello.max => Ok(hello),
-        _ => Err(Error::new(Class::Unreachable, "the other side's first message is no greeting")
+        _ => Err(Error::new(Kind::Unreachable, "the other side's first message is no greeting")
             .advise("is it longhaul? see that both ends run a release of it")),
     }
 }

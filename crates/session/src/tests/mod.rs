@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::trust::Trust;
 use super::*;
-use crate::error::Class;
+use crate::Kind;
 
 /// Generous: machines under load are slow.
 const LONG: Duration = Duration::from_secs(20);

@@ -26,7 +26,7 @@ use super::race::{self, Lost};
 use super::stream::{self, Under};
 use super::tls::Expect;
 use super::{Session, Settings};
-use crate::error::{Class, Error};
+use crate::{Error, Kind};
 use longhaul_text::quoted;
 
 /// How long the direct ways may take before ssh's channel is used.
@@ -65,7 +65,7 @@ pub(super) struct Child {
 /// where it is, `offered` is told where its data port most likely can be reached.
 ///
 /// # Errors
-/// [`Class::Unreachable`]: ssh fails (it has said why on standard error), or there is no
+/// [`Kind::Unreachable`]: ssh fails (it has said why on standard error), or there is no
 /// `longhaul` on the far side.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
@@ -75,7 +75,7 @@ pub async fn connect_ssh(
 ) -> Result<Session, Error> {
     let mut ssh = spawn(target)?;
     let (Some(mut stdin), Some(stdout)) = (ssh.stdin.take(), ssh.stdout.take()) else {
-        return Err(Error::new(Class::Unreachable, "ssh was started without pipes"));
+        return Err(Error::new(Kind::Unreachable, "ssh was started without pipes"));
     };
     let mut stdout = BufReader::new(stdout);
     let mut lines = Lines::default();
@@ -119,7 +119,7 @@ fn candidates(offer: &Offer, host: &[SocketAddr]) -> Vec<SocketAddr> {
 }
 
 fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
-    let usage = |what: String| Error::new(Class::Usage, what);
+    let usage = |what: String| Error::new(Kind::Usage, what);
     let Some((program, words)) = target.command.split_first() else {
         return Err(usage("the ssh command is empty".to_owned()));
     };
@@ -136,7 +136,7 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
-            Error::new(Class::Unreachable, format!("cannot start `{program}`: {error}"))
+            Error::new(Kind::Unreachable, format!("cannot start `{program}`: {error}"))
                 .advise("install an ssh client, or name one with -e")
         })
 }
@@ -198,7 +198,7 @@ async fn tell(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
         stdin.flush().await
     };
     told.await.map_err(|error: std::io::Error| {
-        Error::new(Class::Unreachable, format!("ssh ended before the session stood: {error}"))
+        Error::new(Kind::Unreachable, format!("ssh ended before the session stood: {error}"))
     })
 }
 
@@ -214,7 +214,7 @@ async fn through(
     let channel = tokio::io::join(stdout, stdin);
     let handshake = stream::client(channel, Under::ssh(), identity, expect, settings);
     let failed = |why: String| {
-        Error::new(Class::Unreachable, format!("no session through ssh's channel: {why}"))
+        Error::new(Kind::Unreachable, format!("no session through ssh's channel: {why}"))
     };
     timeout(settings.handshake, handshake)
         .await
@@ -246,10 +246,10 @@ async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines:
     let said = if noise.is_empty() { String::new() } else { format!(" (it said: {noise})") };
     let host = target.destination;
     match status.map(|status| status.code()) {
-        Some(Some(255)) => Error::new(Class::Unreachable, format!("ssh cannot reach {host}{said}"))
+        Some(Some(255)) => Error::new(Kind::Unreachable, format!("ssh cannot reach {host}{said}"))
             .advise(format!("see its own message above, and try `ssh {host}` by itself")),
         Some(Some(0)) | None => Error::new(
-            Class::Unreachable,
+            Kind::Unreachable,
             format!("`{}` on {host} did not answer as longhaul does{said}", target.remote_path),
         )
         .advise("see that the same release is installed there, or name it with --remote-path"),
@@ -259,7 +259,7 @@ async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines:
                 "`{}` does not run on {host}: it ended with {code}{said}",
                 target.remote_path
             );
-            Error::new(Class::Unreachable, what).advise(
+            Error::new(Kind::Unreachable, what).advise(
                 "install longhaul there (copy this program to ~/bin or /usr/local/bin), or name \
                  where it is with --remote-path",
             )
@@ -299,7 +299,7 @@ mod tests {
             destination: "-oProxyCommand=touch x",
             ..target("longhaul", &[])
         };
-        assert_eq!(spawn(&target).expect_err("an option").class, Class::Usage);
+        assert_eq!(spawn(&target).expect_err("an option").kind, Kind::Usage);
     }
 
     proptest! {

@@ -1,0 +1,93 @@
+//! Why a session cannot begin, or ended.
+
+use std::fmt;
+
+/// What failed. Each kind has a number on the wire, and so have the kinds of services above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The session was lost; a new one can go on where it stopped.
+    Lost,
+    /// The caller asked for what makes no sense.
+    Usage,
+    /// The other side cannot be reached, is not who it should be, or does not allow it.
+    Unreachable,
+    /// Trouble with files on this host.
+    LocalFile,
+    /// Trouble with files on the other host.
+    RemoteFile,
+    /// What a service above ended the session with: its own number, above 5.
+    Service(u32),
+}
+
+impl Kind {
+    /// Returns the number on the wire; zero is a session that ended well.
+    pub fn code(self) -> u32 {
+        match self {
+            Kind::Lost => 1,
+            Kind::Usage => 2,
+            Kind::Unreachable => 3,
+            Kind::LocalFile => 4,
+            Kind::RemoteFile => 5,
+            Kind::Service(code) => code,
+        }
+    }
+
+    /// Returns the kind of a number on the wire.
+    pub fn of_code(code: u32) -> Kind {
+        let own = [Kind::Lost, Kind::Usage, Kind::Unreachable, Kind::LocalFile, Kind::RemoteFile];
+        let found = own.into_iter().find(|kind| kind.code() == code);
+        found.unwrap_or(if code == 0 { Kind::Lost } else { Kind::Service(code) })
+    }
+}
+
+/// An error of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of failure.
+    pub kind: Kind,
+    /// What failed, with whom, and why: one sentence without a full stop.
+    pub what: String,
+    /// What to do about it, if something can be done.
+    pub advice: Option<String>,
+    /// Nobody answered: it may be otherwise in a moment.
+    pub is_silence: bool,
+}
+
+impl Error {
+    /// Creates an error without advice.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Error {
+        Error { kind, what: what.into(), advice: None, is_silence: false }
+    }
+
+    /// Returns the same error with advice.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Error {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// Returns the same error, marked as the silence of everybody who was asked.
+    #[must_use]
+    pub(crate) fn silence(mut self) -> Error {
+        self.is_silence = true;
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<longhaul_net::Error> for Error {
+    fn from(error: longhaul_net::Error) -> Error {
+        Error { advice: error.advice, ..Error::new(Kind::Unreachable, error.what) }
+    }
+}
