@@ -13,6 +13,22 @@ const PREFIX: &str = "lh1:";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub [u8; 32]);
 
+/// DER of `SubjectPublicKeyInfo` up to the key itself (RFC 8410 section 4).
+const ED25519_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+impl PeerId {
+    /// The key as TLS carries it.
+    pub(super) fn to_der(self) -> Vec<u8> {
+        [&ED25519_PREFIX[..], &self.0].concat()
+    }
+
+    /// The id of a key as TLS carries it.
+    pub(super) fn from_der(der: &[u8]) -> Option<PeerId> {
+        Some(PeerId(der.strip_prefix(&ED25519_PREFIX[..])?.try_into().ok()?))
+    }
+}
+
 /// Why a text is no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdError {

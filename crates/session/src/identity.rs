@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::id::PeerId;
-use super::{strict, tls};
+use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::reason;
 
@@ -116,7 +116,7 @@ impl Identity {
         let id = PeerId(pair.public_key().as_ref().try_into().ok()?);
         let der = PrivatePkcs8KeyDer::from(der.to_vec());
         let signer = rustls::crypto::aws_lc_rs::sign::any_eddsa_type(&der).ok()?;
-        let public = CertificateDer::from(tls::public_key_der(&id));
+        let public = CertificateDer::from(id.to_der());
         let key = Arc::new(CertifiedKey::new(vec![public], signer));
         Some(Identity {
             id,

@@ -8,8 +8,8 @@
 //! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
 //! and [`allow`] (who is trusted), `strict` (who may change that), [`hello`] and [`frame`] (what is
 //! said), `line` (the two halves of the stream), [`export`] (keys for the data); the carriers:
-//! `quic` with `window` and `twice`, `stream` with `segments`, [`ssh`]; the ways in:
-//! [`mod@connect`] with `race`, and [`listen`] with `gate`.
+//! `quic` with `keeper`, `window` and `twice`, `stream` with `segments`, [`ssh`]; the ways in:
+//! [`mod@connect`] with `race` and `failure`, and [`listen`] with `gate`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -24,14 +24,17 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub mod allow;
+mod child;
 pub mod connect;
 mod error;
 pub mod export;
+mod failure;
 pub mod frame;
 mod gate;
 pub mod hello;
 pub mod id;
 pub mod identity;
+mod keeper;
 pub mod known;
 mod line;
 pub mod listen;
@@ -273,7 +276,7 @@ impl Session {
         self.writer.line().call(name);
     }
 
-    fn keep_ssh(&self, child: ssh::Child) {
+    fn keep_ssh(&self, child: child::Child) {
         self.writer.line().keep_ssh(child);
     }
 

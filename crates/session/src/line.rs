@@ -11,12 +11,12 @@ use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::child::Child;
 use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
 use super::id::PeerId;
-use super::quic;
+use super::keeper::Keeper;
 use super::segments::{Counted, SegmentWatch};
-use super::ssh::Child;
 use crate::{Error, Kind};
 
 /// How long the last message may take to arrive.
@@ -38,7 +38,7 @@ pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Line {
     pub(super) peer: PeerId,
     /// What QUIC needs beside the stream.
-    pub(super) quic: Option<quic::Keeper>,
+    pub(super) quic: Option<Keeper>,
     /// The TCP connection that carries the stream, where this end opened one.
     tcp: Option<Counted>,
     /// The ssh that carries the stream, or that started the other side.
@@ -50,7 +50,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(peer: PeerId, quic: Option<quic::Keeper>) -> Line {
+    pub(super) fn new(peer: PeerId, quic: Option<Keeper>) -> Line {
         Line {
             peer,
             quic,
@@ -87,7 +87,7 @@ impl Line {
     }
 
     fn lost(&self, error: &io::Error) -> Error {
-        let reason = self.quic.as_ref().and_then(quic::Keeper::close_reason);
+        let reason = self.quic.as_ref().and_then(Keeper::close_reason);
         let reason = reason.unwrap_or_else(|| error.to_string());
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }

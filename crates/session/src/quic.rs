@@ -16,20 +16,19 @@ use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn::rustls::pki_types::CertificateDer;
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionId,
-    ConnectionIdGenerator, ConnectionStats, Endpoint, EndpointConfig, IdleTimeout, Runtime,
-    ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ConnectionIdGenerator, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig,
+    TokioRuntime, TransportConfig, VarInt,
 };
-use tokio::sync::Notify;
-use tokio::task::{AbortHandle, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use super::failure::Failure;
 use super::id::PeerId;
 use super::identity::Identity;
+use super::keeper::{Keeper, MUCH};
 use super::line::{Delivered, In, Line, Out};
-use super::race::Failure;
 use super::tls::{self, Expect};
 use super::twice::{Copies, Twice};
-use super::window::{self, Window};
+use super::window::Window;
 use super::{Parts, RttWatch, Session, Settings};
 use crate::{Error, Kind};
 
@@ -46,33 +45,14 @@ const UNREAD: u32 = 256 << 10;
 /// Bytes written and not yet acknowledged that the connection keeps, as long as the same is so.
 const SEND_WINDOW: u64 = 1 << 20;
 
-/// Both where much comes or goes.
-const MUCH: u32 = window::MOST as u32;
-
-/// Silent connections are pulsed this often: an idle path stays open in NATs, and an outage ends
-/// as soon as the path is back instead of at the next doubled time-out.
-const BEAT: Duration = Duration::from_secs(1);
-
-/// After a write, pulses follow at these distances: the third makes the loss of the written
-/// packet certain by count (RFC 9002 section 6.1.1).
-const PULSES: [Duration; 3] =
-    [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
-
 /// Room for pulses that nobody has read yet.
 const PULSE_BUFFER: usize = 64;
-
-/// How long the last packets of a connection may take to be handed to the kernel: pacing may hold
-/// them.
-const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// Datagrams of handshakes that wait for a decision, in bytes: of one, and of all.
 const WAITING: (u64, u64) = (16 << 10, 4 << 20);
 
 /// Handshakes that may wait for a decision.
 const MOST_WAITING: usize = 1024;
-
-/// An end of normal kind, for QUIC's close.
-const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 fn transport(settings: &Settings) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
@@ -259,100 +239,6 @@ pub(super) fn session(
 fn peer(connection: &Connection) -> Option<PeerId> {
     let shown = connection.peer_identity()?;
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
-}
-
-/// Keeps a connection lively, and ends it when the session is dropped.
-pub(super) struct Keeper {
-    connection: Connection,
-    wrote: Arc<Notify>,
-    pulse: AbortHandle,
-}
-
-impl Keeper {
-    fn new(connection: Connection) -> Keeper {
-        let wrote = Arc::new(Notify::new());
-        let pulse = tokio::spawn(pulse(connection.clone(), wrote.clone())).abort_handle();
-        Keeper { connection, wrote, pulse }
-    }
-
-    /// Something was written to the stream.
-    pub(super) fn wrote(&self) {
-        self.wrote.notify_one();
-    }
-
-    /// The stream is to carry much, one way or the other: as much may be on its way as the path
-    /// holds.
-    pub(super) fn expect_much(&self) {
-        self.connection.set_receive_window(VarInt::from_u32(MUCH));
-        self.connection.set_send_window(MUCH.into());
-    }
-
-    /// Why the connection ended, if it has.
-    pub(super) fn close_reason(&self) -> Option<String> {
-        Some(match self.connection.close_reason()? {
-            ConnectionError::TimedOut => "nothing came from it for too long".to_owned(),
-            ConnectionError::ApplicationClosed(_) => "it went away".to_owned(),
-            other => other.to_string(),
-        })
-    }
-
-    /// How many frames of the stream have left this process.
-    pub(super) fn frames_sent(&self) -> u64 {
-        self.connection.stats().frame_tx.stream
-    }
-
-    /// Waits until more frames of the stream than `before` have left this process, and with them
-    /// what else the path takes at once.
-    pub(super) async fn sent_more_than(&self, before: u64) {
-        self.until(|stats| stats.frame_tx.stream > before).await;
-    }
-
-    /// Ends the connection; its last packet has left this process then.
-    pub(super) async fn close(&self) {
-        if self.connection.close_reason().is_some() {
-            return;
-        }
-        let before = self.connection.stats().udp_tx.datagrams;
-        self.connection.close(NO_ERROR, b"");
-        self.until(|stats| stats.udp_tx.datagrams > before).await;
-    }
-
-    /// Waits until so much has been handed to the kernel, for [`LAST_PACKETS`] at most: the
-    /// connection's own task does it as soon as it has its turn.
-    async fn until(&self, is_sent: impl Fn(&ConnectionStats) -> bool) {
-        let sent = async {
-            while !is_sent(&self.connection.stats()) {
-                yield_now().await;
-            }
-        };
-        let _ = timeout(LAST_PACKETS, sent).await;
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.pulse.abort();
-        self.connection.close(NO_ERROR, b"");
-    }
-}
-
-async fn pulse(connection: Connection, wrote: Arc<Notify>) {
-    // A pulse that cannot be sent is none: the connection is closing.
-    let send = || drop(connection.send_datagram(vec![0].into()));
-    loop {
-        tokio::select! {
-            _ = connection.closed() => return,
-            // Read so that they never pile up, whatever the other side sends.
-            _ = connection.read_datagram() => {}
-            () = sleep(BEAT) => send(),
-            () = wrote.notified() => {
-                for distance in PULSES {
-                    sleep(distance).await;
-                    send();
-                }
-            }
-        }
-    }
 }
 
 /// Waits for the stream that a client opens on an accepted connection.

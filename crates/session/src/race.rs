@@ -9,6 +9,7 @@ use quinn::Endpoint;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::failure::Failure;
 use super::id::PeerId;
 use super::identity::Identity;
 use super::tls::Expect;
@@ -20,38 +21,6 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Once TCP was refused the host is known to be up: UDP has this long to answer.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
-
-/// Why one attempt brought no session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Somebody else than expected answered.
-    Stranger(PeerId),
-    /// Nothing listens there.
-    Refused,
-    /// Nothing came back.
-    Silent(&'static str),
-    /// Anything else.
-    Other(String),
-}
-
-impl Failure {
-    pub(super) fn silent(what: &'static str) -> Failure {
-        Failure::Silent(what)
-    }
-
-    pub(super) fn other(what: impl Into<String>) -> Failure {
-        Failure::Other(what.into())
-    }
-
-    pub(super) fn text(&self) -> String {
-        match self {
-            Failure::Stranger(id) => format!("{id} answered"),
-            Failure::Refused => "connection refused".to_owned(),
-            Failure::Silent(what) => (*what).to_owned(),
-            Failure::Other(what) => what.clone(),
-        }
-    }
-}
 
 /// Why no way led to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::failure::Failure;
 use super::id::PeerId;
 use super::identity::Identity;
 use super::line::Line;
-use super::race::Failure;
 use super::segments::Counted;
 use super::tls::{self, Expect};
 use super::{Parts, RttWatch, Session, Settings};

@@ -48,20 +48,10 @@ pub(super) const SERVER_NAME: &str = "longhaul";
 /// Label under which each session's secret leaves TLS.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";
 
-/// DER of `SubjectPublicKeyInfo` up to the key itself (RFC 8410 section 4).
-const ED25519_PREFIX: [u8; 12] =
-    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-
-/// The key as TLS carries it.
-pub(super) fn public_key_der(id: &PeerId) -> Vec<u8> {
-    [&ED25519_PREFIX[..], &id.0].concat()
-}
-
 /// The id in what the other side presented, if that is one Ed25519 key.
 pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     let [only] = presented else { return None };
-    let key = only.as_ref().strip_prefix(&ED25519_PREFIX[..])?;
-    Some(PeerId(key.try_into().ok()?))
+    PeerId::from_der(only)
 }
 
 /// Whom a side accepts. It is decided inside the handshake: a client has sent nothing of its own

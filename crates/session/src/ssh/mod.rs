@@ -21,6 +21,7 @@ pub use far::{SshSide, accept_over_ssh, bind_udp};
 use longhaul_net::zone;
 
 use self::lines::{Lines, Offer, Word};
+use super::child::Child;
 use super::identity::Identity;
 use super::race::{self, Lost};
 use super::stream::{self, Under};
@@ -51,14 +52,6 @@ pub struct SshTarget<'a> {
     pub ports: Option<(u16, u16)>,
     /// Further words of the remote command, behind `serve --ssh`.
     pub arguments: &'a [String],
-}
-
-/// The ssh that keeps the far side running; ended and reaped when dropped.
-#[derive(Debug)]
-pub(super) struct Child {
-    _ssh: tokio::process::Child,
-    /// Closed, it tells the far side that no session will come any more.
-    _stdin: Option<ChildStdin>,
 }
 
 /// Starts the far side through ssh and opens a session to it. As soon as the far side has said
@@ -92,12 +85,12 @@ pub async fn connect_ssh(
     let expect = Expect::Only(offer.id);
     let mut session = match race::run(&candidates, identity, expect, settings, DIRECT).await {
         Ok(session) => {
-            session.keep_ssh(Child { _ssh: ssh, _stdin: Some(stdin) });
+            session.keep_ssh(Child::new(ssh, Some(stdin)));
             session
         }
         Err(lost) => {
             let mut session = through(stdin, stdout, identity, expect, settings).await?;
-            session.keep_ssh(Child { _ssh: ssh, _stdin: None });
+            session.keep_ssh(Child::new(ssh, None));
             session.advice = Some(what_to_open(target, &offer, lost));
             session
         }
