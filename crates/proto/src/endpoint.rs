@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
+use crate::law::Law;
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
@@ -172,6 +173,8 @@ pub struct Setup {
     /// link out tells it there, another makes its highest rate of it and the receiving host's
     /// ([`Sender::set_peer_card`]). It is no limit of its own, for a card holds its programs back.
     pub card: Option<Rate>,
+    /// How the protocol finds its rate, if it has none and no law of its own.
+    pub law: Law,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
     /// The protocol's own settings.
@@ -189,6 +192,7 @@ impl Setup {
             rate: None,
             rate_limit: None,
             card: None,
+            law: Law::default(),
             grant: Bytes::MAX,
             settings: Settings::default(),
         }

@@ -68,6 +68,7 @@ pub mod endpoint;
 pub mod ends;
 pub mod fobs;
 pub mod gtp;
+pub mod law;
 pub mod layout;
 pub mod model;
 pub mod netblt;

@@ -40,7 +40,8 @@ impl Departures {
         (span > Span::ZERO).then_some(span)
     }
 
-    fn at(&self, number: u64) -> Option<Time> {
+    /// When `number` left, if that is known well enough.
+    pub(super) fn at(&self, number: u64) -> Option<Time> {
         let behind = self.notes.partition_point(|(first, _)| *first <= number);
         let (first, left) = *self.notes.get(behind.checked_sub(1)?)?;
         let next = self.notes.get(behind).copied().or(self.newest);

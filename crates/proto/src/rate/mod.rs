@@ -2,15 +2,18 @@
 //!
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate by packet trains and by what is delivered.
+//! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
 
 mod departures;
 pub mod fixed;
+pub mod shadow;
 pub mod train;
 
 #[cfg(test)]
 mod tests;
 
 use crate::endpoint::{PacketNumber, Setup};
+use crate::law::Law;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::Pulse;
@@ -49,6 +52,9 @@ pub trait RateController: Send {
 pub fn controller(setup: &Setup) -> Box<dyn RateController> {
     match setup.fixed_rate() {
         Some(rate) => Box::new(fixed::Fixed::new(rate)),
-        None => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
+        None => match setup.law {
+            Law::Trains => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
+            Law::Shadow => Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit)),
+        },
     }
 }

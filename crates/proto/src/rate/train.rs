@@ -191,6 +191,23 @@ impl Trains {
         }
     }
 
+    /// The path's own loss ratio, as far as it is known.
+    pub(super) fn path_loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// The ceiling that the last overload of our own making has shown, in bits a second.
+    pub(super) fn ceiling(&self) -> Option<f64> {
+        self.ceiling.map(|ceiling| ceiling.rate)
+    }
+
+    /// Goes on from `rate`, in bits a second, near which the path's ceiling is.
+    pub(super) fn resume(&mut self, rate: f64) {
+        (self.mode, self.ceiling, self.shown) = (Mode::Up, None, None);
+        (self.blind, self.bounded, self.unchecked) = (false, true, 0);
+        self.set_rate(rate);
+    }
+
     fn set_rate(&mut self, rate: f64) {
         self.rate = rate.clamp(MIN_RATE, MAX_RATE);
         self.epoch = Epoch { from: self.sent, start: None, last: None };

@@ -147,6 +147,7 @@ impl fmt::Display for Statistics {
                 lost,
                 queue_full,
                 managed,
+                policed,
                 down,
                 too_large,
                 duplicates,
@@ -160,6 +161,7 @@ impl fmt::Display for Statistics {
             )?;
             let seldom = [
                 (managed, "by CoDel"),
+                (policed, "by the policer"),
                 (down, "by an outage"),
                 (too_large, "as too large"),
                 (duplicates, "doubled"),

@@ -1,7 +1,8 @@
 //! Links as values: what one direction of a path does to each packet.
 //!
 //! A packet is offered to a [`Link`] with the time and its size as an IP packet; back comes its
-//! [`Fate`]. In this order: a link that is down or that the packet is too large for swallows it;
+//! [`Fate`]. In this order: a link that is down or that the packet is too large for swallows it; a
+//! policer drops what exceeds its token bucket;
 //! the queue takes it if it has room (in bytes on the wire), and CoDel, if it is
 //! told to, drops it for having waited; the rate serialises it;
 //! loss takes it *after* that, so that a lost packet has used its share of the rate, as on a
@@ -13,6 +14,7 @@
 mod codel;
 mod loss;
 mod passage;
+mod policer;
 mod schedule;
 mod serialiser;
 mod spec;
@@ -21,6 +23,7 @@ mod trace;
 pub use codel::CoDel;
 pub use loss::{GilbertElliott, Loss};
 pub use passage::{Fate, Link, LinkTally, Passage};
+pub use policer::Policer;
 pub use spec::{
     Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step, UDP_IP,
 };

@@ -5,6 +5,7 @@ use longhaul_proto::units::Bytes;
 
 use super::codel::CoDelState;
 use super::loss::LossState;
+use super::policer::PolicerState;
 use super::schedule::{RateCourse, Schedule};
 use super::serialiser::Serialiser;
 use super::{LinkSpec, QueueControl};
@@ -21,6 +22,8 @@ pub enum Fate {
     QueueFull,
     /// CoDel dropped it: those before it had waited too long for too long.
     Managed,
+    /// The policer's bucket was empty.
+    Policed,
     /// The link was down.
     Down,
     /// It was larger than what the link lets through.
@@ -33,7 +36,7 @@ impl Fate {
     pub fn is_queue(&self) -> bool {
         match self {
             Fate::QueueFull | Fate::Managed => true,
-            Fate::Arrives(_) | Fate::Lost | Fate::Down | Fate::TooLarge => false,
+            Fate::Arrives(_) | Fate::Lost | Fate::Policed | Fate::Down | Fate::TooLarge => false,
         }
     }
 }
@@ -68,6 +71,8 @@ pub struct LinkTally {
     pub queue_full: u64,
     /// Packets that CoDel dropped.
     pub managed: u64,
+    /// Packets that the policer dropped.
+    pub policed: u64,
     /// Packets offered while the link was down.
     pub down: u64,
     /// Packets too large for the link.
@@ -92,13 +97,14 @@ impl LinkTally {
             lost,
             queue_full,
             managed,
+            policed,
             down,
             too_large,
             duplicates: _,
             corrupted: _,
             held_back: _,
         } = *self;
-        lost + queue_full + managed + down + too_large
+        lost + queue_full + managed + policed + down + too_large
     }
 
     /// Packets that the queue before the rate dropped: those whose [`Fate::is_queue`].
@@ -120,6 +126,7 @@ pub struct Link {
     loss: LossState,
     serialiser: Serialiser,
     codel: CoDelState,
+    policer: PolicerState,
     latest_arrival: Time,
     tally: LinkTally,
 }
@@ -139,6 +146,7 @@ impl Link {
             loss,
             serialiser: Serialiser::default(),
             codel: CoDelState::default(),
+            policer: PolicerState::default(),
             latest_arrival: Time::ZERO,
             tally: LinkTally::default(),
         }
@@ -188,6 +196,7 @@ impl Link {
             Fate::Lost => self.tally.lost += 1,
             Fate::QueueFull => self.tally.queue_full += 1,
             Fate::Managed => self.tally.managed += 1,
+            Fate::Policed => self.tally.policed += 1,
             Fate::Down => self.tally.down += 1,
             Fate::TooLarge => self.tally.too_large += 1,
         }
@@ -202,6 +211,11 @@ impl Link {
             return Fate::TooLarge;
         }
         let wire = u64::from(packet_bytes) + u64::from(self.spec.framing);
+        if let Some(policer) = &self.spec.policer
+            && self.policer.drops(policer, now, Bytes::new(wire))
+        {
+            return Fate::Policed;
+        }
         let sent = match self.queued(now, Bytes::new(wire)) {
             Ok(sent) => sent,
             Err(fate) => return fate,
@@ -258,7 +272,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::link::{Change, CoDel, Jitter, Loss, Reorder, Step};
+    use crate::link::{Change, CoDel, Jitter, Loss, Policer, Reorder, Step};
 
     /// The link's own tally after `n` packets offered at `every`, and their fates.
     fn offered(spec: LinkSpec, n: u64, every: Span, packet: u32) -> (LinkTally, Vec<Fate>) {
@@ -288,6 +302,10 @@ mod tests {
                 let control = QueueControl::CoDel(CoDel { target, interval });
                 LinkSpec { control, ..path }
             }
+            Fate::Policed => {
+                let policer = Policer { rate: Rate::from_mbps(1), burst: Bytes::new(1_538) };
+                LinkSpec { policer: Some(policer), ..path }
+            }
             Fate::Down => LinkSpec { up: false, ..path },
             Fate::TooLarge => LinkSpec { swallow_above: Some(1_499), ..path },
         }
@@ -296,7 +314,8 @@ mod tests {
     #[test]
     fn every_fate_but_arrival_is_counted_as_dropped_and_the_queues_as_the_queues() {
         let arrives = Fate::Arrives(Passage { at: Time::ZERO, twice: false, turned_bit: None });
-        let drops = [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Down, Fate::TooLarge];
+        let drops =
+            [Fate::Lost, Fate::QueueFull, Fate::Managed, Fate::Policed, Fate::Down, Fate::TooLarge];
         for fate in drops.into_iter().chain([arrives]) {
             let (tally, fates) = offered(doomed(fate), 40, Span::from_micros(100), 1_500);
             let arrived = arrivals(&fates).len() as u64;

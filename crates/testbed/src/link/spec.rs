@@ -5,7 +5,7 @@ use core::fmt;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-use super::{CoDel, Loss};
+use super::{CoDel, Loss, Policer};
 
 /// What Ethernet puts around an IP packet: 14 bytes of header, 4 of check sequence, 8 of preamble
 /// and a gap of 12. So 1 Gbit/s carries 1500 / 1538 Gbit/s of 1500-byte packets.
@@ -26,6 +26,8 @@ pub struct LinkSpec {
     /// The queue before the rate, in bytes on the wire, the packet being sent included; what finds
     /// no room is dropped.
     pub queue: Bytes,
+    /// A token bucket before the queue, if there is one.
+    pub policer: Option<Policer>,
     /// What is dropped although there is room.
     pub control: QueueControl,
     /// Which packets vanish after they were sent.
@@ -137,6 +139,7 @@ impl Default for LinkSpec {
             delay: Span::ZERO,
             jitter: Jitter::default(),
             queue: Bytes::MAX,
+            policer: None,
             control: QueueControl::DropTail,
             loss: Loss::None,
             duplicate: 0.0,
@@ -184,6 +187,11 @@ impl LinkSpec {
         if self.rate.is_some() && self.queue < frame {
             return error(format!("a queue of {} is smaller than a packet of {frame}", self.queue));
         }
+        if self.policer.is_some_and(|policer| policer.rate == Rate::ZERO || policer.burst < frame) {
+            return error(format!(
+                "a policer has a rate and a burst of at least a packet, {frame}"
+            ));
+        }
         if !self.schedule.is_sorted_by_key(|step| step.at) {
             return error("the schedule's times are not in order".into());
         }
@@ -216,6 +224,13 @@ mod tests {
             (LinkSpec { queue: Bytes::new(1_500), ..path() }, "smaller than a packet"),
             (LinkSpec { corrupt: -0.1, ..path() }, "corrupt -0.1"),
             (LinkSpec { rate: Some(Rate::ZERO), ..path() }, "rate of zero"),
+            (
+                LinkSpec {
+                    policer: Some(Policer { rate: Rate::from_mbps(1), burst: Bytes::new(1_500) }),
+                    ..path()
+                },
+                "at least a packet",
+            ),
             (path().with_loss(Loss::BitErrors(f64::NAN)), "bit error ratio"),
             (path().with_loss(Loss::Pattern([].into())), "empty"),
             (

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_proto::law::Law;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -80,6 +81,8 @@ pub struct Transfer {
     pub protocol: String,
     /// Bits of UDP payload a second, as `--rate`; without it the protocol finds its own.
     pub rate: Option<Rate>,
+    /// How it finds its rate, in the simulator; the emulator runs the default.
+    pub law: Law,
     /// Bytes of a segment; without it the protocol's default. At least the object's size: one.
     pub segment: Option<Bytes>,
     /// Bytes of object in a datagram; without it what the MTU leaves room for.
@@ -141,7 +144,7 @@ pub enum Congestion {
     /// RFC 9438.
     #[default]
     Cubic,
-    /// The kernel's BBR, in the emulator: the simulator has no model of it.
+    /// Version 1, as in Linux.
     Bbr,
 }
 

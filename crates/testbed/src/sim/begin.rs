@@ -16,9 +16,7 @@ use super::world::{Agent, Core, FlowState, World};
 use super::{SimError, What};
 use crate::link::LinkSpec;
 use crate::random::Random;
-use crate::scenario::{
-    Amount, Arrivals, Congestion, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp,
-};
+use crate::scenario::{Amount, Arrivals, Flow, Mice, Scenario, Tcp, Traffic, Transfer, Udp};
 
 /// What waits at most before a card takes it from the wire: a switch's buffer for one port.
 const PORT_BUFFER: Bytes = Bytes::new(512_000);
@@ -35,20 +33,6 @@ enum Stream {
 fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
     let place = ((kind as u64) << 56) ^ index as u64;
     Random::new(seed ^ Random::new(place).bits()).bits()
-}
-
-/// Refuses TCP of which there is no model.
-fn has_model(flow: &Flow) -> Result<(), SimError> {
-    let tcp = match &flow.traffic {
-        Traffic::Tcp(tcp) => tcp,
-        Traffic::Mice(mice) => &mice.tcp,
-        Traffic::Protocol(_) | Traffic::Udp(_) | Traffic::Command(_) => return Ok(()),
-    };
-    if tcp.congestion == Congestion::Bbr {
-        let why = format!("flow {}: there is no model of BBR; longhaul emulate runs it", flow.name);
-        return Err(SimError::Scenario(why));
-    }
-    Ok(())
 }
 
 impl<'s> World<'s> {
@@ -95,7 +79,6 @@ impl<'s> World<'s> {
     fn add_flows(&mut self) -> Result<(), SimError> {
         let mut routes = self.scenario.routes();
         for (index, flow) in self.scenario.flows.iter().enumerate() {
-            has_model(flow)?;
             let mut way = |from: usize, to: usize| {
                 let name = |node| self.scenario.node_name(node);
                 let links = routes.between(from, to).filter(|links| !links.is_empty());

@@ -62,6 +62,7 @@ pub(super) fn setup(
         rate: copy.rate,
         rate_limit: None,
         card: None,
+        law: copy.law,
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
         settings: settings(copy)?,
     })

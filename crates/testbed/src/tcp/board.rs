@@ -6,6 +6,7 @@ use longhaul_proto::ranges::RangeSet;
 use longhaul_proto::time::{Span, Time};
 
 use super::Ack;
+use super::bbr::Sample;
 
 /// RFC 6675, section 2: `DupThresh`.
 const REORDERING: u32 = 3;
@@ -19,6 +20,17 @@ struct Sent {
     lost: bool,
     /// A repair of it is in flight.
     again: bool,
+    mark: Mark,
+}
+
+/// How far delivery was when a segment was sent: what a delivery rate is measured from
+/// (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    delivered: u64,
+    at: Time,
+    /// When the newest segment that was delivered by then had been sent.
+    sent: Time,
 }
 
 /// The segments between the first that is not acknowledged and the next to be sent.
@@ -41,10 +53,11 @@ pub(super) struct Board {
     repairs: VecDeque<(Time, u32)>,
     /// When the latest of those that arrived was sent.
     newest_arrived: Time,
+    mark: Mark,
 }
 
 /// What an acknowledgement changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     /// Segments known to have arrived, for the first time.
     pub(super) arrived: u32,
@@ -52,6 +65,10 @@ pub(super) struct Change {
     pub(super) acked: u32,
     /// Segments found lost.
     pub(super) lost: u32,
+    /// The rate that the newest of the arrived shows.
+    pub(super) sample: Option<Sample>,
+    /// When that was sent, and its mark.
+    newest: Option<(Time, Mark)>,
 }
 
 impl Board {
@@ -75,9 +92,18 @@ impl Board {
         self.flight() - self.sacked - self.lost + self.again
     }
 
+    /// Segments that have arrived, by what is known.
+    pub(super) fn delivered(&self) -> u64 {
+        self.mark.delivered
+    }
+
     /// A new segment was sent.
     pub(super) fn on_sent(&mut self, now: Time) {
-        self.sent.push_back(Sent { at: now, sacked: false, lost: false, again: false });
+        if self.sent.is_empty() {
+            (self.mark.at, self.mark.sent) = (now, now);
+        }
+        let mark = self.mark;
+        self.sent.push_back(Sent { at: now, sacked: false, lost: false, again: false, mark });
     }
 
     fn at_mut(&mut self, number: u32) -> Option<&mut Sent> {
@@ -85,7 +111,7 @@ impl Board {
     }
 
     /// Takes an acknowledgement in.
-    pub(super) fn on_ack(&mut self, ack: &Ack, reordering: Span) -> Change {
+    pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, reordering: Span) -> Change {
         let mut change = Change::default();
         let next = ack.next.min(self.next());
         while self.first < next
@@ -103,7 +129,18 @@ impl Board {
         self.judged = self.judged.max(self.first);
         self.repair_from = self.repair_from.max(self.first);
         change.lost = self.judge() + self.judge_repairs(reordering);
+        self.measure(now, &mut change);
         change
+    }
+
+    /// The delivery rate: as sent or as acknowledged, whichever took longer.
+    fn measure(&mut self, now: Time, change: &mut Change) {
+        let Some((sent, mark)) = change.newest else { return };
+        (self.mark.at, self.mark.sent) = (now, sent);
+        let span = now.since(mark.at).max(sent.since(mark.sent));
+        let count = self.mark.delivered - mark.delivered;
+        change.sample = (span > Span::ZERO)
+            .then(|| Sample { rate: count as f64 / span.as_secs_f64(), before: mark.delivered });
     }
 
     /// A segment has arrived, unless it had before.
@@ -115,6 +152,10 @@ impl Board {
         self.lost -= u32::from(sent.lost);
         self.again -= u32::from(sent.again);
         self.newest_arrived = self.newest_arrived.max(sent.at);
+        self.mark.delivered += 1;
+        if change.newest.is_none_or(|(at, _)| sent.at >= at) {
+            change.newest = Some((sent.at, sent.mark));
+        }
     }
 
     fn on_run(&mut self, start: u32, end: u32, change: &mut Change) {
@@ -188,11 +229,11 @@ impl Board {
             return None;
         }
         while self.repair_from < self.next() {
-            let number = self.repair_from;
+            let (number, mark) = (self.repair_from, self.mark);
             self.repair_from += 1;
             let sent = self.at_mut(number)?;
             if sent.lost && !sent.again {
-                (sent.again, sent.at) = (true, now);
+                (sent.again, sent.at, sent.mark) = (true, now, mark);
                 self.again += 1;
                 self.repairs.push_back((now, number));
                 return Some(number);
@@ -203,8 +244,9 @@ impl Board {
 
     /// RFC 8985, 7.3: a probe repeats the last segment; what is in flight does not change.
     pub(super) fn probe(&mut self, now: Time) -> Option<u32> {
-        let last = self.next().checked_sub(1)?;
-        self.at_mut(last)?.at = now;
+        let (last, mark) = (self.next().checked_sub(1)?, self.mark);
+        let sent = self.at_mut(last)?;
+        (sent.at, sent.mark) = (now, mark);
         Some(last)
     }
 

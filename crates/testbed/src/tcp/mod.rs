@@ -17,17 +17,19 @@
 //!   is in flight, CUBIC's growth looked at every 32 ms at most while the window stays;
 //! - time-outs by RFC 6298, with Linux's least variation of 200 ms;
 //! - delayed acknowledgements: every second segment or 40 ms, the first 16 and whatever is out of
-//!   order at once (RFC 5681, 4.2; Linux's times).
+//!   order at once (RFC 5681, 4.2; Linux's times);
+//! - BBR version 1, with its own window and pace, and no rate reduction.
 //!
-//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries, pacing. The
-//! receive window is the limit that is given, from the start: the kernel's tuning grows it as fast
-//! as slow start needs.
+//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive window
+//! is the limit that is given, from the start: the kernel's tuning grows it as fast as slow start
+//! needs.
 //!
 //! Files by decision: `board` (what is sacked, lost, in flight), `window` (how much may be), with
-//! `cubic`, `hystart` and `prr`; `rto` (how long to wait); `sender`, `receiver`.
+//! `cubic`, `hystart`, `bbr` and `prr`; `rto` (how long to wait); `sender`, `receiver`.
 //!
 //! [`Congestion`]: crate::scenario::Congestion
 
+mod bbr;
 mod board;
 mod cubic;
 mod hystart;

@@ -2,6 +2,7 @@
 
 use longhaul_proto::time::{Span, Time};
 
+use super::bbr;
 use super::board::Board;
 use super::prr::Reduction;
 use super::rto::Rto;
@@ -64,6 +65,9 @@ pub struct Sender {
     /// The window was what stopped the last poll.
     limited: bool,
     last_sent: Time,
+    /// Of a flow that is paced: when its next burst may leave, what is left of this one, and
+    /// whether that was what stopped the last poll.
+    paced: (Time, u32, bool),
     counts: SenderCounts,
 }
 
@@ -86,6 +90,7 @@ impl Sender {
             probed: false,
             limited: false,
             last_sent: now,
+            paced: (now, 0, false),
             counts: SenderCounts::default(),
         }
     }
@@ -126,8 +131,9 @@ impl Sender {
     /// An acknowledgement has come.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         let (flight, was_limited) = (self.board.flight(), self.limited);
+        let pipe = self.board.pipe();
         let reordering = self.rto.min_rtt.min(Span::from_secs(1)) / 4;
-        let change = self.board.on_ack(ack, reordering);
+        let change = self.board.on_ack(now, ack, reordering);
         self.counts.lost += u64::from(change.lost);
         let sample = (change.arrived > 0).then(|| now.since(ack.echo));
         if let Some(rtt) = sample {
@@ -149,6 +155,20 @@ impl Sender {
             let reduction = Reduction::new(flight, self.window.size());
             self.state = State::Recovery(self.board.next(), reduction);
             self.counts.recoveries += 1;
+        }
+        if self.window.bbr().is_some() {
+            let in_recovery = matches!(self.state, State::Recovery(..));
+            let acked = bbr::Acked {
+                arrived: change.arrived,
+                lost: change.lost,
+                delivered: self.board.delivered(),
+                flight: (pipe, self.board.pipe()),
+                rtt: sample,
+                sample: change.sample,
+                in_recovery,
+            };
+            self.window.on_bbr_ack(now, &acked);
+            return;
         }
         if let State::Recovery(_, reduction) = &mut self.state {
             let clean = change.acked > 0 && change.lost == 0;
@@ -195,7 +215,11 @@ impl Sender {
     pub fn next_timeout(&self) -> Option<Time> {
         match self.state {
             State::Opening(at) => Some(at),
-            _ => self.probe.or(self.deadline),
+            _ => {
+                let timer = self.probe.or(self.deadline);
+                let paced = Some(self.paced.0).filter(|_| self.paced.2);
+                timer.into_iter().chain(paced).min()
+            }
         }
     }
 
@@ -214,11 +238,15 @@ impl Sender {
             let number = self.board.probe(now)?;
             return Some(self.send(now, number));
         }
+        self.paced.2 = false;
         self.limited = match &self.state {
-            State::Recovery(_, reduction) => !reduction.allows(),
+            State::Recovery(_, reduction) if self.window.bbr().is_none() => !reduction.allows(),
             _ => self.board.pipe() >= self.window.size(),
         };
         if self.limited {
+            return None;
+        }
+        if self.is_paced(now) {
             return None;
         }
         if let Some(number) = self.board.repair(now) {
@@ -234,6 +262,20 @@ impl Sender {
         self.board.on_sent(now);
         self.counts.first += 1;
         Some(self.send(now, next))
+    }
+
+    /// Whether the next segment has to wait for the pace.
+    fn is_paced(&mut self, now: Time) -> bool {
+        let Some(bbr) = self.window.bbr().filter(|bbr| bbr.pace().is_some()) else { return false };
+        let (next, left, waits) = &mut self.paced;
+        if *left == 0 {
+            if *next > now {
+                *waits = true;
+                return true;
+            }
+            (*next, *left) = (now, bbr.at_once());
+        }
+        false
     }
 
     fn open(&mut self, now: Time, at: Time) -> Option<Segment> {
@@ -253,6 +295,10 @@ impl Sender {
     fn send(&mut self, now: Time, number: u32) -> Segment {
         self.counts.sent += 1;
         self.last_sent = now;
+        if let Some(pace) = self.window.bbr().and_then(bbr::Bbr::pace) {
+            self.paced.0 += Span::from_secs_f64(1.0 / pace);
+            self.paced.1 = self.paced.1.saturating_sub(1);
+        }
         if let State::Recovery(_, reduction) = &mut self.state {
             reduction.on_sent();
         }

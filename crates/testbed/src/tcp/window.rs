@@ -2,6 +2,7 @@
 
 use longhaul_proto::time::{Span, Time};
 
+use super::bbr::{self, Bbr};
 use super::cubic::Cubic;
 use super::hystart::{HyStart, LOW_WINDOW};
 use crate::scenario::Congestion;
@@ -20,6 +21,7 @@ pub(super) struct Window {
 enum Growth {
     NewReno,
     Cubic { cubic: Cubic, hystart: HyStart },
+    Bbr(Box<Bbr>),
 }
 
 /// What an acknowledgement says to the window.
@@ -36,12 +38,11 @@ pub(super) struct Acked {
 }
 
 impl Window {
-    /// A window of `initial` segments. Of BBR there is no model, and a simulation that asks for one
-    /// is refused before it begins.
+    /// A window of `initial` segments.
     pub(super) fn new(congestion: Congestion, initial: u32) -> Window {
         let growth = match congestion {
             Congestion::NewReno => Growth::NewReno,
-            Congestion::Bbr => unreachable!("no simulation of BBR begins"),
+            Congestion::Bbr => Growth::Bbr(Box::new(Bbr::new(initial.max(1)))),
             Congestion::Cubic => Growth::Cubic { cubic: Cubic::default(), hystart: HyStart::new() },
         };
         Window { size: initial.max(1), count: 0, threshold: u32::MAX, growth }
@@ -57,8 +58,24 @@ impl Window {
         self.size < self.threshold
     }
 
+    /// BBR, which sets window and pace by every acknowledgement.
+    pub(super) fn bbr(&self) -> Option<&Bbr> {
+        if let Growth::Bbr(bbr) = &self.growth { Some(bbr) } else { None }
+    }
+
+    /// Takes an acknowledgement in, if this is BBR.
+    pub(super) fn on_bbr_ack(&mut self, now: Time, acked: &bbr::Acked) {
+        if let Growth::Bbr(bbr) = &mut self.growth {
+            bbr.on_ack(now, acked);
+            self.size = bbr.window();
+        }
+    }
+
     /// Grows, while nothing is being repaired and the window is what limits.
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
+        if self.bbr().is_some() {
+            return;
+        }
         let mut count = acked.count;
         if self.is_slow_start() {
             if let Growth::Cubic { hystart, .. } = &mut self.growth {
@@ -79,7 +96,7 @@ impl Window {
         }
         let every = match &mut self.growth {
             // RFC 5681, (3): one segment a round trip.
-            Growth::NewReno => self.size,
+            Growth::NewReno | Growth::Bbr(_) => self.size,
             Growth::Cubic { cubic, .. } => cubic.on_ack(now, self.size, count, acked.min_rtt),
         };
         self.grow(every.max(1), count);
@@ -104,6 +121,10 @@ impl Window {
         self.threshold = match &mut self.growth {
             Growth::NewReno => (self.size / 2).max(2),
             Growth::Cubic { cubic, .. } => cubic.on_loss(self.size),
+            Growth::Bbr(bbr) => {
+                bbr.on_loss();
+                return;
+            }
         };
         self.size = self.threshold;
         self.count = 0;
@@ -111,10 +132,13 @@ impl Window {
 
     /// A time-out. A second one of the same data leaves the threshold (RFC 5681, section 3.1).
     pub(super) fn on_timeout(&mut self, again: bool) {
-        if !again {
+        if let Growth::Bbr(bbr) = &mut self.growth {
+            bbr.on_timeout();
+        } else if !again {
             self.threshold = match &mut self.growth {
                 Growth::NewReno => (self.size / 2).max(2),
                 Growth::Cubic { cubic, .. } => cubic.on_timeout(self.size),
+                Growth::Bbr(_) => self.threshold,
             };
         }
         (self.size, self.count) = (1, 0);

@@ -145,6 +145,10 @@ fn path(random: &mut Random) -> Path {
     } else if random.chance(0.2) {
         let _ = write!(link, ", queue = \"{} packets\"", one_of(random, &[3, 20, 500]));
     }
+    // Chance of its own, so that what follows is drawn as before.
+    if Random::new(micros ^ mbps).chance(0.2) {
+        let _ = write!(link, ", policer-rate = \"{mbps}M\", policer-burst = \"64KB\"");
+    }
     let (faults, slows) = changes(random, &mut link, mbps, micros);
     Path { link, mbps, delay, loss, faults, slows }
 }

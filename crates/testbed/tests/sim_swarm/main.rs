@@ -158,12 +158,13 @@ fn check_all() {
 
 /// What a link has of what links can have. Every field and variant is named, so that a new one does
 /// not compile until it is drawn, or left out here with its reason.
-fn models(link: &LinkSpec) -> [(&'static str, bool); 15] {
+fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     let LinkSpec {
         rate,
         delay,
         jitter,
         queue: _, // There is always one; its size is drawn.
+        policer,
         control,
         loss,
         duplicate,
@@ -194,6 +195,7 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 15] {
         ("a delay", *delay > Span::ZERO),
         ("jitter", jitters),
         ("jitter that overtakes", jitters && jitter.overtakes),
+        ("a policer", policer.is_some()),
         ("CoDel", is_codel),
         ("independent loss", is_independent),
         ("loss in bursts", is_burst),

@@ -77,6 +77,7 @@ impl Greedy {
             rate: None,
             rate_limit: None,
             card: None,
+            law: longhaul_proto::law::Law::default(),
             grant: EARLY_GRANT,
             settings: Settings::default(),
         };

@@ -322,6 +322,7 @@ fn setup(rate: Option<Rate>) -> Setup {
         rate,
         rate_limit: None,
         card: None,
+        law: longhaul_proto::law::Law::default(),
         grant: Bytes::mebi(2),
         settings: Settings::default(),
     }

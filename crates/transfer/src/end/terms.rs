@@ -86,6 +86,7 @@ impl Terms {
             rate: self.rate,
             rate_limit: self.rate_limit,
             card: None,
+            law: longhaul_proto::law::Law::default(),
             grant: EARLY_GRANT,
             settings: self.settings.clone(),
         }

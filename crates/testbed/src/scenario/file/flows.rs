@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_proto::law::Law;
 use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use longhaul_proto::rbudp::TAIL_COPIES;
 use longhaul_proto::registry::{self, Row};
@@ -201,6 +202,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
     Ok(Transfer {
         protocol: row.name.to_owned(),
         rate: entry.rate("rate")?,
+        law: entry.word("law", &Law::ALL)?.unwrap_or_default(),
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,
         tail_copies,

@@ -13,7 +13,8 @@ use super::Reading;
 use super::keys;
 use super::section::{Extent, FileError, Section};
 use crate::link::{
-    Change, CoDel, GilbertElliott, Jitter, LinkSpec, Loss, QueueControl, Reorder, SpecError, Step,
+    Change, CoDel, GilbertElliott, Jitter, LinkSpec, Loss, Policer, QueueControl, Reorder,
+    SpecError, Step,
 };
 use crate::scenario::topology::Duplex;
 
@@ -125,6 +126,7 @@ impl<'s, 'a> Layers<'s, 'a> {
             rate: self.of("rate", |table, key| table.rate(key))?,
             delay: self.delay.or(self.span("delay")?).unwrap_or(Span::ZERO),
             jitter,
+            policer: self.policer()?,
             control: self.control()?,
             loss: self.of("loss", |table, key| self.loss(table, key))?.unwrap_or(Loss::None),
             duplicate: self.share("duplicate")?,
@@ -140,6 +142,16 @@ impl<'s, 'a> Layers<'s, 'a> {
         let nothing = || self.tables.last().map_or(0..0, |table| table.extent.clone());
         let at = self.holder("queue").map_or_else(nothing, |table| table.extent_of("queue"));
         Ok(Direction { link, queue: queue.unwrap_or(Queue::Default), at })
+    }
+
+    /// A policer; without a burst of its own one that lets 50 ms of its rate through at once.
+    fn policer(&self) -> Result<Option<Policer>, FileError> {
+        let rate = self.of("policer-rate", |table, key| table.rate(key))?;
+        let burst = self.of("policer-burst", |table, key| table.bytes(key))?;
+        Ok(rate.map(|rate| {
+            let burst = burst.unwrap_or_else(|| rate.over(Span::from_millis(50)));
+            Policer { rate, burst }
+        }))
     }
 
     fn control(&self) -> Result<QueueControl, FileError> {

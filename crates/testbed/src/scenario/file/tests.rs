@@ -87,6 +87,7 @@ fn every_key_of_a_flow_finds_its_place() {
     let transfer = Transfer {
         protocol: "rbudp".into(),
         rate: Some(Rate::from_mbps(90)),
+        law: longhaul_proto::law::Law::Trains,
         segment: Some(Bytes::new(450_000_000)),
         block: Some(1_440),
         receive: Some(Strategy::Scatter),

@@ -1,0 +1,383 @@
+//! BBR as Linux has it (version 1): the window and the pace follow the largest delivery rate of ten
+//! round trips and the smallest round-trip time of ten seconds.
+//!
+//! Source: Cardwell et al., *BBR Congestion Control*, draft-cardwell-iccrg-bbr-congestion-control-00
+//! (2017), with Linux's constants. Not modelled: the detection of policers (`lt_bw`), and the
+//! allowance for aggregated acknowledgements.
+
+use std::collections::VecDeque;
+
+use longhaul_proto::time::{Span, Time};
+
+/// 2 / ln 2: the least gain that doubles the rate each round trip.
+const HIGH_GAIN: f64 = 2.885;
+/// What the window is of the bandwidth-delay product while the path is probed.
+const WINDOW_GAIN: f64 = 2.0;
+/// The paces of a cycle, each for a round trip.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// The pace is this much of what the gain says, so that no queue stands.
+const MARGIN: f64 = 0.99;
+/// Round trips that the largest delivery rate is kept for.
+const RATE_ROUNDS: u64 = 10;
+const MIN_RTT_LASTS: Span = Span::from_secs(10);
+const PROBE_RTT_LASTS: Span = Span::from_millis(200);
+/// The least window, and that of the probe for the round-trip time.
+const LEAST: u32 = 4;
+/// Start-up ends after this many rounds that brought less than this growth.
+const FULL_ROUNDS: u32 = 3;
+const FULL_GROWTH: f64 = 1.25;
+/// Segments of one segmented send.
+const MOST_AT_ONCE: f64 = 44.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeRate,
+    ProbeRtt,
+}
+
+/// The delivery rate that an acknowledgement shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Segments a second.
+    pub(super) rate: f64,
+    /// What had been delivered when the newest segment that it acknowledges was sent.
+    pub(super) before: u64,
+}
+
+/// What an acknowledgement says to BBR.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    pub(super) arrived: u32,
+    pub(super) lost: u32,
+    /// Segments that have been delivered since the start.
+    pub(super) delivered: u64,
+    /// Segments in flight before it, and after.
+    pub(super) flight: (u32, u32),
+    pub(super) rtt: Option<Span>,
+    pub(super) sample: Option<Sample>,
+    pub(super) in_recovery: bool,
+}
+
+/// BBR's model of the path.
+#[derive(Clone, Debug)]
+pub(super) struct Bbr {
+    mode: Mode,
+    /// Rounds and their largest rates, falling.
+    rates: VecDeque<(u64, f64)>,
+    round: u64,
+    round_ends: u64,
+    round_starts: bool,
+    min_rtt: Option<(Span, Time)>,
+    full: (f64, u32),
+    cycle: (usize, Time),
+    probe_rtt: Option<(Time, bool)>,
+    /// The window before a recovery or a probe for the round-trip time.
+    saved: u32,
+    in_recovery: bool,
+    conserves: bool,
+    pace: Option<f64>,
+    initial: u32,
+    window: u32,
+}
+
+impl Bbr {
+    pub(super) fn new(initial: u32) -> Bbr {
+        Bbr {
+            mode: Mode::Startup,
+            rates: VecDeque::new(),
+            round: 0,
+            round_ends: 0,
+            round_starts: false,
+            min_rtt: None,
+            full: (0.0, 0),
+            cycle: (0, Time::ZERO),
+            probe_rtt: None,
+            saved: 0,
+            in_recovery: false,
+            conserves: false,
+            pace: None,
+            initial,
+            window: initial,
+        }
+    }
+
+    /// Segments that may be in flight.
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Segments a second; nothing before the round-trip time is known.
+    pub(super) fn pace(&self) -> Option<f64> {
+        self.pace
+    }
+
+    /// Segments that leave at once: those of a millisecond.
+    pub(super) fn at_once(&self) -> u32 {
+        self.pace.map_or(self.initial, |pace| (pace / 1e3).clamp(2.0, MOST_AT_ONCE) as u32)
+    }
+
+    fn rate(&self) -> f64 {
+        self.rates.front().map_or(0.0, |(_, rate)| *rate)
+    }
+
+    fn is_full(&self) -> bool {
+        self.full.1 >= FULL_ROUNDS
+    }
+
+    /// Segments that are in flight at `gain` times the path's bandwidth-delay product.
+    fn target(&self, gain: f64) -> u32 {
+        let Some((rtt, _)) = self.min_rtt.filter(|_| self.rate() > 0.0) else {
+            return self.initial;
+        };
+        let segments = (self.rate() * rtt.as_secs_f64() * gain).ceil() as u32;
+        // Linux: room for what is on its way through both hosts, and an even number.
+        let probes = self.mode == Mode::ProbeRate && self.cycle.0 == 0;
+        (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
+    }
+
+    /// An acknowledgement has come.
+    pub(super) fn on_ack(&mut self, now: Time, acked: &Acked) {
+        self.note_rate(acked);
+        self.advance_cycle(now, acked);
+        self.check_full(now, acked);
+        self.note_rtt(now, acked);
+        self.set_pace();
+        self.set_window(acked);
+    }
+
+    fn note_rate(&mut self, acked: &Acked) {
+        self.round_starts = false;
+        let Some(sample) = acked.sample else { return };
+        if sample.before >= self.round_ends {
+            (self.round_ends, self.round_starts) = (acked.delivered, true);
+            self.round += 1;
+            self.conserves = false;
+        }
+        while self.rates.back().is_some_and(|(_, rate)| *rate <= sample.rate) {
+            self.rates.pop_back();
+        }
+        self.rates.push_back((self.round, sample.rate));
+        while self.rates.front().is_some_and(|(round, _)| round + RATE_ROUNDS < self.round) {
+            self.rates.pop_front();
+        }
+    }
+
+    fn advance_cycle(&mut self, now: Time, acked: &Acked) {
+        if self.mode != Mode::ProbeRate {
+            return;
+        }
+        let gain = CYCLE[self.cycle.0];
+        let lasted = self.min_rtt.is_some_and(|(rtt, _)| now.since(self.cycle.1) > rtt);
+        let ends = if gain > 1.0 {
+            lasted && (acked.lost > 0 || acked.flight.0 >= self.target(gain))
+        } else if gain < 1.0 {
+            lasted || acked.flight.0 <= self.target(1.0)
+        } else {
+            lasted
+        };
+        if ends {
+            self.cycle = ((self.cycle.0 + 1) % CYCLE.len(), now);
+        }
+    }
+
+    fn probe_rate(&mut self, now: Time) {
+        self.mode = Mode::ProbeRate;
+        // Linux begins anywhere but in the slow phase; the time stands for chance.
+        let place = (now.as_nanos() / 1_000 % 7) as usize;
+        self.cycle = (if place == 0 { 0 } else { place + 1 }, now);
+    }
+
+    fn check_full(&mut self, now: Time, acked: &Acked) {
+        if !self.is_full() && self.round_starts {
+            let rate = self.rate();
+            let grows = rate >= self.full.0 * FULL_GROWTH;
+            self.full = if grows { (rate, 0) } else { (self.full.0, self.full.1 + 1) };
+        }
+        if self.mode == Mode::Startup && self.is_full() {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && acked.flight.1 <= self.target(1.0) {
+            self.probe_rate(now);
+        }
+    }
+
+    fn note_rtt(&mut self, now: Time, acked: &Acked) {
+        let expired = self.min_rtt.is_some_and(|(_, at)| now.since(at) > MIN_RTT_LASTS);
+        if let Some(rtt) = acked.rtt
+            && (expired || self.min_rtt.is_none_or(|(min, _)| rtt <= min))
+        {
+            self.min_rtt = Some((rtt, now));
+        }
+        if expired && self.mode != Mode::ProbeRtt {
+            (self.mode, self.probe_rtt, self.saved) = (Mode::ProbeRtt, None, self.window);
+        }
+        if self.mode != Mode::ProbeRtt {
+            return;
+        }
+        match &mut self.probe_rtt {
+            None if acked.flight.1 <= LEAST => {
+                self.probe_rtt = Some((now + PROBE_RTT_LASTS, false));
+                self.round_ends = acked.delivered;
+            }
+            None => {}
+            Some((until, round_is_over)) => {
+                *round_is_over |= self.round_starts;
+                if *round_is_over && now >= *until {
+                    self.min_rtt = self.min_rtt.map(|(rtt, _)| (rtt, now));
+                    self.window = self.window.max(self.saved);
+                    self.mode = Mode::Startup;
+                    if self.is_full() {
+                        self.probe_rate(now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_pace(&mut self) {
+        let gain = match self.mode {
+            Mode::Startup => HIGH_GAIN,
+            Mode::Drain => 1.0 / HIGH_GAIN,
+            Mode::ProbeRate => CYCLE[self.cycle.0],
+            Mode::ProbeRtt => 1.0,
+        };
+        let first = self.min_rtt.filter(|_| self.rates.is_empty());
+        let rate = match first {
+            Some((rtt, _)) => f64::from(self.initial) / rtt.as_secs_f64().max(1e-6),
+            None => self.rate(),
+        };
+        let pace = rate * gain * MARGIN;
+        if pace > 0.0 && (self.is_full() || self.pace.is_none_or(|before| pace > before)) {
+            self.pace = Some(pace);
+        }
+    }
+
+    fn set_window(&mut self, acked: &Acked) {
+        self.window = self.window.saturating_sub(acked.lost).max(1);
+        if acked.in_recovery && !self.in_recovery {
+            self.conserves = true;
+            self.round_ends = acked.delivered;
+            self.window = acked.flight.1 + acked.arrived;
+        } else if !acked.in_recovery && self.in_recovery {
+            self.window = self.window.max(self.saved);
+            self.conserves = false;
+        }
+        self.in_recovery = acked.in_recovery;
+        if self.conserves {
+            self.window = self.window.max(acked.flight.1 + acked.arrived);
+        } else {
+            let gain = if self.mode == Mode::ProbeRate { WINDOW_GAIN } else { HIGH_GAIN };
+            let gain = if self.mode == Mode::ProbeRtt { 1.0 } else { gain };
+            let target = self.target(gain);
+            if self.is_full() {
+                self.window = (self.window + acked.arrived).min(target);
+            } else if self.window < target || acked.delivered < u64::from(self.initial) {
+                self.window += acked.arrived;
+            }
+            self.window = self.window.max(LEAST);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.window = self.window.min(LEAST);
+        }
+    }
+
+    /// A loss was found, the first of its window: the window comes back after it.
+    pub(super) fn on_loss(&mut self) {
+        if self.mode != Mode::ProbeRtt {
+            self.saved = self.window;
+        }
+    }
+
+    /// A time-out: the model stays, the window begins anew.
+    pub(super) fn on_timeout(&mut self) {
+        if !self.in_recovery && self.mode != Mode::ProbeRtt {
+            self.saved = self.window;
+        }
+        self.full = (0.0, self.full.1);
+        self.window = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(100);
+
+    /// A round trip's worth of acknowledgements at `rate` segments a second.
+    fn round(bbr: &mut Bbr, now: Time, delivered: &mut u64, rate: f64) {
+        let arrived = (rate * RTT.as_secs_f64()) as u32;
+        let before = *delivered;
+        *delivered += u64::from(arrived);
+        let acked = Acked {
+            arrived,
+            lost: 0,
+            delivered: *delivered,
+            flight: (arrived, arrived),
+            rtt: Some(RTT),
+            sample: Some(Sample { rate, before }),
+            in_recovery: false,
+        };
+        bbr.on_ack(now, &acked);
+    }
+
+    #[test]
+    fn start_up_ends_after_three_rounds_without_growth_and_the_cycle_begins() {
+        let (mut bbr, mut delivered) = (Bbr::new(10), 0);
+        let mut modes = Vec::new();
+        for (number, rate) in [100.0, 280.0, 800.0, 1_000.0, 1_000.0, 1_000.0].iter().enumerate() {
+            round(&mut bbr, Time::ZERO + RTT * (number as u64 + 1), &mut delivered, *rate);
+            modes.push(bbr.mode);
+        }
+        // The first 1,000 are a quarter more than 800, three further rounds are none.
+        assert_eq!(modes, [Mode::Startup; 6]);
+        round(&mut bbr, Time::ZERO + RTT * 7, &mut delivered, 1_000.0);
+        assert_eq!(bbr.mode, Mode::ProbeRate);
+        let gain = CYCLE[bbr.cycle.0];
+        assert_eq!(bbr.pace(), Some(1_000.0 * gain * MARGIN));
+        // Twice 100 segments, and three sends of two.
+        assert_eq!(bbr.target(WINDOW_GAIN), 206 + if bbr.cycle.0 == 0 { 2 } else { 0 });
+    }
+
+    #[test]
+    fn the_largest_rate_is_forgotten_after_ten_rounds() {
+        let (mut bbr, mut delivered) = (Bbr::new(10), 0);
+        for number in 0..12 {
+            assert_eq!(bbr.rate(), [0.0, 500.0][usize::from(number > 0)]);
+            let rate = if number == 0 { 500.0 } else { 200.0 };
+            round(&mut bbr, Time::ZERO + RTT * number, &mut delivered, rate);
+        }
+        assert_eq!(bbr.rate(), 200.0);
+    }
+
+    #[test]
+    fn ten_seconds_without_a_shorter_round_trip_empty_the_path_for_a_moment() {
+        let (mut bbr, mut delivered) = (Bbr::new(10), 0);
+        let mut least = u32::MAX;
+        for number in 1..120 {
+            let arrived = 100;
+            let before = delivered;
+            delivered += arrived;
+            let flight = bbr.window().min(200);
+            bbr.on_ack(
+                Time::ZERO + RTT * number,
+                &Acked {
+                    arrived: arrived as u32,
+                    lost: 0,
+                    delivered,
+                    flight: (flight, flight),
+                    rtt: Some(RTT + Span::from_millis(u64::from(number > 1))),
+                    sample: Some(Sample { rate: 1_000.0, before }),
+                    in_recovery: false,
+                },
+            );
+            if number > 20 {
+                least = least.min(bbr.window());
+            }
+        }
+        assert_eq!((least, bbr.mode), (LEAST, Mode::ProbeRate));
+        assert!(bbr.window() > 100, "{}", bbr.window());
+    }
+}
