@@ -17,6 +17,7 @@
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.
 
+pub mod auto;
 pub mod catalogue;
 #[cfg(target_os = "linux")]
 pub mod emulate;

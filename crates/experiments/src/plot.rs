@@ -62,7 +62,8 @@ pub enum Scale {
     Linear,
     /// By powers of ten; values of zero and below are left out.
     Log,
-    /// By name: the value 0 is the first, 1 the second. For the horizontal axis of bars.
+    /// By name: the value 0 is the first, 1 the second. For the horizontal axis of bars, and for
+    /// both axes of a map, whose series are classes of values.
     Names(Vec<String>),
 }
 
@@ -237,6 +238,11 @@ impl Plot {
             .bold_line_style(FAINT)
             .axis_style(INK)
             .x_labels(ticks)
+            .y_labels(if let Scale::Names(names) = &self.y.scale {
+                names.len() * 2 + 1
+            } else {
+                10
+            })
             .x_desc(&self.x.label)
             .y_desc(&self.y.label)
             .x_label_formatter(&|value| self.x.tick(*value))
@@ -248,6 +254,14 @@ impl Plot {
         for (index, series) in self.series.iter().enumerate() {
             let look = self.look(index);
             let points = series.points.iter().copied().filter(|point| self.shows(*point));
+            if bars && matches!(self.y.scale, Scale::Names(_)) {
+                // A map: a tile for each point.
+                chart.draw_series(points.map(|(x, y)| {
+                    let corners = [(x - 0.48, y - 0.46), (x + 0.48, y + 0.46)];
+                    Rectangle::new(corners, look.colour.filled())
+                }))?;
+                continue;
+            }
             if bars {
                 let (left, width) = self.bar(index);
                 chart.draw_series(points.flat_map(|(x, y)| {

@@ -16,6 +16,7 @@ macro_rules! files {
 
 /// Every file that an experiment runs: its name without `.toml`, its text.
 const FILES: &[(&str, &str)] = files!(
+    "auto-grid"
     "compare-1g" "compare-1g-bbr"
     "fobs-fig1" "fobs-fig3" "fobs-table1" "fobs-table2"
     "gtp-fig1" "gtp-fig10" "gtp-fig11" "gtp-fig12" "gtp-fig7" "gtp-fig8" "gtp-fig9" "gtp-scale"

@@ -32,7 +32,7 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR, 8 connections", "bbr8"),
 ];
 /// Why it is not simulated.
-const NO_MODEL: &str = "the simulator has no model of BBR, and the kernel's own is run";
+const NO_MODEL: &str = "the kernel's own BBR is what the page compares with";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";
 const TSUNAMI: &str = "tsunami";
@@ -158,7 +158,7 @@ pub static COMPARE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| figures(outcomes),
     differs: "Nothing was published. The model of TCP is the simulator's \
-              ([tcp-model](tcp-model.md)). Of BBR it has none: its rows are emulated alone, by the \
+              ([tcp-model](tcp-model.md)). BBR's rows are emulated alone, by the \
               kernel's, and CUBIC's emulated values are what they are to be held against. On the \
               same path [transfer](transfer.md) measures 832 Mbit/s of BBR without loss and 459 at \
               5 % by one connection with 64 MiB of window, 838 and 732 by eight.",

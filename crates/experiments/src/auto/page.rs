@@ -1,0 +1,330 @@
+//! The page: one number a family and law, the worst cell, and a picture a competitor.
+
+use std::collections::BTreeMap;
+
+use longhaul_proto::law::Law;
+use longhaul_testbed::scenario::{Congestion, Scenario};
+
+use super::cells::{Cell, FAMILIES, Family, Queue, SHARED, SHARED_QUEUES, cells};
+use crate::experiment::{Case, Experiment, Figure, Set, Ways};
+use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{Quantity, Unit};
+use crate::scenarios::vary;
+use crate::table::{Aim, Row, Table};
+
+const SEEDS: u64 = 3;
+/// What CI runs: few seeds of some cells.
+const SHORT_SEEDS: u64 = 1;
+const SHORT_SHARE: usize = 12;
+
+const OF_PATH: Quantity = Quantity { name: "of what the path carries", unit: Unit::Share };
+const OF_FAIR: Quantity = Quantity { name: "of a fair share", unit: Unit::Share };
+const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Share };
+const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
+const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
+const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
+/// Harm that TCP does itself counts as this much at least: next to nothing is no measure.
+const LEAST_HARM: f64 = 0.05;
+
+fn quantity(family: Family) -> Quantity {
+    match family {
+        Family::Beside(..) => OF_FAIR,
+        Family::Itself(_) => JAIN,
+        _ => OF_PATH,
+    }
+}
+
+fn families() -> impl Iterator<Item = Family> {
+    FAMILIES.into_iter().chain([Family::SlowReverse])
+}
+
+fn case_name(law: &str, cell: &Cell, seed: u64) -> String {
+    format!("{law}, {}, seed {seed}", cell.name())
+}
+
+fn tcp_name(cell: &Cell, tcp: Congestion, count: u32, seed: u64) -> String {
+    format!("{count} {}, {}, {}, seed {seed}", tcp.name(), cell.path(), cell.queue.name())
+}
+
+/// The cells of a form of the page.
+fn chosen(seeds: u64) -> Vec<Cell> {
+    let all = cells();
+    if seeds == SEEDS { all } else { all.into_iter().step_by(SHORT_SHARE).collect() }
+}
+
+fn cases(seeds: u64) -> Vec<Case> {
+    const WHY: &str = "the grid is judged in virtual time";
+    let base = vary("auto-grid").scenario().expect("a test parses it");
+    let case = |name: String, scenario: Scenario| {
+        let scenario = Scenario { name: name.clone(), ..scenario };
+        Case { name, variant: vary("auto-grid"), scenario, ways: Ways::Simulated(WHY) }
+    };
+    let mut cases = BTreeMap::new();
+    for cell in chosen(seeds) {
+        for seed in 1..=seeds {
+            for (name, law) in Law::ALL {
+                let name = case_name(name, &cell, seed);
+                cases.insert(name.clone(), case(name, cell.scenario(&base, law, seed)));
+            }
+            let Family::Beside(tcp, beside) = cell.family else { continue };
+            for count in [beside, beside + 1] {
+                let name = tcp_name(&cell, tcp, count, seed);
+                let scenario = cell.without_us(&base, tcp, count, seed);
+                cases.insert(name.clone(), case(name, scenario));
+            }
+        }
+    }
+    cases.into_values().collect()
+}
+
+/// A cell's number in one run, in per cent.
+fn score(cell: &Cell, outcome: &Outcome) -> f64 {
+    let copy = outcome.first();
+    match cell.family {
+        Family::Alone => 100.0 * cell.available() / cell.object_rate() / copy.elapsed.as_secs_f64(),
+        Family::Itself(later) => {
+            let (from, to) = (later as f64 + 15.0, later as f64 + 20.0);
+            let rates: Vec<f64> =
+                outcome.flows.iter().map(|flow| flow.goodput_between(from, to)).collect();
+            100.0 * fairness(&rates)
+        }
+        _ => 100.0 * copy.bytes.bits() / cell.available(),
+    }
+}
+
+/// What a connection of TCP loses beside us, over what it loses beside one more of its kind.
+fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
+    let Family::Beside(tcp, count) = cell.family else { return None };
+    let mean = |name: &str| {
+        let outcome = outcomes.case(name)?;
+        let theirs = outcome.flows.iter().filter(|flow| flow.name != "copy");
+        let rates: Vec<f64> = theirs.map(FlowOutcome::goodput).collect();
+        Some(rates.iter().sum::<f64>() / rates.len() as f64)
+    };
+    let alone = mean(&tcp_name(cell, tcp, count, seed))?;
+    let kind = mean(&tcp_name(cell, tcp, count + 1, seed))?;
+    let ours = mean(&case_name(law, cell, seed))?;
+    Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
+}
+
+/// The worst decile of `values`: the largest where `high` is bad.
+fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    if high {
+        values.reverse();
+    }
+    values.get(values.len() / 10).copied()
+}
+
+/// What one form of the page has measured.
+struct Judge<'o> {
+    outcomes: &'o Outcomes,
+    cells: Vec<Cell>,
+    seeds: u64,
+}
+
+impl Judge<'_> {
+    /// A cell's number by a law, by the worst decile of its seeds.
+    fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
+        let values = (1..=self.seeds)
+            .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
+        decile(values.collect(), false)
+    }
+
+    fn harm(&self, law: &str, cell: &Cell) -> Option<f64> {
+        let values = (1..=self.seeds).filter_map(|seed| harm(self.outcomes, law, cell, seed));
+        decile(values.collect(), true)
+    }
+
+    fn of(&self, family: Family) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(move |cell| cell.family == family)
+    }
+
+    fn rows(&self, family: Family) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mean = |values: Vec<f64>| {
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        for (law, _) in Law::ALL {
+            for (half, is_tuned) in [("reported", false), ("tuned", true)] {
+                let cells = || self.of(family).filter(move |cell| cell.is_tuned() == is_tuned);
+                if cells().next().is_none() {
+                    continue;
+                }
+                let case = format!("{}, {law}, {half} half", family.name());
+                let scores = cells().filter_map(|cell| self.cell(law, cell)).collect();
+                let row = Row::new(case.clone(), quantity(family), mean(scores));
+                rows.push(match family {
+                    Family::Beside(..) => row.aim(Aim::AtLeast(70.0)),
+                    Family::Itself(_) => row.aim(Aim::AtLeast(95.0)),
+                    _ => row,
+                });
+                if matches!(family, Family::Beside(..)) {
+                    let harms = cells().filter_map(|cell| self.harm(law, cell)).collect();
+                    rows.push(Row::new(case, HARM, mean(harms)).aim(Aim::AtMost(1.1)));
+                }
+            }
+        }
+        rows
+    }
+
+    fn worst(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for family in families().filter(|family| self.of(*family).next().is_some()) {
+            for (law, _) in Law::ALL {
+                let worst = self.of(family).filter_map(|cell| self.cell(law, cell));
+                let worst = worst.min_by(f64::total_cmp);
+                let row = Row::new(format!("{}, {law}", family.name()), WORST, worst);
+                let floor = matches!(family, Family::Beside(..));
+                rows.push(if floor { row.aim(Aim::AtLeast(50.0)) } else { row });
+            }
+        }
+        let first = Law::ALL[0].0;
+        for (law, _) in Law::ALL.into_iter().skip(1) {
+            let loses = |cell: &&Cell| Some(self.cell(law, cell)? < self.cell(first, cell)? - 2.0);
+            let known = self.of(Family::Alone).any(|cell| self.cell(law, cell).is_some());
+            let count = self.of(Family::Alone).filter(|cell| loses(cell) == Some(true)).count();
+            let row = Row::new(format!("alone, {law}"), LOSING, known.then_some(count as f64));
+            rows.push(row.aim(Aim::AtMost(0.0)));
+        }
+        rows
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let families = families().flat_map(|family| self.rows(family)).collect();
+        vec![
+            Table::new("One number a family: the mean over its cells", families),
+            Table::new("The worst cell", self.worst()),
+        ]
+    }
+
+    /// A map of the cells beside one competitor: paths to the right, queues and laws upwards.
+    fn map(&self, name: &'static str, family: Family) -> Figure {
+        const STEPS: [(&str, f64); 7] = [
+            ("below 30", 30.0),
+            ("30 to 50", 50.0),
+            ("50 to 70", 70.0),
+            ("70 to 90", 90.0),
+            ("90 to 110", 110.0),
+            ("110 to 130", 130.0),
+            ("above 130", f64::INFINITY),
+        ];
+        let mut rows = Vec::new();
+        for (law, _) in Law::ALL.into_iter().rev() {
+            rows.extend(SHARED_QUEUES.into_iter().rev().map(|queue| (law, queue)));
+        }
+        let mut series: Vec<Series> = STEPS
+            .iter()
+            .map(|(label, _)| Series::new(format!("{label} %"), Origin::Simulated, []))
+            .collect();
+        for cell in self.of(family) {
+            let x = SHARED.iter().position(|path| *path == (cell.mbps, cell.rtt));
+            for (y, (law, queue)) in rows.iter().enumerate() {
+                let value = self.cell(law, cell).filter(|_| *queue == cell.queue);
+                let (Some(x), Some(value)) = (x, value) else { continue };
+                let step = STEPS.iter().position(|(_, most)| value < *most).unwrap_or(6);
+                series[step].points.push((x as f64, y as f64));
+            }
+        }
+        let label = |(law, queue): &(&str, Queue)| format!("{law} {}", queue.name());
+        let paths = SHARED.map(|(mbps, rtt)| format!("{mbps}M {rtt}ms"));
+        let (x, y) =
+            (Axis::names("path", paths), Axis::names("law, queue", rows.iter().map(label)));
+        let title = format!("{}: {}", family.name(), quantity(family).heading());
+        Figure { name, plot: Plot { title, x, y, series } }
+    }
+}
+
+fn judge(outcomes: &Outcomes, seeds: u64) -> Judge<'_> {
+    Judge { outcomes, cells: chosen(seeds), seeds }
+}
+
+/// The page.
+pub(super) static GRID: Experiment = Experiment {
+    id: "auto-grid",
+    title: "The automatic mode: every law for the rate, on every kind of path",
+    source: "No paper: the referee of the automatic mode",
+    setup: "RBUDP without a rate, by each law. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, \
+            30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 \
+            BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips. *Beside \
+            TCP and another copy*: six paths and four queues (24 cells), for 30 s from a common \
+            start, or the second copy later. *Troubles*: six paths each, watched for 10 s. A cell \
+            is run with 3 seeds, which also move round trip and queue by up to 2 %, and judged by \
+            the worst decile of them (of 3, the worst). The cells are split in halves by a hash (FNV-1a) of their \
+            names: laws are tuned on one half and judged by the other. Alone: the time that the \
+            path needs for the object, over the time from the first datagram to the sender's \
+            knowledge of the end. A fair share: the path's rate over the number of flows. Jain's \
+            index: of the two copies' goodput 15 to 20 s after the second started. Harm (Ware et \
+            al. 2019): what a TCP connection loses beside us, as a share of what it has without \
+            us, over the same beside one more of its own kind (at least 5 %).",
+    cases: || cases(SEEDS),
+    tables: |outcomes| judge(outcomes, SEEDS).tables(),
+    courses: Experiment::NO_COURSES,
+    figures: |outcomes, _| {
+        let judge = judge(outcomes, SEEDS);
+        vec![
+            judge.map("cubic", Family::Beside(Congestion::Cubic, 1)),
+            judge.map("cubic4", Family::Beside(Congestion::Cubic, 4)),
+            judge.map("bbr", Family::Beside(Congestion::Bbr, 1)),
+            judge.map("itself", Family::Itself(5)),
+        ]
+    },
+    differs: DIFFERS,
+    learned: LEARNED,
+    set: Set::Named,
+};
+
+const LEARNED: &str = "The shadow window shares with TCP and with its own kind where trains starve or are \
+                       starved, and alone it is what trains are. Beside CUBIC at a queue of a \
+                       quarter of a BDP or under CoDel both take more than a fair share, and \
+                       beside four CUBIC more than one flow's; so harm is missed there.";
+const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
+                       Gbit/s show less than real hosts do. BBR is version 1, without its \
+                       detection of policers.";
+
+/// What CI runs of it.
+pub(super) static SHORT: Experiment = Experiment {
+    id: "auto-grid-short",
+    title: "The automatic mode, the short form: every twelfth cell, one seed",
+    source: "No paper: the referee of the automatic mode",
+    setup: "Every twelfth cell of [auto-grid](auto-grid.md), one seed.",
+    cases: || cases(SHORT_SEEDS),
+    tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
+    courses: Experiment::NO_COURSES,
+    figures: Experiment::NO_FIGURES,
+    differs: DIFFERS,
+    learned: "A change of a law that changes these rows is to be judged by the full page.",
+    set: Set::Full,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate;
+
+    #[test]
+    fn each_half_has_a_third_of_the_cells_or_more() {
+        let all = cells();
+        let tuned = all.iter().filter(|cell| cell.is_tuned()).count();
+        assert!(3 * tuned >= all.len() && 3 * (all.len() - tuned) >= all.len(), "{tuned}");
+    }
+
+    /// The tiny form: a cell in which trains have half of a fair share, and the shadow window all.
+    #[test]
+    fn beside_cubic_the_shadow_window_keeps_a_fair_share() {
+        let all = cells();
+        let one = |cell: &&Cell| {
+            let family = cell.family == Family::Beside(Congestion::Cubic, 1);
+            family && (cell.mbps, cell.queue) == (10, Queue::Products(1.0))
+        };
+        let cell = all.iter().find(one).expect("it is among them");
+        let base = vary("auto-grid").scenario().expect("it can be read");
+        let run = |law| {
+            let outcome = simulate::one(&cell.scenario(&base, law, 1)).expect("it runs");
+            score(cell, &outcome)
+        };
+        let (trains, shadow) = (run(Law::Trains), run(Law::Shadow));
+        assert!(trains < 60.0 && shadow >= 70.0, "{trains} and {shadow}");
+    }
+}
