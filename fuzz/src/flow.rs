@@ -92,6 +92,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         grant: Bytes::new(input.any()),
         settings: settings(row, input.byte()),
         card: None,
+        law: longhaul_proto::law::Law::default(),
     };
     // Of the bytes that there are: a card that is as fast as another rate.
     Setup { card: setup.rate, ..setup }

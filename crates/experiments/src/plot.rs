@@ -254,18 +254,10 @@ impl Plot {
         for (index, series) in self.series.iter().enumerate() {
             let look = self.look(index);
             let points = series.points.iter().copied().filter(|point| self.shows(*point));
-            if bars && matches!(self.y.scale, Scale::Names(_)) {
-                // A map: a tile for each point.
-                chart.draw_series(points.map(|(x, y)| {
-                    let corners = [(x - 0.48, y - 0.46), (x + 0.48, y + 0.46)];
-                    Rectangle::new(corners, look.colour.filled())
-                }))?;
-                continue;
-            }
             if bars {
                 let (left, width) = self.bar(index);
                 chart.draw_series(points.flat_map(|(x, y)| {
-                    let corners = [(x + left, 0.0), (x + left + width, y)];
+                    let corners = self.corners((x, y), left, width);
                     let ground = look.colour.mix(look.ground);
                     let filled = Rectangle::new(corners, ground.filled());
                     [filled, Rectangle::new(corners, look.colour.stroke_width(1))]
@@ -286,6 +278,14 @@ impl Plot {
             }
         }
         Ok(())
+    }
+
+    /// A bar from zero up to `y`, or, where both axes are of names, the tile of a map.
+    fn corners(&self, (x, y): (f64, f64), left: f64, width: f64) -> [(f64, f64); 2] {
+        match self.y.scale {
+            Scale::Names(_) => [(x - 0.48, y - 0.46), (x + 0.48, y + 0.46)],
+            _ => [(x + left, 0.0), (x + left + width, y)],
+        }
     }
 
     /// Where in its group a series' bar begins, and how wide it is.

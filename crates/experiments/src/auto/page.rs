@@ -245,19 +245,21 @@ pub(super) static GRID: Experiment = Experiment {
     id: "auto-grid",
     title: "The automatic mode: every law for the rate, on every kind of path",
     source: "No paper: the referee of the automatic mode",
-    setup: "RBUDP without a rate, by each law. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, \
-            30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 \
-            BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips. *Beside \
-            TCP and another copy*: six paths and four queues (24 cells), for 30 s from a common \
-            start, or the second copy later. *Troubles*: six paths each, watched for 10 s. A cell \
-            is run with 3 seeds, which also move round trip and queue by up to 2 %, and judged by \
-            the worst decile of them (of 3, the worst). The cells are split in halves by a hash (FNV-1a) of their \
-            names: laws are tuned on one half and judged by the other. Alone: the time that the \
-            path needs for the object, over the time from the first datagram to the sender's \
-            knowledge of the end. A fair share: the path's rate over the number of flows. Jain's \
-            index: of the two copies' goodput 15 to 20 s after the second started. Harm (Ware et \
-            al. 2019): what a TCP connection loses beside us, as a share of what it has without \
-            us, over the same beside one more of its own kind (at least 5 %).",
+    setup: "RBUDP without a rate, by each law. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of \
+            1, 30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 \
+            and 4 BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips. \
+            *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 s from a \
+            common start, or the second copy later. *Troubles*: six paths each, watched for 10 \
+            s. A cell is run with 3 seeds, which also move round trip and queue by up to 2 %, \
+            and judged by the worst decile of them (of 3, the worst). The cells are split in \
+            halves by a hash (FNV-1a, bit 32) of their names, so that a law can be tuned on one \
+            half and judged by the other. The halves are not held apart yet: see below. Alone: \
+            the time that the path needs for the object, over the time from the first datagram \
+            to the sender's knowledge of the end. A fair share: the path's rate over the number \
+            of flows. Jain's index: of the two copies' goodput 15 to 20 s after the second \
+            started. Harm (Ware et al. 2019): what a TCP connection loses beside us, as a share \
+            of what it has without us, over the same beside one more of its own kind (at least 5 \
+            %).",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -275,10 +277,25 @@ pub(super) static GRID: Experiment = Experiment {
     set: Set::Named,
 };
 
-const LEARNED: &str = "The shadow window shares with TCP and with its own kind where trains starve or are \
-                       starved, and alone it is what trains are. Beside CUBIC at a queue of a \
-                       quarter of a BDP or under CoDel both take more than a fair share, and \
-                       beside four CUBIC more than one flow's; so harm is missed there.";
+const LEARNED: &str = "No number of the shadow window is of cells that were kept from its \
+                       tuning. Its constants were chosen in about six steps by looking at seed 1 \
+                       of all cells, of both halves, and seed 1 is one of the three here. The \
+                       bit of the hash that splits the cells was changed in the last of these \
+                       steps, because the lowest bit put some families wholly into one half. The \
+                       earlier steps have no rows. So the two halves agree, and that proves \
+                       nothing; other seeds and paths have to judge. With this said: the starved \
+                       cells of trains (13 % of a fair share beside one CUBIC, 15 % beside one \
+                       BBR) have 87 and 52 %, and two copies 5 or 10 s apart share with an index \
+                       of 96 or more on average. It pays for this. Harm to one CUBIC grows from \
+                       1.11 and 1.26 to 1.49 and 1.48, to four CUBIC it is 2.8 to 3.2, and both \
+                       laws miss the aim of 1.1. Alone, 3 cells are below trains by more than \
+                       the floor allows, and the worst cell has 19.83 instead of 32.96 %; behind \
+                       a policer the worst has 95.41 instead of 98.86 %, after a hole 74.26 \
+                       instead of 83.08 %. So trains stay the default. Neither law finds four \
+                       times the rate while the path is watched. Of BBR, the model is 3 % above \
+                       and 5 % below single emulated runs of the kernel's at 0.1 and 1 % of loss \
+                       (compare-1g), but about 70 % above them at 5 %; nothing checks how the \
+                       model shares a path.";
 const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
                        Gbit/s show less than real hosts do. BBR is version 1, without its \
                        detection of policers.";

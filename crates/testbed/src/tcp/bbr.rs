@@ -1,9 +1,9 @@
-//! BBR as Linux has it (version 1): the window and the pace follow the largest delivery rate of ten
-//! round trips and the smallest round-trip time of ten seconds.
+//! BBR as Linux has it (version 1): the window and the pace follow the largest delivery rate of
+//! ten round trips and the smallest round-trip time of ten seconds.
 //!
-//! Source: Cardwell et al., *BBR Congestion Control*, draft-cardwell-iccrg-bbr-congestion-control-00
-//! (2017), with Linux's constants. Not modelled: the detection of policers (`lt_bw`), and the
-//! allowance for aggregated acknowledgements.
+//! Source: Cardwell et al., *BBR Congestion Control*,
+//! draft-cardwell-iccrg-bbr-congestion-control-00 (2017), with Linux's constants. Not modelled: the
+//! detection of policers (`lt_bw`), and the allowance for aggregated acknowledgements.
 
 use std::collections::VecDeque;
 

@@ -20,9 +20,9 @@
 //!   order at once (RFC 5681, 4.2; Linux's times);
 //! - BBR version 1, with its own window and pace, and no rate reduction.
 //!
-//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive window
-//! is the limit that is given, from the start: the kernel's tuning grows it as fast as slow start
-//! needs.
+//! What is not: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive
+//! window is the limit that is given, from the start: the kernel's tuning grows it as fast as slow
+//! start needs.
 //!
 //! Files by decision: `board` (what is sacked, lost, in flight), `window` (how much may be), with
 //! `cubic`, `hystart`, `bbr` and `prr`; `rto` (how long to wait); `sender`, `receiver`.
