@@ -110,6 +110,12 @@ impl Error {
     }
 }
 
+impl From<longhaul_session::Error> for Error {
+    fn from(inner: longhaul_session::Error) -> Error {
+        error::Error::from(inner).into()
+    }
+}
+
 impl From<error::Error> for Error {
     fn from(inner: error::Error) -> Error {
         let (kind, side) = match inner.class {
