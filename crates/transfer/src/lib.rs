@@ -2,24 +2,28 @@
 //!
 //! [`api`] is what other programs embed. Below it, in reading order: [`location`] (what a copy
 //! names), [`options`], [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two
-//! sides of a request), [`probe`] (measurements), `end` (the two roles of a transfer) over
-//! [`control`] (what they say), `driver` (the threads). Files are the crate `longhaul_files`,
+//! sides of a request), [`probe`] (measurements), `roles` (the two roles of a transfer) over
+//! [`control`] (what they say), `flow` (the threads that carry chunks), `write` (the thread that
+//! writes them), `counters` (what the threads count). Files are the crate `longhaul_files`,
 //! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
 
 pub mod api;
 pub mod control;
 pub mod copy;
-mod driver;
-mod end;
+mod counters;
 pub mod error;
+mod flow;
 pub mod location;
 #[cfg(test)]
 mod loopback;
 pub mod options;
 pub mod probe;
 pub mod progress;
+mod random;
 mod reactor;
+mod roles;
 pub mod serve;
 pub mod summary;
+mod write;
 
 pub use longhaul_session as session;

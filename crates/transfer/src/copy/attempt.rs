@@ -27,17 +27,17 @@ use super::part::Part;
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
-use crate::driver::writer::Target;
-use crate::driver::{random_flow, random_u64};
-use crate::end::receiving::{Received, ReceivingEnd};
-use crate::end::sending::SendingEnd;
-use crate::end::wire::{End, Wire};
-use crate::end::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
+use crate::random::{random_flow, random_u64};
+use crate::roles::receiving::{Received, ReceivingEnd};
+use crate::roles::sending::SendingEnd;
+use crate::roles::wire::{End, Wire};
+use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::write::writer::Target;
 use longhaul_files::{Asked, Mark, Place, SinkOptions, Source, SourceOptions};
 
 /// How long another copy on this host may take to let go of a file: one that was killed does so as

@@ -13,7 +13,7 @@ use longhaul_proto::time::Time;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::driver::board::Board;
+use crate::counters::board::Board;
 use crate::options::Trust;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};

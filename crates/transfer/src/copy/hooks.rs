@@ -16,12 +16,12 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::recent::{Recent, over};
 use crate::control::Status;
-use crate::driver::board::Board;
-use crate::end::wire::End;
-use crate::end::{Hooks, There, Whence};
+use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::roles::wire::End;
+use crate::roles::{Hooks, There, Whence};
 use longhaul_files::manifest::MAX_PATH;
 use longhaul_files::watch::Held;
 use longhaul_files::{Entry, Kind, Manifest};

@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::units::Bytes;
 
-use crate::driver::budget::Budget;
-use crate::driver::shared_core::SharedCore;
-use crate::end::wire::End;
 use crate::error::{Class, Error};
+use crate::flow::shared_core::SharedCore;
 use crate::options::{CopyOptions, MOST_TRIED, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reactor;
+use crate::roles::wire::End;
 use crate::summary::Summary;
+use crate::write::budget::Budget;
 use attempt::{Attempt, Way};
 use part::Part;
 use route::Route;

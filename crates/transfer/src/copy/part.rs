@@ -8,11 +8,11 @@ use longhaul_proto::registry::Row;
 use longhaul_proto::units::Rate;
 
 use super::reach::{DataPorts, Reached};
-use crate::driver::budget::Budget;
-use crate::driver::claims::Claims;
-use crate::driver::jobs::Jobs;
-use crate::driver::joint::JointLink;
-use crate::driver::shared_core::SharedCore;
+use crate::flow::shared_core::SharedCore;
+use crate::write::budget::Budget;
+use crate::write::claims::Claims;
+use crate::write::jobs::Jobs;
+use crate::write::joint::JointLink;
 use longhaul_files::sink::Left;
 
 /// What all sources share.
@@ -75,7 +75,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::budget::Budget;
+    use crate::write::budget::Budget;
     use longhaul_proto::registry;
     use longhaul_proto::units::Bytes;
 

@@ -15,14 +15,14 @@ use super::part::Part;
 use super::reach::Reached;
 use super::route::Route;
 use super::{first_way, summing};
-use crate::driver::budget::Budget;
-use crate::end::wire::End;
 use crate::error::{Class, Error};
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Observer};
 use crate::reactor;
+use crate::roles::wire::End;
 use crate::session::{PeerId, Session};
 use crate::summary::Summary;
+use crate::write::budget::Budget;
 
 /// The server's id, and the port of its data: RFC 863 discards what comes there.
 const SERVER: PeerId = PeerId([3; 32]);

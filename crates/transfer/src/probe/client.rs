@@ -23,10 +23,10 @@ use super::{
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::copy::reach::{Look, Reach, Reached, usual_datagram};
 use crate::copy::route::Host;
-use crate::driver::{random_flow, random_u64};
 use crate::error::{Class, Error};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
+use crate::random::{random_flow, random_u64};
 use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};

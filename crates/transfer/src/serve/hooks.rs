@@ -9,10 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::closing::Closing;
 use super::register::Question;
 use crate::control::{self, Message, Ping};
-use crate::driver::outbox::Outbox;
-use crate::driver::planned::named_messages;
-use crate::end::wire::End;
-use crate::end::{Hooks, There, Whence};
+use crate::flow::outbox::Outbox;
+use crate::roles::wire::End;
+use crate::roles::{Hooks, There, Whence};
+use crate::write::planned::named_messages;
 use longhaul_files::Manifest;
 use longhaul_files::watch::Held;
 

@@ -30,14 +30,14 @@ use longhaul_proto::registry::{self, Row};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::{Frame, Message, Request, Survey};
-use crate::driver::budget::Budget;
-use crate::driver::shared_core::SharedCores;
 use crate::error::{Class, Error};
+use crate::flow::shared_core::SharedCores;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
+use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
 use longhaul_files::sink::Left;

@@ -8,13 +8,13 @@ use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
 
 use super::door::Door;
 use super::{Server, Tell, receive};
-use crate::driver::budget::Budget;
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::Settings;
 use crate::session::ssh::{accept_over_ssh, bind_udp};
+use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh is gone.
 /// What its user may reach, the client may: of `options` only the identity's folder and the memory

@@ -12,11 +12,11 @@ use tokio::io::AsyncWrite;
 
 use super::door::Door;
 use super::{Server, receive};
-use crate::driver::budget::Budget;
 use crate::error::Error;
 use crate::options::ServeOptions;
 use crate::reactor;
 use crate::session::{PeerId, Session, listen};
+use crate::write::budget::Budget;
 
 /// A client that reads no more than this hangs up.
 const MOST_HEARD: usize = 1 << 20;

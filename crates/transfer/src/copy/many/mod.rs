@@ -31,14 +31,14 @@ use tokio::task::JoinSet;
 use super::part::{Part, Shared};
 use super::reach::DataPorts;
 use super::route::{Host, Route};
-use crate::driver::budget::Budget;
-use crate::driver::claims::Claims;
-use crate::driver::shared_core::SharedCore;
-use crate::driver::writer;
 use crate::error::{Class, Error};
+use crate::flow::shared_core::SharedCore;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
+use crate::write::budget::Budget;
+use crate::write::claims::Claims;
+use crate::write::writer;
 use rows::Rows;
 
 pub use survey::{Answer, Found};

@@ -20,13 +20,13 @@ use super::standstill::Standstill;
 use super::survey::Found;
 use super::{Ended, Sources, all_failed, summing};
 use crate::control::{Outcome, Status};
-use crate::driver::board::Board;
-use crate::driver::jobs::{Job, Jobs};
-use crate::driver::joint::{self, Agreed, JointLink, News, WHOLE};
+use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
 use crate::summary::Summary;
+use crate::write::jobs::{Job, Jobs};
+use crate::write::joint::{self, Agreed, JointLink, News, WHOLE};
 use longhaul_files::Place;
 use longhaul_files::digest::Digest;
 

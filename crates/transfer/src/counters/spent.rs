@@ -6,14 +6,14 @@ use super::board::Board;
 
 /// Time spent hashing and writing, and the CPU time of it.
 #[derive(Default)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     time: Duration,
     cpu: Duration,
 }
 
 impl Spent {
     /// Does `work` and counts its time.
-    pub(super) fn on<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn on<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (started, cpu) = (Instant::now(), super::thread_time());
         let done = work();
         self.time += started.elapsed();
@@ -22,7 +22,7 @@ impl Spent {
     }
 
     /// Lets the process know.
-    pub(super) fn publish(&self, board: &Board) {
+    pub(crate) fn publish(&self, board: &Board) {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let (disk, cpu) = (nanos(self.time), nanos(self.cpu));
         board.update(|status| (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu));

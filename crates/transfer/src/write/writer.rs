@@ -17,16 +17,15 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use self::at_source::AtSource;
 use super::ahead;
-use super::board::Board;
+use super::chunk::{Arrived, Streamed};
 use super::claims::Claim;
 use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::joint::JointLink;
 use super::planned;
-use super::receive::Arrived;
-use super::spent::Spent;
-use super::stream::Streamed;
 use super::withheld::{self, Withheld};
 use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
+use crate::counters::board::Board;
+use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
 use longhaul_files::digest::Digest;
 use longhaul_files::{
@@ -162,7 +161,7 @@ fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Er
     measured.read().map_err(refused)
 }
 
-pub(super) fn forged() -> Error {
+pub(crate) fn forged() -> Error {
     let what = "so many forged datagrams came that the cipher no longer protects";
     Error::new(Class::Unfinished, what).advise("run the same command again")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Happened, Plan, Sink, Writer, planned};
 use crate::control::Outcome;
-use crate::driver::skip::without;
+use crate::write::skip::without;
 
 impl Writer {
     /// Ends with the plan, unless that has still to be found out: what is to be compared goes ahead

@@ -20,13 +20,14 @@ use longhaul_proto::units::Bytes;
 use longhaul_proto::wire::header::Kind;
 
 use crate::control::Status;
-use crate::driver::board::Board;
-use crate::driver::budget::EARLY_GRANT;
-use crate::driver::budget::{Budget, Part};
-use crate::driver::jobs::{Job, JobInbox, Jobs};
-use crate::driver::outbox::Outbox;
-use crate::driver::receive::{Arrived, Drained, Letter, ReceivePass, Receiving};
+use crate::counters::board::Board;
+use crate::flow::outbox::Outbox;
+use crate::flow::receive::{Letter, ReceivePass, Receiving};
 use crate::options::Receive;
+use crate::write::budget::EARLY_GRANT;
+use crate::write::budget::{Budget, Part};
+use crate::write::chunk::{Arrived, Drained};
+use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
 
 const FLOW: FlowId = FlowId(7);

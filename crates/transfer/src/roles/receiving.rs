@@ -24,18 +24,18 @@ use crate::control::{
     Card, ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan,
     Ranges, Status,
 };
-use crate::driver::board::Board;
-use crate::driver::budget::Part;
-use crate::driver::jobs::{Happened, Job, Jobs};
-use crate::driver::receive::{Drained, Letter, ReceivePass, Receiving};
-use crate::driver::shared_core::SharedCore;
-use crate::driver::skip::{blocks_of, blocks_within, tidy, without};
-use crate::driver::stream::Streamed;
-use crate::driver::thread_time;
-use crate::driver::writer::{self, Target};
+use crate::counters::board::Board;
+use crate::counters::thread_time;
 use crate::error::{Class, Error};
+use crate::flow::receive::{Letter, ReceivePass, Receiving};
+use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
 use crate::session::Session;
+use crate::write::budget::Part;
+use crate::write::chunk::{Drained, Streamed};
+use crate::write::jobs::{Happened, Job, Jobs};
+use crate::write::skip::{blocks_of, blocks_within, tidy, without};
+use crate::write::writer::{self, Target};
 use longhaul_files::{CHUNK, ListMemory, Mark};
 
 /// How often the other end is told where this one stands.

@@ -15,9 +15,9 @@ use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::board::Board;
 use super::send::Command;
 use crate::control::{Frame, Message};
+use crate::counters::board::Board;
 
 /// The port's side of a sending flow.
 pub(crate) struct Feedback {
@@ -48,8 +48,13 @@ impl Feedback {
 
     /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
-        let advice =
-            self.address.on_genuine(now, path, len, CHALLENGE_COST, super::random_challenge);
+        let advice = self.address.on_genuine(
+            now,
+            path,
+            len,
+            CHALLENGE_COST,
+            crate::random::random_challenge,
+        );
         let _ = match advice {
             Advice::Nothing => return,
             Advice::Adopted => self.commands.send(Command::Peer(path)),

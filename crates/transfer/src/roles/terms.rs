@@ -11,9 +11,9 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
 use crate::session::Exporter;
+use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were

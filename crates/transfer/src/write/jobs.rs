@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use super::chunk::{Arrived, Streamed};
 use super::joint::Join;
-use super::receive::Arrived;
-use super::stream::Streamed;
 use super::writer::Writer;
 use crate::control::{Compared, Digests, EntryFailed, Outcome, PassEnd, Plan};
 use crate::error::Error;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use longhaul_proto::layout::Layout;
 use longhaul_proto::ranges::RangeSet;
 
-use crate::driver::skip::{blocks_of, blocks_within};
+use crate::write::skip::{blocks_of, blocks_within};
 
 /// The chunks that had to come in some pass.
 #[derive(Debug, Default)]

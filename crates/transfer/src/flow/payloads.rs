@@ -106,10 +106,10 @@ impl Payloads {
 
     fn read(&mut self, chunk: u64) -> Result<Digest, Error> {
         self.chunk = None;
-        let (started, cpu) = (Instant::now(), super::thread_time());
+        let (started, cpu) = (Instant::now(), crate::counters::thread_time());
         let read = self.source.read_chunk(chunk, &mut self.buffer)?;
         self.reading += started.elapsed();
-        self.reading_cpu += super::thread_time().saturating_sub(cpu);
+        self.reading_cpu += crate::counters::thread_time().saturating_sub(cpu);
         self.buffer[read.len..].fill(0);
         self.chunk = Some(chunk);
         self.len = read.len;

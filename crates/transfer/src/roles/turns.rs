@@ -17,13 +17,13 @@ use super::receiving::ReceivingEnd;
 use super::wire::{End, Wire};
 use super::{DEFAULT_SEGMENT, Hooks, Terms, There, Whence};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};
-use crate::driver::board::Board;
-use crate::driver::budget::Budget;
-use crate::driver::payloads::Payloads;
-use crate::driver::writer::Target;
+use crate::counters::board::Board;
+use crate::flow::payloads::Payloads;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
+use crate::write::budget::Budget;
+use crate::write::writer::Target;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
 /// Nobody looks.

@@ -17,12 +17,12 @@ use super::turns::{Alone, terms};
 use super::wire::{End, Wire};
 use super::{Terms, listing};
 use crate::control::{Card, Frame, Message};
-use crate::driver::board::Board;
-use crate::driver::budget::Budget;
-use crate::driver::writer::Target;
+use crate::counters::board::Board;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader};
+use crate::write::budget::Budget;
+use crate::write::writer::Target;
 use longhaul_files::{Asked, Place, SinkOptions};
 
 /// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.

@@ -5,8 +5,8 @@ use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
 
 use crate::control::{Pass, Status};
-use crate::driver::budget::EARLY_GRANT;
 use crate::error::{Class, Error};
+use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 
 /// Blocks of a segment: its tally has a bit for each.

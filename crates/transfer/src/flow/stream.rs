@@ -13,16 +13,16 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::{mpsc, oneshot};
 
-use super::board::Board;
 use super::outbox::Outbox;
 use super::payloads::Payloads;
 use super::send::Noticed;
-use super::skip::{tidy, without};
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
+use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::session::{SegmentWatch, Session};
 use crate::summary::Segments;
+use crate::write::skip::{tidy, without};
 use longhaul_files::CHUNK;
 
 /// Bytes of one piece: small, so that the other end can tell soon what has come.
@@ -423,14 +423,6 @@ fn take_first(ranges: &mut Vec<Range<u64>>) -> Option<u64> {
         ranges.remove(0);
     }
     number
-}
-
-/// A chunk that has come by stream, and its place in the memory budget.
-pub(crate) struct Streamed {
-    pub(crate) chunk: u64,
-    pub(crate) content: Vec<u8>,
-    #[expect(dead_code, reason = "its end is what counts: it makes room")]
-    pub(crate) room: tokio::sync::OwnedSemaphorePermit,
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::board::Board;
 use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::leases::{Given, Leases};
 use super::planned;
 use super::skip::{tidy, without};
-use super::spent::Spent;
 use super::writer::{Content, forged, port_closed};
 use crate::control::{Offer, Outcome, PassEnd, Ranges};
+use crate::counters::board::Board;
+use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
 use longhaul_files::digest::Digest;
 use longhaul_files::place::show;

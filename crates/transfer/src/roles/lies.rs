@@ -19,12 +19,12 @@ use super::offer;
 use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
-use crate::driver::board::Board;
-use crate::driver::jobs::{Happened, Job, Jobs};
-use crate::driver::payloads::Payloads;
-use crate::driver::stream::Streamed;
-use crate::driver::writer::{self, Target};
+use crate::counters::board::Board;
 use crate::error::Class;
+use crate::flow::payloads::Payloads;
+use crate::write::chunk::Streamed;
+use crate::write::jobs::{Happened, Job, Jobs};
+use crate::write::writer::{self, Target};
 use longhaul_files::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
 
 fn honest() -> Offer {

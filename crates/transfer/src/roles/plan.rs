@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use crate::driver::skip::tidy;
 use crate::error::{Class, Error};
+use crate::write::skip::tidy;
 
 /// Ranges of a plan are put together when there are so many more than the last time.
 const UNTIDY: usize = 1 << 12;

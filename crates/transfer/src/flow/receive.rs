@@ -4,12 +4,10 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use longhaul_net::buffers::assembly::Assembly;
-use longhaul_net::buffers::chunks::ChunkBuffer;
 use longhaul_net::clock;
 use longhaul_net::port::address::{AddressRule, Advice, CHALLENGE_COST};
 use longhaul_net::port::place::Placer;
@@ -26,90 +24,21 @@ use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::board::Board;
-use super::budget::{EARLY_GRANT, Part};
 use super::drain::Drain;
-use super::jobs::{Job, Jobs};
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
 use crate::control::{Frame, Message, Relay, Status};
+use crate::counters::board::Board;
 use crate::options::Receive;
+use crate::write::budget::{EARLY_GRANT, Part};
+use crate::write::chunk::{Arrived, Drained};
+use crate::write::jobs::{Job, Jobs};
 
 /// How often the board is brought up to date.
 const PUBLISH: Span = Span::from_millis(100);
 /// How often a receiver that contacted the sender says where it is, until data come.
 const GREETING: Span = Span::from_millis(25);
-
-/// How far a pass's memory has been emptied: shared by the flow, which grants, and the writer.
-#[derive(Debug, Default)]
-pub(crate) struct Drained {
-    bytes: AtomicU64,
-    planned: AtomicBool,
-    /// Bytes of whole chunks that the writer was given, and half of what the flow may hold.
-    handed: AtomicU64,
-    half: AtomicU64,
-}
-
-impl Drained {
-    /// Bytes of blocks have left the memory for good. Tells whether the flow should hear of it:
-    /// where less than half of its memory waits for the writer its sender has much left to send,
-    /// and with what that brings the flow looks by itself.
-    pub(crate) fn add(&self, bytes: u64) -> bool {
-        let waited = self.waiting();
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        waited.get() >= self.half.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of whole chunks that wait for the writer.
-    fn waiting(&self) -> Bytes {
-        Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
-    }
-
-    /// The writer was given a chunk of so many bytes.
-    fn note_handed(&self, bytes: u64) {
-        self.handed.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// The flow may hold so much.
-    fn set_room(&self, room: Bytes) {
-        self.half.store(room.get() / 2, Ordering::Relaxed);
-    }
-
-    /// The destination is open: what comes can be written.
-    pub(crate) fn set_planned(&self) {
-        self.planned.store(true, Ordering::Release);
-    }
-
-    /// Bytes of blocks that have left the memory.
-    fn bytes(&self) -> Bytes {
-        Bytes::new(self.bytes.load(Ordering::Relaxed))
-    }
-
-    /// Whether more than the first grant may come.
-    fn is_planned(&self) -> bool {
-        self.planned.load(Ordering::Acquire)
-    }
-}
-
-/// A whole chunk on its way to the writer, with where its room is to be given back.
-pub(crate) struct Arrived {
-    pub(crate) chunk: u64,
-    pub(crate) buffer: ChunkBuffer,
-    /// How many bytes of it belong to the object, padding included.
-    pub(crate) len: usize,
-    /// Size of the blocks that brought it.
-    pub(crate) block: u32,
-    pub(crate) drained: Arc<Drained>,
-}
-
-impl Arrived {
-    /// Bytes of blocks that brought `content` bytes, as the sender counts them against its grant:
-    /// padding travels only in the last block that has content.
-    pub(crate) fn granted(&self, content: usize) -> u64 {
-        content.next_multiple_of(self.block as usize).min(self.len) as u64
-    }
-}
 
 /// What a receiving flow is told by the rest of its end.
 pub(crate) enum Letter {
@@ -328,8 +257,13 @@ impl Receiving {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
         }
-        let advice =
-            self.address.on_genuine(now, path, len, CHALLENGE_COST, super::random_challenge);
+        let advice = self.address.on_genuine(
+            now,
+            path,
+            len,
+            CHALLENGE_COST,
+            crate::random::random_challenge,
+        );
         match advice {
             Advice::Nothing => {}
             Advice::Adopted => self.shadow.set_path(path),
@@ -415,7 +349,7 @@ impl Receiving {
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
         // Idle is what the clock says, and not how far the socket has been read.
-        let (clock, cpu) = (clock::now(), super::thread_time());
+        let (clock, cpu) = (clock::now(), crate::counters::thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = cpu.saturating_sub(began.cpu).as_nanos() as u64;
         let awake =

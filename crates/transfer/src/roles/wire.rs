@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::control::{ChunkPiece, Frame, Message, Ping};
-use crate::driver::outbox::Outbox;
 use crate::error::{Class, Error};
+use crate::flow::outbox::Outbox;
 use crate::session::{FrameReader, FrameWriter, Session};
 
 /// Pieces of chunks that wait for the stream.

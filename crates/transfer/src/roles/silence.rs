@@ -9,7 +9,7 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 
 use super::wire::End;
-use crate::driver::board::Board;
+use crate::counters::board::Board;
 
 /// Silence on a data port that never spoke is believed after this long and four round trips.
 const NEVER: Duration = Duration::from_millis(1500);

@@ -24,13 +24,13 @@ use longhaul_proto::wire::Control;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::board::Board;
 use super::outbox::{Outbox, Shadow};
 use super::payloads::Payloads;
 use super::relay::Relays;
-use super::skip::blocks_of;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
+use crate::counters::board::Board;
 use crate::error::{Class, Error};
+use crate::write::skip::blocks_of;
 use longhaul_files::Failure;
 use longhaul_proto::wire::header::Kind;
 
@@ -262,7 +262,7 @@ impl Sending {
                 }
             }
             Command::PeerCard(card) => self.core.set_peer_card(now, card),
-            Command::Forged => return Err(super::writer::forged()),
+            Command::Forged => return Err(crate::write::writer::forged()),
             Command::Stop => return Ok(false),
         }
         Ok(true)

@@ -1,0 +1,20 @@
+//! Random ids and challenges that a peer cannot guess.
+
+/// Returns a random number for ids that others must not guess.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    u64::from_ne_bytes(bytes)
+}
+
+/// Returns a challenge that nobody can guess.
+pub(crate) fn random_challenge() -> longhaul_net::port::address::Challenge {
+    let mut challenge = [0; 16];
+    aws_lc_rs::rand::fill(&mut challenge).expect("the system has randomness");
+    challenge
+}
+
+/// Returns a random flow id.
+pub(crate) fn random_flow() -> longhaul_proto::endpoint::FlowId {
+    longhaul_proto::endpoint::FlowId(random_u64() as u32)
+}
