@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
+use longhaul::{Server, ServerEvent, blocking};
 use longhaul_net::zone;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
 use longhaul_transfer::location::DEFAULT_PORT;
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::progress::Cancel;
-use longhaul_transfer::serve::{Client, Ready, Told, serve, serve_over_ssh};
+use longhaul_transfer::serve::{Client, serve_over_ssh};
 use longhaul_transfer::session::allow;
 use serde::Serialize;
 
@@ -44,7 +45,7 @@ pub(crate) struct ServeArgs {
     #[arg(required_unless_present_any = ["allow_file", "ssh"])]
     allow: Vec<Allow>,
     /// A file with one such entry a line; '#' starts a comment. Refused where others than this user
-    /// and root can change it
+    /// and root can change it. SIGHUP reads it again; transfers end if their client lost its right
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
     /// End after one transfer
@@ -85,40 +86,78 @@ pub(crate) fn run(args: &ServeArgs) -> u8 {
 fn start(args: &ServeArgs) -> Result<(), Error> {
     descriptors::raise_limit();
     let options = resolve(args)?;
+    if !args.ssh {
+        return serve(args, options);
+    }
     let cancel = Cancel::default();
     signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
-        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
-    let ended = if args.ssh {
-        serve_over_ssh(options, args.ports, cancel)
-    } else {
-        let root = options.root.clone();
-        let json = args.json;
-        let quiet = args.quiet;
-        let tell = move |told: Told| {
-            if !quiet {
-                console::note(format_args!("longhaul: {}", said(&told)));
-            }
-        };
-        serve(options, move |ready| announce(&root, &ready, json), Arc::new(tell), cancel)
-    };
-    match ended {
+        .map_err(unwatched)?;
+    match serve_over_ssh(options, args.ports, cancel) {
         // To be told to end is how a server ends.
         Err(error) if error.class == Class::Interrupted => Ok(()),
         ended => ended,
     }
 }
 
-fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
-    let mut allow = args.allow.clone();
-    if let Some(file) = &args.allow_file {
-        let named = allow::load(file)?;
-        if named.is_empty() && allow.is_empty() {
-            let what = format!("{} names nobody, so nobody could come", file.display());
-            let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
-            return Err(Error::new(Class::Usage, what).advise(advice));
+fn unwatched(error: std::io::Error) -> Error {
+    Error::new(Class::LocalFile, format!("cannot watch signals: {error}"))
+}
+
+fn serve(args: &ServeArgs, options: ServeOptions) -> Result<(), Error> {
+    let builder = Server::builder(options.identity()?)
+        .root(&options.root)
+        .allow_all(options.allow)
+        .listen(options.listen)
+        .data_port(options.data_port)
+        .read_only(options.read_only)
+        .once(options.once)
+        .allow_plain(options.allow_plain)
+        .memory(options.memory);
+    let mut server = blocking::wait(builder.start()).map_err(longhaul::Error::into_inner)?;
+    let (reloading, ending) = (server.control(), server.control());
+    let (allow, file) = (args.allow.clone(), args.allow_file.clone());
+    let reload = move || {
+        let Some(file) = &file else {
+            console::note(format_args!("longhaul: nothing to read again without --allow-file"));
+            return;
+        };
+        let reloaded = allow_list(&allow, Some(file)).and_then(|list| {
+            blocking::wait(reloading.set_access(list)).map_err(longhaul::Error::into_inner)
+        });
+        match reloaded {
+            Ok(()) => console::note(format_args!("longhaul: read {} again", file.display())),
+            Err(error) => {
+                let error = plain::text(&error.to_string());
+                console::note(format_args!("longhaul: {error}; the old list of clients stays"));
+            }
         }
-        allow.extend(named);
+    };
+    signals::direct_server(reload, move || ending.shutdown(Duration::ZERO)).map_err(unwatched)?;
+    announce(&options.root, &server, args.json);
+    let mut events = server.events();
+    while let Some(event) = blocking::wait(events.next()) {
+        if let (false, Some(line)) = (args.quiet, said(&event)) {
+            console::note(format_args!("longhaul: {line}"));
+        }
     }
+    blocking::wait(server.ended()).map_err(longhaul::Error::into_inner)
+}
+
+/// All who are allowed, by the command line and by the file.
+fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
+    let mut list = named.to_vec();
+    let Some(file) = file else { return Ok(list) };
+    list.extend(allow::load(file)?);
+    if list.is_empty() {
+        let what = format!("{} names nobody, so nobody could come", file.display());
+        let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
+        return Err(Error::new(Class::Usage, what).advise(advice));
+    }
+    Ok(list)
+}
+
+fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
+    let allow = allow_list(&args.allow, args.allow_file.as_ref())?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no port comes after 65535 for the data";
         return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));
@@ -157,8 +196,8 @@ struct Line<'a> {
     id: &'a str,
 }
 
-fn announce(root: &Path, ready: &Ready, json: bool) {
-    let Ready { address, data_port, id } = ready;
+fn announce(root: &Path, server: &Server, json: bool) {
+    let (address, data_port, id) = (server.address(), server.data_port(), server.id());
     if !json {
         let root = root.display();
         console::out(format_args!(
@@ -170,27 +209,29 @@ fn announce(root: &Path, ready: &Ready, json: bool) {
         event: "ready",
         root: root.display().to_string(),
         address: address.to_string(),
-        data_port: *data_port,
+        data_port,
         id,
     };
     console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
 }
 
-/// What happened, on one line, whatever characters a client has put into a name.
-fn said(told: &Told) -> String {
+/// The line of the log for an event, whatever characters a client has put into a name.
+fn said(event: &ServerEvent) -> Option<String> {
     let one = |client: &Client| format!("{} ({}) {}", client.address, client.id, client.wish);
-    let line = match told {
-        Told::Refused { address, error } => format!("{address} was turned away: {error}"),
-        Told::Untold { count } => format!("{count} more clients were turned away"),
-        Told::Asked(client) => one(client),
-        Told::Ended { client, took, error: None } => {
+    let line = match event {
+        ServerEvent::Refused { address, error } => format!("{address} was turned away: {error}"),
+        ServerEvent::RefusedMore { count } => format!("{count} more clients were turned away"),
+        ServerEvent::Asked(client) => one(client),
+        ServerEvent::Ended { client, took, error: None } => {
             format!("{}: done in {:.1} s", one(client), took.as_secs_f64())
         }
-        Told::Ended { client, took, error: Some(error) } => {
+        ServerEvent::Ended { client, took, error: Some(error) } => {
             format!("{}: ended after {:.1} s: {error}", one(client), took.as_secs_f64())
         }
+        ServerEvent::Lagged(count) => format!("{count} lines of this log were lost"),
+        _ => return None,
     };
-    plain::text(&line)
+    Some(plain::text(&line))
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

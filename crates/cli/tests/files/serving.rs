@@ -141,3 +141,76 @@ fn a_server_whose_ports_are_taken_says_which_and_what_to_do() {
     let ended = Child::spawn(&mut pair.host.command(words)).end();
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
+
+/// A server whose one list of clients is a file, and that file.
+fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
+    let file = scratch.join("allowed");
+    fs::write(&file, more).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    (Pair::with(&["--allow-file", file.to_str().unwrap()]), file)
+}
+
+#[test]
+fn a_hangup_reads_the_list_of_clients_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (mut pair, file) = pair_by_file(scratch.path(), "# nobody yet but --allow\n");
+    write(&pair.there.join("source"), &bytes(1000, 1));
+    let other = Host::new(&scratch.path().join("other"));
+    let id = format!("--server-id={}", pair.server.id);
+    let source = pair.at("source");
+    let copy = |name: &str| {
+        let words = crate::rig::words(&[&"cp", &"--retry-for=0s", &id, &source, &name]);
+        Child::spawn(other.command(words).current_dir(&pair.here)).end()
+    };
+    copy("early").is(3, &["not allowed here"]);
+    fs::write(&file, format!("{}:ro # the other one\n", other.id)).unwrap();
+    pair.server.child().signal(rustix::process::Signal::HUP);
+    pair.server.child().complaint("read ");
+    copy("later").is(0, &[]);
+    // A list that makes no sense changes nothing, and the server says so.
+    fs::write(&file, "lh1:nonsense\n").unwrap();
+    pair.server.child().signal(rustix::process::Signal::HUP);
+    pair.server.child().complaint("the old list of clients stays");
+    copy("last").is(0, &[]);
+    pair.server.child().signal(rustix::process::Signal::TERM);
+    pair.server.child().ended().is(0, &[]);
+}
+
+#[test]
+fn a_client_that_loses_its_right_loses_its_transfer_and_no_other_client_does() {
+    let scratch = tempfile::tempdir().unwrap();
+    let other = Host::new(&scratch.path().join("other"));
+    let (mut pair, file) = pair_by_file(scratch.path(), &format!("{}\n", other.id));
+    write(&pair.there.join("source"), &bytes(6_000_000, 1));
+    let id = format!("--server-id={}", pair.server.id);
+    let source = pair.at("source");
+    let words = [&"cp" as &dyn AsRef<std::ffi::OsStr>, &"--json", &"--rate=10M", &id, &source];
+    let words = |name| crate::rig::words(&[&words[..], &[name]].concat());
+    let mut loses = Child::spawn(other.command(words(&"lost")).current_dir(&pair.here));
+    let mut keeps = Child::spawn(pair.client.command(words(&"kept")).current_dir(&pair.here));
+    loses.progressed(1);
+    keeps.progressed(1);
+    fs::write(&file, "# nobody\n").unwrap();
+    pair.server.child().signal(rustix::process::Signal::HUP);
+    loses.end().is(3, &["no longer allowed"]);
+    keeps.end().is(0, &[]);
+    assert!(fs::read(pair.here.join("kept")).unwrap() == bytes(6_000_000, 1));
+    assert!(!pair.here.join("lost").exists());
+}
+
+#[test]
+fn a_server_that_is_ended_tells_its_clients_so() {
+    for push in [false, true] {
+        let mut pair = Pair::new();
+        let folder = if push { &pair.here } else { &pair.there };
+        write(&folder.join("source"), &bytes(20_000_000, 1));
+        let (here, there) = (std::ffi::OsString::from("source"), pair.at("source"));
+        let copy = std::ffi::OsString::from("copy");
+        let (from, to) = if push { (here, pair.at("copy")) } else { (there, copy) };
+        let mut copy = pair.start(&[&"--rate=10M", &"--retry-for=0s", &from, &to]);
+        copy.progressed(1);
+        pair.server.child().signal(rustix::process::Signal::TERM);
+        copy.end().is(1, &["the server is shutting down"]);
+        pair.server.child().ended().is(0, &[]);
+    }
+}

@@ -332,7 +332,8 @@ pub struct ServerControl {
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. It holds for new requests; transfers under way go on.
+    /// Replaces the list of clients. Transfers under way whose client has lost the right, or has
+    /// another folder now, end with that reason; the others go on.
     ///
     /// # Errors
     /// A folder of the list does not exist: the old list stays. Or the server has ended.

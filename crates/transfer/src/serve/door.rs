@@ -34,11 +34,53 @@ enum Reach {
     User,
 }
 
+/// The right by which a transfer runs.
+pub(super) struct Right {
+    list: Shared,
+    /// The list when the transfer was let in.
+    seen: Arc<[Allow]>,
+    peer: PeerId,
+    access: Access,
+}
+
+impl Right {
+    /// Checks that the list still has the right.
+    ///
+    /// # Errors
+    /// [`Class::Unreachable`]: the client was removed, lost this mode, or has another folder now.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let list = now(&self.list);
+        if Arc::ptr_eq(&list, &self.seen) {
+            return Ok(());
+        }
+        let before = allow::find(&self.seen, &self.peer).map(|entry| &entry.subfolder);
+        let holds = allow::find(&list, &self.peer)
+            .is_some_and(|entry| self.access.is_in(entry) && before == Some(&entry.subfolder));
+        match holds {
+            true => Ok(()),
+            false => {
+                let what = format!("{} is no longer allowed to do this here", self.peer);
+                Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
+            }
+        }
+    }
+}
+
 /// One side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
     Write,
+}
+
+impl Access {
+    /// Whether an entry of the list includes it.
+    fn is_in(self, entry: &Allow) -> bool {
+        match self {
+            Access::Read => entry.read,
+            Access::Write => entry.write,
+        }
+    }
 }
 
 impl Door {
@@ -85,6 +127,11 @@ impl Door {
         move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
+    /// The right of `peer` to `access`, by the list as it is now.
+    pub(super) fn right(&self, peer: PeerId, access: Access) -> Right {
+        Right { list: self.allow.clone(), seen: now(&self.allow), peer, access }
+    }
+
     /// Where `path` is for `peer`, if he may go there.
     ///
     /// # Errors
@@ -101,9 +148,10 @@ impl Door {
             Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
         };
         match access {
-            Access::Read if !allowed.read => return refuse("read"),
-            Access::Write if self.read_only || !allowed.write => return refuse("write"),
-            Access::Read | Access::Write => {}
+            Access::Write if self.read_only => return refuse("write"),
+            _ if access.is_in(allowed) => {}
+            Access::Read => return refuse("read"),
+            Access::Write => return refuse("write"),
         }
         let root = match &allowed.subfolder {
             None => root.clone(),
@@ -152,6 +200,30 @@ fn relative(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_right_ends_with_its_entry_its_mode_or_its_folder() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("sub")).unwrap();
+        let peer = crate::session::Identity::ephemeral().id();
+        let entry = |rights: &str| allow::parse(&format!("{peer}{rights}")).unwrap();
+        let options = ServeOptions {
+            root: root.path().to_owned(),
+            allow: vec![entry("")],
+            ..ServeOptions::default()
+        };
+        let door = Door::open(&options).unwrap();
+        let (read, write) = (door.right(peer, Access::Read), door.right(peer, Access::Write));
+        let holds = |list: Vec<Allow>| {
+            door.allow(list).unwrap();
+            (read.check().is_ok(), write.check().is_ok())
+        };
+        assert_eq!(holds(vec![entry("")]), (true, true));
+        assert_eq!(holds(vec![entry(":ro")]), (true, false));
+        assert_eq!(holds(vec![entry(":wo")]), (false, true));
+        assert_eq!(holds(vec![entry(":rw:sub")]), (false, false));
+        assert_eq!(holds(Vec::new()), (false, false));
+    }
 
     #[test]
     fn a_tilde_is_the_users_own_home_and_nobody_elses() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::closing::Closing;
+use super::door::Right;
 use super::register::Question;
 use crate::control::{self, Message, Ping};
 use crate::flow::outbox::Outbox;
@@ -31,6 +32,8 @@ pub(super) struct ServerHooks {
     outbox: Outbox,
     /// The end of the server.
     closing: Closing,
+    /// What its client must not lose meanwhile.
+    right: Option<Right>,
 }
 
 impl ServerHooks {
@@ -45,12 +48,18 @@ impl ServerHooks {
             yielded: RefCell::default(),
             outbox,
             closing: Closing::default(),
+            right: None,
         }
     }
 
     /// The same hooks of a server that may end.
     pub(super) fn closed_by(self, closing: Closing) -> ServerHooks {
         ServerHooks { closing, ..self }
+    }
+
+    /// The same hooks of a transfer that ends with its client's right.
+    pub(super) fn by_right(self, right: Right) -> ServerHooks {
+        ServerHooks { right: Some(right), ..self }
     }
 
     fn answer(&self, lives: bool) {
@@ -66,6 +75,7 @@ impl Hooks for ServerHooks {
         if let Some(why) = self.closing.reason() {
             return Err(why.into());
         }
+        self.right.as_ref().map_or(Ok(()), Right::check)?;
         let Some(questions) = &self.questions else { return Ok(()) };
         while let Ok(question) = questions.borrow_mut().try_recv() {
             match question {

@@ -164,6 +164,14 @@ enum Work {
 }
 
 impl Work {
+    /// What the client must be allowed.
+    fn access(&self) -> Access {
+        match self {
+            Work::Receive { .. } => Access::Write,
+            Work::Send { .. } => Access::Read,
+        }
+    }
+
     /// What is written to, if anything is, however its path is spelled.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
         let Work::Receive { target: Target::Place { options, .. }, .. } = self else { return None };
@@ -326,7 +334,8 @@ async fn run(
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
     let hooks = ServerHooks::new(registered.questions.take(), wire.outbox().clone())
-        .closed_by(server.closing.clone());
+        .closed_by(server.closing.clone())
+        .by_right(server.door.right(client, work.access()));
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
