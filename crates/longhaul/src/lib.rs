@@ -38,6 +38,11 @@ pub use longhaul_transfer::progress::{Progress, SourceRow, SourceState};
 pub use longhaul_transfer::session::Identity;
 pub use longhaul_transfer::summary::BoundBy;
 
+/// The page for programs that embed the library; its examples are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+pub struct EmbeddingPage;
+
 /// Sizes, rates and times, as settings, events and summaries have them.
 pub mod units {
     pub use longhaul_proto::time::Span;
