@@ -148,16 +148,17 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
     list.extend(allow::load(file)?);
-    if list.is_empty() {
-        let what = format!("{} names nobody, so nobody could come", file.display());
-        let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
-        return Err(Error::new(Class::Usage, what).advise(advice));
-    }
     Ok(list)
 }
 
 fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
     let allow = allow_list(&args.allow, args.allow_file.as_ref())?;
+    // A running server may lose its last client; one that starts with none is a mistake.
+    if let (Some(file), true) = (&args.allow_file, allow.is_empty()) {
+        let what = format!("{} names nobody, so nobody could come", file.display());
+        let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
+        return Err(Error::new(Class::Usage, what).advise(advice));
+    }
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no port comes after 65535 for the data";
         return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));

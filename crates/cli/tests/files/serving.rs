@@ -199,6 +199,28 @@ fn a_client_that_loses_its_right_loses_its_transfer_and_no_other_client_does() {
 }
 
 #[test]
+fn an_emptied_list_takes_the_last_client_its_right() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (host, client) =
+        (Host::new(&scratch.path().join("server")), Host::new(&scratch.path().join("client")));
+    let (root, file) = (scratch.path().join("root"), scratch.path().join("allowed"));
+    write(&root.join("source"), &bytes(1000, 1));
+    fs::write(&file, format!("{}\n", client.id)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut server = Server::start(&host, &root, &["--allow-file", file.to_str().unwrap()]);
+    let (id, source) = (format!("--server-id={}", server.id), server.at("source"));
+    let copy = |name: &str| {
+        let words = crate::rig::words(&[&"cp", &"--retry-for=0s", &id, &source, &name]);
+        Child::spawn(client.command(words).current_dir(scratch.path())).end()
+    };
+    copy("early").is(0, &[]);
+    fs::write(&file, "").unwrap();
+    server.child().signal(rustix::process::Signal::HUP);
+    server.child().complaint("again");
+    copy("late").is(3, &["not allowed here"]);
+}
+
+#[test]
 fn a_server_that_is_ended_tells_its_clients_so() {
     for push in [false, true] {
         let mut pair = Pair::new();
