@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul::{Server, ServerEvent, blocking};
+use longhaul::{Identity, Server, ServerEvent, blocking};
 use longhaul_net::zone;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::error::{Class, Error};
@@ -85,13 +85,15 @@ pub(crate) fn run(args: &ServeArgs) -> u8 {
 
 fn start(args: &ServeArgs) -> Result<(), Error> {
     descriptors::raise_limit();
-    let options = resolve(args)?;
-    if !args.ssh {
-        return serve(args, options);
-    }
+    if args.ssh { serve_by_ssh(args) } else { serve(args) }
+}
+
+fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
+    // By ssh the user may reach what the user may reach.
+    let (config_dir, memory) = (config::folder()?, args.memory);
+    let options = ServeOptions { config_dir, memory, ..ServeOptions::default() };
     let cancel = Cancel::default();
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
-        .map_err(unwatched)?;
+    signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(unwatched)?;
     match serve_over_ssh(options, args.ports, cancel) {
         // To be told to end is how a server ends.
         Err(error) if error.class == Class::Interrupted => Ok(()),
@@ -103,16 +105,22 @@ fn unwatched(error: std::io::Error) -> Error {
     Error::new(Class::LocalFile, format!("cannot watch signals: {error}"))
 }
 
-fn serve(args: &ServeArgs, options: ServeOptions) -> Result<(), Error> {
-    let builder = Server::builder(options.identity()?)
-        .root(&options.root)
-        .allow_all(options.allow)
-        .listen(options.listen)
-        .data_port(options.data_port)
-        .read_only(options.read_only)
-        .once(options.once)
-        .allow_plain(options.allow_plain)
-        .memory(options.memory);
+fn serve(args: &ServeArgs) -> Result<(), Error> {
+    let list = first_list(args)?;
+    if args.listen.port() == u16::MAX && args.data_port.is_none() {
+        let what = "no port comes after 65535 for the data";
+        return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));
+    }
+    let root = root(args)?;
+    let builder = Server::builder(Identity::load_or_create(&config::folder()?)?)
+        .root(root)
+        .allow_all(list)
+        .listen(args.listen)
+        .data_port(args.data_port)
+        .read_only(args.read_only)
+        .once(args.once)
+        .allow_plain(args.allow_plain)
+        .memory(args.memory);
     let mut server = blocking::wait(builder.start()).map_err(longhaul::Error::into_inner)?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
@@ -133,7 +141,7 @@ fn serve(args: &ServeArgs, options: ServeOptions) -> Result<(), Error> {
         }
     };
     signals::direct_server(reload, move || ending.shutdown(Duration::ZERO)).map_err(unwatched)?;
-    announce(&options.root, &server, args.json);
+    announce(root, &server, args.json);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
         if let (false, Some(line)) = (args.quiet, said(&event)) {
@@ -151,20 +159,23 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
-    let allow = allow_list(&args.allow, args.allow_file.as_ref())?;
-    // A running server may lose its last client; one that starts with none is a mistake.
-    if let (Some(file), true) = (&args.allow_file, allow.is_empty()) {
+/// The list of a server that starts. A running server may lose its last client; one that starts
+/// with none is a mistake.
+fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
+    let list = allow_list(&args.allow, args.allow_file.as_ref())?;
+    if let (Some(file), true) = (&args.allow_file, list.is_empty()) {
         let what = format!("{} names nobody, so nobody could come", file.display());
         let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
         return Err(Error::new(Class::Usage, what).advise(advice));
     }
-    if args.listen.port() == u16::MAX && args.data_port.is_none() {
-        let what = "no port comes after 65535 for the data";
-        return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));
-    }
-    // By ssh the user may reach what the user may reach.
-    let root = args.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    Ok(list)
+}
+
+/// The folder to serve, which clap requires without --ssh.
+fn root(args: &ServeArgs) -> Result<&Path, Error> {
+    let missing =
+        || Error::new(Class::Usage, "a server needs a folder").advise("name one with --root");
+    let root = args.root.as_deref().ok_or_else(missing)?;
     if !root.is_dir() {
         let (what, advice) = match root.symlink_metadata() {
             Ok(_) => ("is no folder", "name the folder that holds it as --root"),
@@ -173,18 +184,7 @@ fn resolve(args: &ServeArgs) -> Result<ServeOptions, Error> {
         let what = format!("{} {what}", root.display());
         return Err(Error::new(Class::LocalFile, what).advise(advice));
     }
-    Ok(ServeOptions {
-        listen: args.listen,
-        data_port: args.data_port,
-        root,
-        read_only: args.read_only,
-        allow,
-        config_dir: config::folder()?,
-        identity: None,
-        once: args.once,
-        allow_plain: args.allow_plain,
-        memory: args.memory,
-    })
+    Ok(root)
 }
 
 /// The one line that says that a server is ready.

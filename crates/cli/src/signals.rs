@@ -9,55 +9,55 @@ use signal_hook::iterator::Signals;
 
 use crate::{console, exit};
 
+/// What a server says at Ctrl-C.
+pub(crate) const ENDING: &str = "ending; once more ends at once";
+
 /// Cancels `cancel` at the first signal, and at Ctrl-C says `first`; exits at the second.
 ///
 /// # Errors
 /// The signals cannot be watched.
 pub(crate) fn cancel_on_signal(cancel: Cancel, first: &'static str) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            if cancel.is_cancelled() {
-                std::process::exit(i32::from(exit::INTERRUPTED));
-            }
-            // Who pressed Ctrl-C is there to read; once it is cancelled the program may be gone.
-            if signal == SIGINT {
-                console::note(format_args!("\nlonghaul: {first}"));
-            }
-            cancel.cancel();
-        }
-    })?;
-    Ok(())
+    watch(&[SIGINT, SIGTERM], move |signal| {
+        end(signal, cancel.is_cancelled(), first);
+        cancel.cancel();
+    })
 }
 
-/// Directs a server by signals: SIGHUP calls `reload`, the first SIGINT or SIGTERM calls `end`, the
-/// second exits. A terminal that is closed ends a server that runs in it.
+/// Directs a server by signals: SIGHUP calls `reload`, the first SIGINT or SIGTERM calls
+/// `shut_down`, the second exits. A terminal that is closed ends a server that runs in it.
 ///
 /// # Errors
 /// The signals cannot be watched.
 pub(crate) fn direct_server(
     reload: impl Fn() + Send + 'static,
-    end: impl Fn() + Send + 'static,
+    shut_down: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let has_terminal = io::stdin().is_terminal();
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut is_ending = false;
-        for signal in signals.forever() {
-            let is_terminal_gone = has_terminal && !io::stdin().is_terminal();
-            if signal == SIGHUP && !is_terminal_gone {
-                reload();
-                continue;
-            }
-            if is_ending {
-                std::process::exit(i32::from(exit::INTERRUPTED));
-            }
-            if signal == SIGINT {
-                console::note(format_args!("\nlonghaul: ending; once more ends at once"));
-            }
-            is_ending = true;
-            end();
+    let mut is_ending = false;
+    watch(&[SIGHUP, SIGINT, SIGTERM], move |signal| {
+        if signal == SIGHUP && (!has_terminal || io::stdin().is_terminal()) {
+            return reload();
         }
-    })?;
+        end(signal, is_ending, ENDING);
+        is_ending = true;
+        shut_down();
+    })
+}
+
+/// Exits if the program ends already; else at Ctrl-C says `first`: whoever pressed it is there to
+/// read, and once the end has begun the program may be gone.
+fn end(signal: i32, is_ending: bool, first: &str) {
+    if is_ending {
+        std::process::exit(i32::from(exit::INTERRUPTED));
+    }
+    if signal == SIGINT {
+        console::note(format_args!("\nlonghaul: {first}"));
+    }
+}
+
+/// Calls `act` with each of these signals, on a thread of its own.
+fn watch(signals: &[i32], act: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
+    thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(act))?;
     Ok(())
 }

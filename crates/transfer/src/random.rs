@@ -1,13 +1,13 @@
 //! Random ids and challenges that a peer cannot guess.
 
-/// Returns a random number for ids that others must not guess.
+/// Returns a random number for ids that a peer must not guess.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
     u64::from_ne_bytes(bytes)
 }
 
-/// Returns a challenge that nobody can guess.
+/// Returns an unpredictable challenge.
 pub(crate) fn random_challenge() -> longhaul_net::port::address::Challenge {
     let mut challenge = [0; 16];
     aws_lc_rs::rand::fill(&mut challenge).expect("the system has randomness");

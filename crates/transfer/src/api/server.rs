@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_proto::registry;
 use longhaul_proto::units::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
@@ -229,7 +230,7 @@ impl ServerBuilder {
             let told = events.clone();
             let tell = Arc::new(move |happened: Told| told.push(happened.into()));
             let is_ready = move |ready| drop(tell_ready.send(ready));
-            let served = serve::serve_by_orders(options, is_ready, tell, taken);
+            let served = serve::serve(registry::find, options, is_ready, tell, taken);
             events.close();
             served.map_err(Error::from)
         })?;

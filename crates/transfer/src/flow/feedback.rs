@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::send::Command;
 use crate::control::{Frame, Message};
 use crate::counters::board::Board;
+use crate::random::random_challenge;
 
 /// The port's side of a sending flow.
 pub(crate) struct Feedback {
@@ -48,13 +49,7 @@ impl Feedback {
 
     /// A genuine datagram of `len` bytes came over `path`: do data go there, or may they?
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
-        let advice = self.address.on_genuine(
-            now,
-            path,
-            len,
-            CHALLENGE_COST,
-            crate::random::random_challenge,
-        );
+        let advice = self.address.on_genuine(now, path, len, CHALLENGE_COST, random_challenge);
         let _ = match advice {
             Advice::Nothing => return,
             Advice::Adopted => self.commands.send(Command::Peer(path)),

@@ -10,6 +10,7 @@ use longhaul_proto::layout::{Block, Layout};
 use longhaul_proto::tally::Tally;
 
 use crate::control::{Compare, Compared};
+use crate::counters::thread_time;
 use crate::error::{Class, Error};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
@@ -106,10 +107,10 @@ impl Payloads {
 
     fn read(&mut self, chunk: u64) -> Result<Digest, Error> {
         self.chunk = None;
-        let (started, cpu) = (Instant::now(), crate::counters::thread_time());
+        let (started, cpu) = (Instant::now(), thread_time());
         let read = self.source.read_chunk(chunk, &mut self.buffer)?;
         self.reading += started.elapsed();
-        self.reading_cpu += crate::counters::thread_time().saturating_sub(cpu);
+        self.reading_cpu += thread_time().saturating_sub(cpu);
         self.buffer[read.len..].fill(0);
         self.chunk = Some(chunk);
         self.len = read.len;

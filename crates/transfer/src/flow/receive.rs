@@ -30,7 +30,9 @@ use super::refusals::Refusals;
 use super::relay::Relays;
 use crate::control::{Frame, Message, Relay, Status};
 use crate::counters::board::Board;
+use crate::counters::thread_time;
 use crate::options::Receive;
+use crate::random::random_challenge;
 use crate::write::budget::{EARLY_GRANT, Part};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, Jobs};
@@ -257,13 +259,7 @@ impl Receiving {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
         }
-        let advice = self.address.on_genuine(
-            now,
-            path,
-            len,
-            CHALLENGE_COST,
-            crate::random::random_challenge,
-        );
+        let advice = self.address.on_genuine(now, path, len, CHALLENGE_COST, random_challenge);
         match advice {
             Advice::Nothing => {}
             Advice::Adopted => self.shadow.set_path(path),
@@ -349,7 +345,7 @@ impl Receiving {
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
         // Idle is what the clock says, and not how far the socket has been read.
-        let (clock, cpu) = (clock::now(), crate::counters::thread_time());
+        let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = cpu.saturating_sub(began.cpu).as_nanos() as u64;
         let awake =

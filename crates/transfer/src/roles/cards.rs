@@ -11,19 +11,16 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::lies::source;
-use super::receiving::ReceivingEnd;
 use super::sending::SendingEnd;
-use super::turns::{Alone, terms};
+use super::turns::{Alone, receive_alone, terms};
 use super::wire::{End, Wire};
 use super::{Terms, listing};
 use crate::control::{Card, Frame, Message};
 use crate::counters::board::Board;
 use crate::loopback::{LOOPBACKS, pair, run};
-use crate::options::Receive;
 use crate::session::{Carriers, FrameReader};
 use crate::write::budget::Budget;
-use crate::write::writer::Target;
-use longhaul_files::{Asked, Place, SinkOptions};
+use longhaul_files::Place;
 
 /// A sender by the rate table, whose card puts out 1 Gbit/s, is told what the other card takes.
 /// The rate that it tells itself in the end is `rate`.
@@ -85,32 +82,11 @@ async fn hear_receiver(card: Rate) {
     let budget = Budget::new(Bytes::mebi(32)).unwrap();
     let memory = Arc::new(budget.enter().await.expect("there is memory"));
     let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
-    let (_stream_ends, streams) = mpsc::unbounded_channel();
     let (terms, port) = (Terms { card: Some(card), ..terms(&near) }, data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
         let mut wire = Wire::new(near);
-        let end = ReceivingEnd {
-            wire: &mut wire,
-            terms,
-            port,
-            contact: None,
-            board: Arc::new(Board::default()),
-            streams,
-            hooks: &Alone,
-            decides: false,
-            memory,
-            receive: Receive::Naive,
-            core: None,
-            writer: None,
-            target: Target::Place {
-                place,
-                asked: Arc::new(Asked::push(true)),
-                options: SinkOptions::default(),
-                claim: None,
-            },
-        };
-        end.run().await.map(|_| ())
+        receive_alone(&mut wire, terms, port, memory, place).await.map(|_| ())
     });
     let (writer, mut reader) = far.split();
     assert_eq!(next(&mut reader).await, Message::Card(Card { bps: card.as_bps() }));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use longhaul_net::port::Port;
+use longhaul_net::port::{Port, PortHandle};
 use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::lies::source;
 use super::offer;
-use super::receiving::ReceivingEnd;
+use super::receiving::{Received, ReceivingEnd};
 use super::wire::{End, Wire};
 use super::{DEFAULT_SEGMENT, Hooks, Terms, There, Whence};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};
@@ -22,7 +22,7 @@ use crate::flow::payloads::Payloads;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
-use crate::write::budget::Budget;
+use crate::write::budget::{Budget, Part};
 use crate::write::writer::Target;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
@@ -109,6 +109,34 @@ async fn compete(room: Arc<Semaphore>) {
     }
 }
 
+/// Receives what comes over the session alone, into `place`.
+pub(super) async fn receive_alone(
+    wire: &mut Wire,
+    terms: Terms,
+    port: PortHandle,
+    memory: Arc<Part>,
+    place: Place,
+) -> Result<Received, End> {
+    let (_stream_ends, streams) = mpsc::unbounded_channel();
+    let (asked, options) = (Arc::new(Asked::push(true)), SinkOptions::default());
+    let end = ReceivingEnd {
+        wire,
+        terms,
+        port,
+        contact: None,
+        board: Arc::new(Board::default()),
+        streams,
+        hooks: &Alone,
+        decides: false,
+        memory,
+        receive: Receive::Naive,
+        core: None,
+        writer: None,
+        target: Target::Place { place, asked, options, claim: None },
+    };
+    end.run().await
+}
+
 async fn wait_and_take_turns() {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -119,32 +147,11 @@ async fn wait_and_take_turns() {
     let all = room.available_permits() as u32;
     let held = room.clone().acquire_many_owned(all).await.unwrap();
     let data = Port::bind((LOOPBACKS[0], 0).into()).unwrap();
-    let (_stream_ends, streams) = mpsc::unbounded_channel();
     let (terms, port) = (terms(&near), data.handle());
     let place = Place::Ambient(folder.path().join("copy"));
     let receiving = spawn_local(async move {
         let mut wire = Wire::new(near);
-        let end = ReceivingEnd {
-            wire: &mut wire,
-            terms,
-            port,
-            contact: None,
-            board: Arc::new(Board::default()),
-            streams,
-            hooks: &Alone,
-            decides: false,
-            memory,
-            receive: Receive::Naive,
-            core: None,
-            writer: None,
-            target: Target::Place {
-                place,
-                asked: Arc::new(Asked::push(true)),
-                options: SinkOptions::default(),
-                claim: None,
-            },
-        };
-        let ended = end.run().await;
+        let ended = receive_alone(&mut wire, terms, port, memory, place).await;
         wire.close(None).await;
         ended.map(|received| received.outcome.files)
     });

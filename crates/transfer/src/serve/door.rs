@@ -56,13 +56,11 @@ impl Right {
         let before = allow::find(&self.seen, &self.peer).map(|entry| &entry.subfolder);
         let holds = allow::find(&list, &self.peer)
             .is_some_and(|entry| self.access.is_in(entry) && before == Some(&entry.subfolder));
-        match holds {
-            true => Ok(()),
-            false => {
-                let what = format!("{} is no longer allowed to do this here", self.peer);
-                Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
-            }
+        if holds {
+            return Ok(());
         }
+        let what = format!("{} is no longer allowed to do this here", self.peer);
+        Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
     }
 }
 
@@ -79,6 +77,13 @@ impl Access {
         match self {
             Access::Read => entry.read,
             Access::Write => entry.write,
+        }
+    }
+
+    fn verb(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
         }
     }
 }
@@ -143,15 +148,9 @@ impl Door {
         };
         let list = now(&self.allow);
         let allowed = allowed(&list, peer)?;
-        let refuse = |what: &str| {
-            let what = format!("{peer} may not {what} here");
-            Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
-        };
-        match access {
-            Access::Write if self.read_only => return refuse("write"),
-            _ if access.is_in(allowed) => {}
-            Access::Read => return refuse("read"),
-            Access::Write => return refuse("write"),
+        if !access.is_in(allowed) || self.read_only && access == Access::Write {
+            let what = format!("{peer} may not {} here", access.verb());
+            return Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"));
         }
         let root = match &allowed.subfolder {
             None => root.clone(),

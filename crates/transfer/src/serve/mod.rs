@@ -34,7 +34,6 @@ use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCores;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
-use crate::progress::Cancel;
 use crate::reactor;
 use crate::session::{Identity, Listener, Session, Settings};
 use crate::write::budget::Budget;
@@ -113,7 +112,7 @@ impl Server {
 }
 
 /// Finds a protocol by its name.
-type Protocols = fn(&str) -> Option<&'static Row>;
+pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
 /// Is told what happens at a server; called from its own threads.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
@@ -126,41 +125,20 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves; blocks until it is cancelled, or with `once` until one transfer has ended. `ready` is
-/// called when clients can come, `tell` with what happens then.
+/// Serves by the orders of a handle. Blocks until an order ends the server or the handle is gone,
+/// or with `once` until one transfer has ended. `ready` is called when clients can come, `tell`
+/// with the events after that.
 ///
 /// # Errors
 /// The ports cannot be opened, or the root is no folder; with `once`, how the transfer ended.
-pub fn serve(
-    options: ServeOptions,
-    ready: impl FnOnce(Ready),
-    tell: Tell,
-    cancel: Cancel,
-) -> Result<(), Error> {
-    serve_by(registry::find, options, ready, tell, cancel)
-}
-
-/// The same by what `protocols` finds.
-pub(crate) fn serve_by(
+pub(crate) fn serve(
     protocols: Protocols,
-    options: ServeOptions,
-    ready: impl FnOnce(Ready),
-    tell: Tell,
-    cancel: Cancel,
-) -> Result<(), Error> {
-    let (_nobody, orders) = mpsc::unbounded_channel();
-    reactor::block_on("the server", run(protocols, options, ready, tell, cancel, orders))
-}
-
-/// Serves by the orders of a handle, until one of them ends the server or the handle is gone.
-pub(crate) fn serve_by_orders(
     options: ServeOptions,
     ready: impl FnOnce(Ready),
     tell: Tell,
     orders: mpsc::UnboundedReceiver<Order>,
 ) -> Result<(), Error> {
-    let run = run(registry::find, options, ready, tell, Cancel::default(), orders);
-    reactor::block_on("the server", run)
+    reactor::block_on("the server", run(protocols, options, ready, tell, orders))
 }
 
 async fn run(
@@ -168,7 +146,6 @@ async fn run(
     options: ServeOptions,
     ready: impl FnOnce(Ready),
     tell: Tell,
-    cancel: Cancel,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) -> Result<(), Error> {
     let identity = options.identity()?;
@@ -220,7 +197,6 @@ async fn run(
                 Some(Order::Shutdown(grace)) => break close(&server, &mut listener, grace).await,
                 None => break close(&server, &mut listener, Duration::ZERO).await,
             },
-            () = cancel.wished() => break Err(Error::new(Class::Interrupted, "interrupted")),
         }
     };
     server.refusals.flush();

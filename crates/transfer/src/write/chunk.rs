@@ -31,17 +31,17 @@ impl Drained {
         Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
     }
 
-    /// The writer was given a chunk of so many bytes.
+    /// Counts `bytes` of a whole chunk that went to the writer.
     pub(crate) fn note_handed(&self, bytes: u64) {
         self.handed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The flow may hold so much.
+    /// Sets how many bytes the flow may hold.
     pub(crate) fn set_room(&self, room: Bytes) {
         self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
-    /// The destination is open: what comes can be written.
+    /// Notes that the destination is open, so that chunks can be written.
     pub(crate) fn set_planned(&self) {
         self.planned.store(true, Ordering::Release);
     }

@@ -184,7 +184,7 @@ fn copy_beside(
     let id = Identity::load_or_create(&client).unwrap().id().to_string();
     let len = if replicas { LEN } else { LEN_OF_PART };
     let content: Vec<u8> = (0..len).map(|at| ((at * at) >> 9) as u8).collect();
-    let cancel = Cancel::default();
+    let mut handles = Vec::new();
     let start = |number: usize| {
         let root = folder(&format!("root{number}"));
         let name = if replicas { "x".to_owned() } else { format!("x{number}") };
@@ -193,7 +193,8 @@ fn copy_beside(
         fs::write(root.join(&name), if is_longer { &longer } else { &content }).unwrap();
         let config = folder(&format!("server{number}"));
         let protocols = if number == 0 { lies } else { registry::find };
-        let port = server(protocols, &root, &config, id.clone(), cancel.clone());
+        let (port, handle) = server(protocols, &root, &config, id.clone());
+        handles.push(handle);
         Location::Daemon { host: "127.0.0.1".into(), port, path: name.into() }
     };
     let sources: Vec<Location> = (0..3).map(start).collect();
@@ -206,7 +207,7 @@ fn copy_beside(
     };
     let listener = Arc::new(Listener::default());
     let summary = copy(options, listener.clone(), Cancel::default()).unwrap();
-    cancel.cancel();
+    drop(handles);
     for name in if replicas { &["x"][..] } else { &["x1", "x2"] } {
         assert!(fs::read(here.join(name)).unwrap() == content, "{name} differs");
     }

@@ -9,14 +9,15 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_proto::registry::{self, Row};
+use longhaul_proto::registry;
 use longhaul_proto::units::Bytes;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::copy::copy;
 use crate::location::Location;
 use crate::options::{Allow, CopyOptions, Protocol, ServeOptions, Trust};
 use crate::progress::{Cancel, Nobody};
-use crate::serve::serve_by;
+use crate::serve::{Order, Protocols, serve};
 use crate::session::Identity;
 
 /// Senders, each with an address of its own on loopback.
@@ -26,14 +27,14 @@ fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// A server of `root` on all addresses of this host, by these protocols; its control port.
+/// A server of `root` on all addresses of this host, by these protocols; its control port, and what
+/// it lives by.
 pub(super) fn server(
-    protocols: fn(&str) -> Option<&'static Row>,
+    protocols: Protocols,
     root: &Path,
     config: &Path,
     client: String,
-    cancel: Cancel,
-) -> u16 {
+) -> (u16, UnboundedSender<Order>) {
     let allow = Allow { id: client, read: true, write: false, subfolder: None };
     let options = ServeOptions {
         listen: "0.0.0.0:0".parse().unwrap(),
@@ -48,11 +49,12 @@ pub(super) fn server(
         memory: Bytes::mebi(64),
     };
     let (told, ready) = mpsc::channel();
+    let (handle, orders) = unbounded_channel();
     thread::spawn(move || {
         let ready = move |ready: crate::serve::Ready| told.send(ready.address.port()).unwrap();
-        let _ = serve_by(protocols, options, ready, Arc::new(|_| {}), cancel);
+        let _ = serve(protocols, options, ready, Arc::new(|_| {}), orders);
     });
-    ready.recv().unwrap()
+    (ready.recv().unwrap(), handle)
 }
 
 pub(super) fn options(config: &Path, sources: Vec<Location>, destination: &Path) -> CopyOptions {
@@ -130,8 +132,7 @@ fn receive_from_all() {
     for number in 1..=SENDERS {
         fs::write(root.join(format!("part{number}")), content(number)).unwrap();
     }
-    let cancel = Cancel::default();
-    let port = server(registry::find, &root, &folder("server"), id, cancel.clone());
+    let (port, handle) = server(registry::find, &root, &folder("server"), id);
     let sources = (1..=SENDERS).map(|number| Location::Daemon {
         host: format!("127.0.0.{number}"),
         port,
@@ -153,7 +154,7 @@ fn receive_from_all() {
     let summary = copy(options, Arc::new(Nobody), Cancel::default()).unwrap();
     over.store(true, Ordering::Relaxed);
     let during = watch.join().unwrap();
-    cancel.cancel();
+    drop(handle);
     assert_eq!((summary.files, summary.failed_sources), (u64::from(SENDERS), 0));
     for number in 1..=SENDERS {
         assert!(fs::read(here.join(format!("part{number}"))).unwrap() == content(number));
