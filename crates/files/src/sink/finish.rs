@@ -191,6 +191,7 @@ impl Sink {
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);
         let synced = |number| self.object.is_large(number as u32);
         self.made_folders > 0
+            || self.has_unsynced_name
             || self.ground.has_new_base
             || self.states.contains(&State::Skipped)
             || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))

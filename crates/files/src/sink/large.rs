@@ -68,6 +68,15 @@ pub(super) struct Large {
     pub(super) used: u64,
 }
 
+/// A large file under its final name, its content on the disk.
+#[derive(Debug)]
+pub(super) struct Named {
+    /// The root, if its holes were hashed.
+    pub(super) root: Option<Digest>,
+    /// The name is on the disk as well.
+    pub(super) is_name_synced: bool,
+}
+
 /// What an earlier run left of a file.
 #[derive(Debug)]
 pub(super) struct Remains {
@@ -429,12 +438,8 @@ impl Large {
         }
     }
 
-    /// Gives the whole file its final name; returns its root, if its holes were hashed.
-    pub(super) fn complete(
-        &mut self,
-        ground: &mut Ground,
-        keep: Keep,
-    ) -> io::Result<Option<Digest>> {
+    /// Syncs the whole file and gives it its final name.
+    pub(super) fn complete(&mut self, ground: &mut Ground, keep: Keep) -> io::Result<Named> {
         if !self.is_whole() {
             return Err(io::Error::other("chunks are missing"));
         }
@@ -450,19 +455,13 @@ impl Large {
         let (folder, name) = ground.at(self.number)?;
         let partial = names::partial(&name);
         folder.rename(&partial, &name)?;
-        // A folder keeps what it could not sync, unlike a file: a second try means something.
-        let synced = folder.sync().or_else(|_| folder.sync());
-        if synced.is_err() {
-            // Without this a later run would find the name, and take it to be on the disk. A file
-            // that was replaced is not kept: a name for it until now would be one more that this
-            // folder cannot sync. On the disk its name is as old as the folder's last sync.
-            folder.rename(&name, &partial)?;
-            self.judge_sync(synced)?;
-        }
+        // A folder keeps the entries that it could not sync, unlike a file its content. So a second
+        // try means something, and the sync at the end of the copy is a third one.
+        let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // A journal without a partial file is removed by the next run.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
-        Ok(root)
+        Ok(Named { root, is_name_synced })
     }
 
     /// Leaves of the journal what is sound, or nothing.

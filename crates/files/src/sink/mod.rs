@@ -38,7 +38,7 @@ use self::alone::Alone;
 use self::attributes::Keep;
 use self::bits::Bits;
 use self::destination::Ground;
-use self::large::{HoleBudget, Large};
+use self::large::{HoleBudget, Large, Named};
 use self::order::Order;
 use self::small::{Complete, Small};
 use super::digest::{self, Digest, SequenceHasher};
@@ -183,6 +183,8 @@ pub struct Sink {
     written: u64,
     /// A folder was made.
     made_folders: u64,
+    /// A large file has its final name, and the folder's sync failed.
+    has_unsynced_name: bool,
     /// Folders that this copy or an interrupted one has made, and that lack their final mode.
     unfinished: Bits,
     /// How often large files were used.
@@ -243,6 +245,7 @@ impl Sink {
             named: Vec::new(),
             written: 0,
             made_folders: 0,
+            has_unsynced_name: false,
             unfinished: Bits::new(manifest.entries().len() as u64),
             uses: 0,
             synced: Instant::now(),
@@ -439,13 +442,14 @@ impl Sink {
     fn complete_large(&mut self, entry: u32) -> io::Result<()> {
         let Some(mut large) = self.larges.remove(&entry) else { return Ok(()) };
         large.hash_holes(&mut self.holes, self.written, &self.watch);
-        let root = match large.complete(&mut self.ground, self.keep) {
-            Ok(root) => root,
+        let Named { root, is_name_synced } = match large.complete(&mut self.ground, self.keep) {
+            Ok(named) => named,
             Err(error) => {
                 self.larges.insert(entry, large);
                 return Err(error);
             }
         };
+        self.has_unsynced_name |= !is_name_synced;
         self.comparing.remove(&entry);
         self.settle(entry, State::Done);
         if let Some(root) = root {

@@ -162,6 +162,7 @@ impl Run {
             short: rate(2000),
             room: rate(200),
             sync: rate(4000),
+            folder_sync: rate(4000),
             rename: rate(500),
             write_back: rate(500),
             eviction: rate(2000),
@@ -384,4 +385,58 @@ fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_
     assert!(to.tree(true).contains_key(journal));
     drop(open());
     assert!(!to.tree(true).contains_key(journal));
+}
+
+#[test]
+fn a_name_that_cannot_be_synced_costs_neither_the_new_content_nor_on_the_disk_the_old() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    let write = |disk: &Disk, name: &[u8], content: &[u8]| {
+        let file = disk.root().create(name, 0o644).unwrap();
+        file.write_all_at(content, 0).unwrap();
+        file.sync_all().unwrap();
+        disk.root().sync().unwrap();
+    };
+    let (old, new) = (vec![3; 100], vec![5; LARGE as usize]);
+    write(&from, b"file00", &new);
+    write(&to, b"copy", &old);
+    let copy = |at_the_name: Faults, at_the_end: Faults| {
+        let options = SourceOptions::default();
+        let mut source = Source::open(&[place(&from, "file00")], &options).unwrap();
+        let manifest = source.manifest().clone();
+        let (mut sink, _) = Sink::open(
+            &place(&to, "copy"),
+            &manifest,
+            0,
+            &SinkOptions::default(),
+            &Watch::default(),
+        )
+        .unwrap();
+        let last = |kind: &ChunkKind| matches!(kind, ChunkKind::Large { chunk: 7.., .. });
+        bring(&mut sink, &mut source, |kind| !last(kind));
+        sink.sync().unwrap();
+        to.set_faults(at_the_name);
+        bring(&mut sink, &mut source, last);
+        to.set_faults(at_the_end);
+        let outcome = sink.finish();
+        to.set_faults(Faults::default());
+        outcome
+    };
+    let content = |on_disk| {
+        let tree = to.tree(on_disk);
+        to.stored(*tree.get(&b"copy"[..]).expect("the name is there"))
+    };
+    let fine = Faults::default();
+    let folder_fails = Faults { folder_sync: 10_000, ..fine };
+    // The sync of the file system at the end of the copy is a third try.
+    assert_eq!(copy(folder_fails, fine).unwrap().files, 1);
+    assert!(content(false) == new && content(true) == new);
+
+    to.root().remove(b"copy").unwrap();
+    write(&to, b"copy", &old);
+    let error = copy(folder_fails, Faults { sync: 10_000, ..fine }).unwrap_err();
+    assert!(error.to_string().contains("cannot sync copy to a disk in memory"), "{error}");
+    assert!(content(false) == new && content(true) == old);
+    // The next run finds the file and syncs its name.
+    assert_eq!(copy(fine, fine).unwrap().skipped, 1);
+    assert!(content(true) == new);
 }

@@ -20,7 +20,7 @@ use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
 use crate::counters::board::Board;
-use crate::error::Class;
+use crate::error::{Class, Error};
 use crate::flow::payloads::Payloads;
 use crate::write::chunk::Streamed;
 use crate::write::jobs::{Happened, Job, Jobs};
@@ -262,6 +262,53 @@ fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stand
     assert_eq!(error.class, Class::Verification);
     assert!(error.what.starts_with("2 chunks") && error.what.contains("chunk 2 first"), "{error}");
     assert!(!writing.folder.path().join("copy").exists());
+}
+
+impl Writing {
+    /// Sends chunk 0 with a wrong byte and its right digest.
+    fn send_wrong(&mut self) {
+        let digest = self.payloads.read_whole(0).unwrap();
+        let mut content = self.payloads.content().to_vec();
+        content[7] ^= 1;
+        self.tell(Job::Digests(Digests { chunks: vec![0], values: digest.to_vec() }));
+        self.tell(Job::Streamed(Streamed { chunk: 0, content, room: room() }));
+    }
+
+    /// How often chunks are asked for again until the transfer fails, and why it does.
+    fn asked_again_until_failed(&mut self, mut answer: impl FnMut(&mut Writing)) -> (u32, Error) {
+        let mut asked = 0;
+        loop {
+            match self.happens() {
+                Happened::PassEnd(end) => {
+                    asked += 1;
+                    assert!(asked < 100, "it asks without end");
+                    self.tell(Job::BeginPass { number: end.number + 1, lease: 0 });
+                    answer(self);
+                }
+                Happened::Failed(error) => return (asked, error),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_four_times() {
+    let mut writing = Writing::new();
+    writing.send_wrong();
+    (1..3).for_each(|chunk| writing.send(chunk));
+    let (asked, error) = writing.asked_again_until_failed(Writing::send_wrong);
+    assert_eq!((asked, error.class), (4, Class::Verification));
+    assert!(error.what.contains("chunk 0 came wrong 5 times"), "{error}");
+    assert!(!writing.folder.path().join("copy").exists());
+}
+
+#[test]
+fn a_source_that_sends_a_chunk_wrong_again_and_again_within_a_pass_is_left() {
+    let mut writing = Writing::new();
+    (0..100).for_each(|_| writing.send_wrong());
+    let (asked, error) = writing.asked_again_until_failed(|_| ());
+    assert_eq!((asked, error.class), (0, Class::Verification));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use super::jobs::{Happened, Job, JobInbox, Jobs};
 use super::joint::JointLink;
 use super::planned;
 use super::withheld::{self, Withheld};
+use super::wrong::WrongChunks;
 use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
@@ -234,6 +235,7 @@ struct Opened {
     /// What was there before this run.
     resumed: u64,
     failed: BTreeSet<u64>,
+    wrong: WrongChunks,
     /// Entries of whose failure the source has told, and whether each changed there: it need not be
     /// told back.
     failed_at_source: BTreeMap<u32, bool>,
@@ -413,6 +415,7 @@ impl Writer {
             unanswered: None,
             resumed,
             failed,
+            wrong: WrongChunks::default(),
             failed_at_source: BTreeMap::new(),
             failures_told: 0,
             left,
@@ -473,10 +476,13 @@ impl Writer {
                 Some(bytes) => self.spent.on(|| sink.write_chunk(chunk, bytes, digest))?,
                 None => Verdict::Mismatch,
             };
-            match verdict {
-                Verdict::Mismatch => opened.failed.insert(chunk),
-                _ => opened.failed.remove(&chunk),
-            };
+            if verdict == Verdict::Mismatch {
+                opened.wrong.note(chunk)?;
+                opened.failed.insert(chunk);
+            } else {
+                opened.wrong.forget(chunk);
+                opened.failed.remove(&chunk);
+            }
             let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
             self.board.update(|status| (status.written, status.files) = (written, files));
             self.spent.publish(&self.board);

@@ -66,6 +66,8 @@ pub(crate) struct Faults {
     pub(crate) room: u32,
     /// Syncs of a file, of a folder, or of the file system that fail.
     pub(crate) sync: u32,
+    /// Syncs of a folder that fail, besides.
+    pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
     /// Writes after which the system fails to write dirty pages back on its own.
@@ -385,7 +387,7 @@ impl State {
     }
 
     fn sync_folder(&mut self, number: u64) -> io::Result<()> {
-        if self.strike(|faults| &mut faults.sync) {
+        if self.strike(|faults| &mut faults.sync) || self.strike(|faults| &mut faults.folder_sync) {
             return Err(eio());
         }
         let changes = std::mem::take(&mut self.changes);
