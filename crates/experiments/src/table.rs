@@ -13,6 +13,16 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+impl Table {
+    /// The same table, where an input of the rows that `which` selects was derived from their
+    /// published values.
+    pub fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
+        let rows = self.rows.iter_mut().filter(|row| row.published.is_some() && which(row));
+        rows.for_each(|row| row.fitted = true);
+        self
+    }
+}
+
 /// A row: one quantity of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -22,6 +32,8 @@ pub struct Row {
     pub quantity: Quantity,
     /// What the paper says, if it says anything.
     pub published: Option<Published>,
+    /// An input of the run was derived from the published value, so agreement shows nothing.
+    pub fitted: bool,
     /// What an equation of the paper predicts for just this case.
     pub model: Option<f64>,
     /// What we aim at.
@@ -119,6 +131,7 @@ impl Row {
             case: case.into(),
             quantity,
             published: None,
+            fitted: false,
             model: None,
             aim: None,
             simulated: ours,
@@ -135,6 +148,11 @@ impl Row {
     /// The same row with what the paper says.
     pub fn says(self, published: Published) -> Row {
         Row { published: Some(published), ..self }
+    }
+
+    /// The same row, with an input that was derived from its published value.
+    pub fn fitted(self) -> Row {
+        Row { fitted: true, ..self }
     }
 
     /// The same row with what an equation predicts.
@@ -171,7 +189,11 @@ impl Row {
         match column {
             Column::Case => self.case.clone(),
             Column::What => self.quantity.heading(),
-            Column::Published => self.published.map(|p| p.write(self.quantity)).unwrap_or_default(),
+            Column::Published => {
+                let note = if self.fitted { " (fitted)" } else { "" };
+                let write = |published: Published| published.write(self.quantity) + note;
+                self.published.map(write).unwrap_or_default()
+            }
             Column::Model => write(self.model),
             Column::Aim => self.aim.map(|aim| aim.write(unit)).unwrap_or_default(),
             Column::Met => self.met(),

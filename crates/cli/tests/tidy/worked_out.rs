@@ -166,21 +166,14 @@ fn routes(cells: &Cells) -> Vec<Value> {
 
 fn mice(cells: &Cells) -> Vec<Value> {
     let case = |flows: u32| format!("{flows} SABUL flows");
-    let lost = |flows: u32, column: &str| {
-        let of = |flows| cells.value(&case(flows), "goodput of the mice, Mbit/s", column);
+    let lost = |flows: u32| {
+        let of = |flows| cells.value(&case(flows), "goodput of the mice, Mbit/s", SIMULATED);
         fall(of(0), of(flows))
     };
     // Of 1000 Mbit/s.
     let kept =
         |flows: u32| cells.value(&case(flows), "aggregate goodput, Mbit/s", SIMULATED) / 10.0;
-    vec![
-        ("%", lost(1, SIMULATED)),
-        ("%", lost(5, SIMULATED)),
-        ("%", lost(9, SIMULATED)),
-        ("%", lost(9, PUBLISHED)),
-        ("%", kept(1)),
-        ("%", kept(9)),
-    ]
+    vec![("%", lost(1)), ("%", lost(5)), ("%", lost(9)), ("%", kept(1)), ("%", kept(9))]
 }
 
 fn disks(cells: &Cells) -> Vec<Value> {

@@ -7,7 +7,9 @@ use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{Outcomes, Sample};
 use crate::paths::with_overhead;
 use crate::plot::{Axis, Origin, Plot, Series};
+use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
+use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
@@ -139,7 +141,12 @@ pub(super) static LBL: Experiment = Experiment {
             GridFTP is TCP (NewReno with selective acknowledgements), by three connections on the \
             good day and by one on the bad one, to memory.",
     cases: from_lbl,
-    tables: |outcomes| tables(&FROM_LBL, DAYS, outcomes),
+    tables: |outcomes| {
+        // The disk's rate is taken from FOBS.
+        let tables = tables(&FROM_LBL, DAYS, outcomes).into_iter();
+        let is_input = |row: &Row| row.case.starts_with("FOBS") && row.quantity == GOODPUT;
+        tables.map(|table| table.fitted(is_input)).collect()
+    },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
     differs: "The study says neither how fast the receiving disk was nor what the path lost that \
@@ -211,7 +218,15 @@ pub(super) static CERN: Experiment = Experiment {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
-    tables: |outcomes| tables(&TO_CERN, DAYS, outcomes),
+    tables: |outcomes| {
+        // The disk's rate is taken from the fastest run, the path's loss from SABUL's.
+        let tables = tables(&TO_CERN, DAYS, outcomes).into_iter();
+        let is_input = |row: &Row| {
+            row.case.ends_with(DAYS[0]) && row.quantity == GOODPUT
+                || row.case == case_name("SABUL", DAYS[0]) && row.quantity == LOST
+        };
+        tables.map(|table| table.fitted(is_input)).collect()
+    },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &TO_CERN, DAYS[1]),
     differs: "Round trip, path and disk are assumptions, and of the worse runs only what SABUL's \

@@ -343,9 +343,13 @@ impl Large {
         let synced = self.file(ground)?.sync_data();
         self.judge_sync(synced)?;
         if !self.is_named {
-            // Without its name a power cut would cost the whole file.
-            let synced = ground.at(self.number)?.0.sync();
-            self.judge_sync(synced)?;
+            // Without its name a power cut would cost the whole file. A folder keeps the entries
+            // that it could not sync, so the next sync tries again. Until then nothing that waits
+            // goes into the journal.
+            let (folder, _) = ground.at(self.number)?;
+            if folder.sync().is_err() && folder.sync().is_err() {
+                return Ok(());
+            }
             self.is_named = true;
         }
         let mut records = Vec::new();

@@ -233,9 +233,11 @@ impl Run {
         };
         let again = again.iter().filter(is_large).count() as u64;
         // What waited for a sync, and the chunk at which the attempt ended. Beyond that a write to
-        // the device that failed, perhaps found out much later, costs the chunks that waited then.
+        // the device that failed, perhaps found out much later, costs the chunks that waited then;
+        // so does a folder whose sync failed, if a power cut comes before the next one.
         let waited = UNSYNCED / CHUNK + 1;
-        let (_, lost) = self.to.struck();
+        let (faults, lost) = self.to.struck();
+        let lost = lost + u64::from(faults.folder_sync);
         self.excess += again.saturating_sub(waited);
         if self.is_told {
             eprintln!("{again} chunks come again, resume: {is_resume}");
