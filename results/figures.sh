@@ -469,7 +469,7 @@ multi() {
     for host in 1 2 3; do cmp "$WORK/root/h$host/part$host" "$WORK/here/part$host"; done
     multi_row "three sources, three objects" "$WORK/out"
     for share in 50; do
-        on_star "$cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h1/part1 $WORK/here/ > $WORK/out1 & $cp --protocol gtp --receive-rate 930 --receive-share $share% lh://h2/part2 $WORK/here/ > $WORK/out; wait"
+        on_star "$cp --protocol gtp --receive-rate 930M --receive-share $share% lh://h1/part1 $WORK/here/ > $WORK/out1 & $cp --protocol gtp --receive-rate 930M --receive-share $share% lh://h2/part2 $WORK/here/ > $WORK/out; wait"
         multi_row "two receivers on one host, $share % each: the first" "$WORK/out1"
         multi_row "two receivers on one host, $share % each: the second" "$WORK/out"
     done

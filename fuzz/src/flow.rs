@@ -98,12 +98,12 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     Setup { card: setup.rate, ..setup }
 }
 
-/// Settings of the protocol that a user may have made: any of a few whole numbers; of other ranges
-/// an edge or the default, by other bits of `choice` for each.
+/// Settings of the protocol that a user may have made: any of a few whole numbers or words; of
+/// other ranges an edge or the default, by other bits of `choice` for each.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {
-            _ if option.most <= 8.0 => {
+            _ if option.kind.is_whole() && option.most <= 8.0 => {
                 let whole = (option.most - option.least) as u8 + 1;
                 option.least + f64::from(choice % whole)
             }

@@ -2,17 +2,16 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use longhaul_proto::kind::Kind;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 use longhaul_transfer::error::{Class, Error};
-
-use crate::quantity::parse_rate_with_unit;
 
 /// What the user set, whichever protocol has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
 
-/// A number for all sources, or one each.
+/// A value in base units for all sources, or one each.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     /// For all; nothing where that is `auto`, the default.
@@ -62,16 +61,16 @@ impl Flag {
         names.join(", ")
     }
 
-    /// What its number may be.
+    /// What its value may be: all protocols that have it agree on its kind.
     fn form(&self) -> Form {
-        let is_rate = self.meanings.iter().all(|(option, _)| option.help.contains("Mbit/s"));
-        Form { is_rate, is_shared: self.meanings.iter().any(|(option, _)| option.is_shared) }
+        let (option, _) = self.meanings[0];
+        Form { kind: option.kind, is_shared: option.is_shared }
     }
 
     fn help(&self) -> String {
         let one = |(option, rows): &(&'static ProtocolOption, Vec<&str>)| {
             let ProtocolOption { help, least, most, default, .. } = option;
-            let [least, most, default] = [least, most, default].map(|number| shown(*number));
+            let [least, most, default] = [least, most, default].map(|n| shown(option, *n));
             let of = if self.meanings.len() > 1 { rows.join(", ") + ": " } else { String::new() };
             format!("{of}{help} [{least} to {most}, default: {default}]")
         };
@@ -79,59 +78,44 @@ impl Flag {
     }
 }
 
-/// A number with few digits: five of a fraction, a power of ten for what would need more than six.
-fn shown(number: f64) -> String {
-    let rounded = format!("{number:.4e}").parse().unwrap_or(number);
-    let number = if number.fract() == 0.0 { number } else { rounded };
-    let (plain, power) = (number.to_string(), format!("{number:e}"));
+/// A value with few digits: a number without a unit gets five of a fraction, and a power of ten for
+/// what would need more than six.
+fn shown(option: &ProtocolOption, value: f64) -> String {
+    if !matches!(option.kind, Kind::Number | Kind::Count) {
+        return option.written(value);
+    }
+    let rounded = format!("{value:.4e}").parse().unwrap_or(value);
+    let value = if value.fract() == 0.0 { value } else { rounded };
+    let (plain, power) = (value.to_string(), format!("{value:e}"));
     if plain.len() > 6 && power.len() < plain.len() { power } else { plain }
 }
 
-/// What a setting's number may be, beside a bare one.
+/// What a flag's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// Mbit/s, and so a rate with its unit too.
-    is_rate: bool,
+    kind: Kind,
     /// One for all sources.
     is_shared: bool,
 }
 
 impl Form {
-    /// Reads a number, `auto`, or numbers for sources: `h1=2,h2=1`.
+    /// Reads a value, `auto`, or values for sources: `h1=2,h2=1`.
     fn parse(self, text: &str) -> Result<Given, String> {
         if text == "auto" {
             return Ok(Given::All(None));
         }
         if !text.contains('=') {
-            return self.number(text).map(|number| Given::All(Some(number)));
+            return self.kind.parse(text).map(|value| Given::All(Some(value)));
         }
         if self.is_shared {
             let what = "it is this host's, and so one for all sources: write it without a host";
             return Err(what.to_owned());
         }
         let each = text.split(',').map(|part| {
-            let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=NUMBER")?;
-            Ok((source.to_owned(), self.number(value)?))
+            let (source, value) = part.rsplit_once('=').ok_or("expected SOURCE=VALUE")?;
+            Ok((source.to_owned(), self.kind.parse(value)?))
         });
         each.collect::<Result<_, String>>().map(Given::Each)
-    }
-
-    fn number(self, text: &str) -> Result<f64, String> {
-        if let Ok(number) = text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
-            let finite = number.is_finite().then_some(number);
-            return finite.ok_or_else(|| "expected a finite number".to_owned());
-        }
-        let expected = match self {
-            Form { is_rate: true, .. } => {
-                if let Ok(rate) = parse_rate_with_unit(text) {
-                    return Ok(rate.as_bps() as f64 / 1e6);
-                }
-                "expected Mbit/s, or a rate with its unit such as 940M"
-            }
-            Form { is_shared: true, .. } => "expected a number, or auto",
-            _ => "expected a number, auto, or SOURCE=NUMBER",
-        };
-        Err(expected.to_owned())
     }
 }
 
@@ -152,7 +136,7 @@ impl ProtocolSettings {
     /// The settings for `row`'s protocol and a source, without defaults that it does not have.
     ///
     /// # Errors
-    /// A setting that this protocol does not have, or a number out of its range.
+    /// A setting that this protocol does not have, or a value out of its range.
     pub(crate) fn of(
         &self,
         row: &'static Row,
@@ -168,7 +152,7 @@ impl ProtocolSettings {
             let value = value.or(of_row.map(|option| option.default)).unwrap_or_default();
             settings.with(row, name, value).map_err(|error| {
                 let advice = match &error {
-                    SettingError::Range { .. } => "choose a number within".to_owned(),
+                    SettingError::Range { .. } => "choose a value within".to_owned(),
                     SettingError::Unknown { .. } => {
                         let having = flags().into_iter().find(|flag| flag.name == name);
                         let rows = having.map(|flag| flag.rows()).unwrap_or_default();
@@ -202,7 +186,7 @@ impl Args for ProtocolSettings {
         let args = flags().into_iter().map(|flag| {
             let form = flag.form();
             let arg = Arg::new(flag.name).long(flag.name);
-            let arg = arg.value_name(if form.is_rate { "RATE" } else { "NUMBER" });
+            let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
             // Too many for a glance.
             let arg = arg.help(flag.help()).hide_short_help(true);
@@ -238,28 +222,37 @@ impl FromArgMatches for ProtocolSettings {
 mod tests {
     use super::*;
 
-    const OWN: Form = Form { is_rate: false, is_shared: false };
-
     #[test]
-    fn a_rate_may_have_its_unit_and_what_all_sources_share_is_no_sources_own() {
+    fn a_value_has_its_unit_and_what_all_sources_share_is_no_sources_own() {
         let row = registry::of_many();
-        for rate in ["940", "940M", "0.94G", "117.5MB/s"] {
+        for rate in ["940M", "940Mbit/s", "0.94G", "117.5MB/s"] {
             let given = given(&["--receive-rate", rate]);
             let settings = given.of(row, Of::All, |_| false).unwrap();
-            assert_eq!(settings.iter().collect::<Vec<_>>(), [("receive-rate", 940.0)], "{rate}");
+            assert_eq!(settings.iter().collect::<Vec<_>>(), [("receive-rate", 940e6)], "{rate}");
         }
-        let flag = |name| flags().into_iter().find(|flag| flag.name == name).unwrap();
         for option in row.options {
-            let refused = flag(option.name).form().parse("h1=5").err();
+            let text = option.written(option.most);
+            let refused = flag(option.name).form().parse(&format!("h1={text}")).err();
             assert_eq!(refused.is_some(), option.is_shared, "{}", option.name);
             assert!(refused.is_none_or(|error| error.contains("one for all sources")));
         }
-        assert!(
-            ["receive-rate", "others", "search"].iter().all(|name| flag(name).form().is_shared)
-        );
-        assert!(flag("receive-rate").form().parse("fast").unwrap_err().contains("940M"));
-        assert!(!flag("weight").form().is_rate && flag("weight").form().parse("2M").is_err());
-        assert_eq!(flag("least-rate").form(), Form { is_rate: true, is_shared: false });
+        assert!(["receive-rate", "others"].iter().all(|name| flag(name).form().is_shared));
+        for (name, bare, form) in [
+            ("receive-rate", "940", "950Mbit/s"),
+            ("report-interval", "0.35", "350ms"),
+            ("loss-threshold", "0.5", "0.5%"),
+            ("chunk", "100", "64MiB"),
+        ] {
+            let error = flag(name).form().parse(bare).unwrap_err();
+            assert!(error.contains("has no unit") && error.contains(form), "{error}");
+        }
+        assert_eq!(flag("loss-threshold").form().parse("0.5%"), Ok(Given::All(Some(0.005))));
+        assert_eq!(flag("report-interval").form().parse("350ms"), Ok(Given::All(Some(0.35))));
+        assert!(flag("weight").form().parse("2M").is_err());
+    }
+
+    fn flag(name: &str) -> Flag {
+        flags().into_iter().find(|flag| flag.name == name).unwrap()
     }
 
     fn given(words: &[&str]) -> ProtocolSettings {
@@ -290,7 +283,8 @@ mod tests {
         let settings = mixed.of(rbudp, Of::All, |name| name == "burst").unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 1.0)]);
         assert_eq!(mixed.first(|name| name == "burst"), Some("tail-copies"));
-        assert!(OWN.parse("inf").is_err() && OWN.parse("x").is_err());
+        let weight = flag("weight").form();
+        assert!(weight.parse("inf").is_err() && weight.parse("x").is_err());
     }
 
     #[test]
@@ -303,9 +297,10 @@ mod tests {
             settings.iter().collect::<Vec<_>>()
         };
         let names = ["h1".to_owned(), "me@h1".to_owned()];
-        assert_eq!(of(Of::Source(&names)), [("receive-share", 85.0), ("weight", 2.0)]);
-        assert_eq!(of(Of::All), [("receive-share", 85.0), ("weight", 1.0)]);
-        assert!(OWN.parse("h1=").is_err() && OWN.parse("2,h1=1").is_err());
+        assert_eq!(of(Of::Source(&names)), [("receive-share", 0.85), ("weight", 2.0)]);
+        assert_eq!(of(Of::All), [("receive-share", 0.85), ("weight", 1.0)]);
+        let weight = flag("weight").form();
+        assert!(weight.parse("h1=").is_err() && weight.parse("2,h1=1").is_err());
     }
 
     #[test]
@@ -314,7 +309,7 @@ mod tests {
             for option in row.options {
                 let flag = flags().into_iter().find(|flag| flag.name == option.name).unwrap();
                 assert!(flag.rows().split(", ").any(|name| name == row.name));
-                let (range, help) = (shown(option.most), flag.help());
+                let (range, help) = (shown(option, option.most), flag.help());
                 assert!(help.contains(option.help) && help.contains(&range), "{help}");
             }
         }
@@ -322,7 +317,10 @@ mod tests {
 
     #[test]
     fn numbers_are_written_short() {
-        let written = [25.0 / 24.0, 1e9, 4_294_967_295.0, 1.2e-5, 0.001, 1e4].map(shown);
-        assert_eq!(written, ["1.0417", "1e9", "4294967295", "1.2e-5", "0.001", "10000"]);
+        let option = |name| registry::find("tsunami").unwrap().option(name).unwrap();
+        let number = [25.0 / 24.0, 1e9, 4_294_967_295.0, 1.2e-5, 0.001, 1e4]
+            .map(|value| shown(option("slow-down"), value));
+        assert_eq!(number, ["1.0417", "1e9", "4294967295", "1.2e-5", "0.001", "10000"]);
+        assert_eq!(shown(option("error-rate"), 0.079), "7.9%");
     }
 }

@@ -63,7 +63,7 @@ fn sharing(flows: u32, turns: usize) -> u128 {
 /// Nanoseconds from a join among so many flows until each sender's request is there, when the
 /// spacing of schedules lets it count at once.
 fn joining(flows: u32, turns: usize) -> u128 {
-    let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571.0);
+    let settings = Settings::default().with(&ROW, RECEIVE_RATE.name, 9_571e6);
     let settings = settings.expect("it has such a setting");
     let layout = Layout::whole(Bytes::new(1 << 40), 1440).expect("sizes that fit");
     let setup = |flow: u32| {

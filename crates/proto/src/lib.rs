@@ -13,8 +13,8 @@
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are to be left out.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
-//! - [`registry`], [`settings`]: every protocol, a row each, and the numbers that it may be told;
-//!   then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`netblt`], [`gtp`].
+//! - [`registry`], [`settings`], [`kind`]: every protocol, a row each, the numbers that it may be
+//!   told, and their units; then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`netblt`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
@@ -68,6 +68,7 @@ pub mod endpoint;
 pub mod ends;
 pub mod fobs;
 pub mod gtp;
+pub mod kind;
 pub mod law;
 pub mod layout;
 pub mod model;

@@ -14,16 +14,7 @@ use crate::units::{Bytes, LossRatio, Rate};
 /// # Errors
 /// What was expected instead, with an example.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let expected = "expected a rate such as 950M (bit/s) or 12MB/s";
-    let (number, unit) = split(text, expected)?;
-    let (factor, rest) = prefix(unit);
-    let bits = match rest {
-        "" | "bit" | "bit/s" | "bps" | "b/s" => 1,
-        "B/s" => 8,
-        "B" => return Err(format!("'{text}' is a size, not a rate; {expected}")),
-        _ => return Err(format!("unknown unit '{unit}'; {expected}")),
-    };
-    number.times(factor * bits, text).map(Rate::from_bps)
+    rate(text)?.whole(text).map(Rate::from_bps)
 }
 
 /// Reads a size: `300MB`, `64Mi`, `1.5GiB`; a bare number is bytes.
@@ -31,16 +22,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 /// # Errors
 /// What was expected instead, with an example.
 pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    let expected = "expected a size such as 300MB or 64Mi";
-    let (number, unit) = split(text, expected)?;
-    let (factor, rest) = prefix(unit);
-    match rest {
-        "" | "B" => number.times(factor, text).map(Bytes::new),
-        "B/s" | "bit" | "bit/s" | "bps" | "b/s" => {
-            Err(format!("'{text}' counts no bytes; {expected}"))
-        }
-        _ => Err(format!("unknown unit '{unit}'; {expected}")),
-    }
+    bytes(text)?.whole(text).map(Bytes::new)
 }
 
 /// Reads a span of time: `100ms`, `60s`, `5m`; only zero needs no unit.
@@ -48,20 +30,98 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
 /// # Errors
 /// What was expected instead, with an example.
 pub fn parse_span(text: &str) -> Result<Span, String> {
-    let expected = "expected a time such as 100ms, 60s or 5m";
-    let (number, unit) = split(text, expected)?;
-    let nanos = match unit {
-        "ns" => 1,
+    let span = span(text)?;
+    if span.needs_unit() {
+        return Err(format!("'{text}' names no unit; {SPAN}"));
+    }
+    span.whole(text).map(Span::from_nanos)
+}
+
+const RATE: &str = "expected a rate such as 950M (bit/s) or 12MB/s";
+const BYTES: &str = "expected a size such as 300MB or 64Mi";
+const SPAN: &str = "expected a time such as 100ms, 60s or 5m";
+const RATIO: &str = "expected a ratio in percent such as 0.5%";
+
+/// A rate in bits a second.
+pub(crate) fn rate(text: &str) -> Result<Quantity, String> {
+    let (number, unit) = split(text, RATE)?;
+    let (factor, rest) = prefix(unit);
+    let bits = match rest {
+        "" | "bit" | "bit/s" | "bps" | "b/s" => 1,
+        "B/s" => 8,
+        "B" => return Err(format!("'{text}' is a size, not a rate; {RATE}")),
+        _ => return Err(format!("unknown unit '{unit}'; {RATE}")),
+    };
+    Ok(Quantity { number, factor: factor * bits, is_bare: unit.is_empty() })
+}
+
+/// A size in bytes.
+pub(crate) fn bytes(text: &str) -> Result<Quantity, String> {
+    let (number, unit) = split(text, BYTES)?;
+    let (factor, rest) = prefix(unit);
+    match rest {
+        "" | "B" => Ok(Quantity { number, factor, is_bare: unit.is_empty() }),
+        "B/s" | "bit" | "bit/s" | "bps" | "b/s" => {
+            Err(format!("'{text}' counts no bytes; {BYTES}"))
+        }
+        _ => Err(format!("unknown unit '{unit}'; {BYTES}")),
+    }
+}
+
+/// A time in nanoseconds.
+pub(crate) fn span(text: &str) -> Result<Quantity, String> {
+    let (number, unit) = split(text, SPAN)?;
+    let factor = match unit {
+        "ns" | "" => 1,
         "us" | "µs" | "μs" => 1_000,
         "ms" => 1_000_000,
         "s" | "sec" => 1_000_000_000,
         "m" | "min" => 60_000_000_000,
         "h" => 3_600_000_000_000,
-        "" if number.digits == 0 => 1,
-        "" => return Err(format!("'{text}' names no unit; {expected}")),
-        _ => return Err(format!("unknown unit '{unit}'; {expected}")),
+        _ => return Err(format!("unknown unit '{unit}'; {SPAN}")),
     };
-    number.times(nanos, text).map(Span::from_nanos)
+    Ok(Quantity { number, factor, is_bare: unit.is_empty() })
+}
+
+/// A ratio in percent.
+pub(crate) fn percent(text: &str) -> Result<Quantity, String> {
+    let (number, unit) = split(text, RATIO)?;
+    match unit {
+        "" | "%" => Ok(Quantity { number, factor: 1, is_bare: unit.is_empty() }),
+        _ => Err(format!("unknown unit '{unit}'; {RATIO}")),
+    }
+}
+
+/// A number and its unit, as a multiple of a base unit.
+pub(crate) struct Quantity {
+    number: Number,
+    factor: u64,
+    is_bare: bool,
+}
+
+impl Quantity {
+    /// Whether no unit was named, and the number is not zero, which is the same in all units.
+    pub(crate) fn needs_unit(&self) -> bool {
+        self.is_bare && self.number.digits != 0
+    }
+
+    /// The quantity in base units times 10^`power`, to the last bit of a double.
+    pub(crate) fn scaled(&self, power: i32) -> f64 {
+        let (mut factor, mut power) = (self.factor, power);
+        while factor.is_multiple_of(10) {
+            (factor, power) = (factor / 10, power + 1);
+        }
+        let Number { digits, scale } = self.number;
+        let exponent = power - scale as i32;
+        // The parser rounds once, and correctly; a product of powers of ten would round twice.
+        let value: f64 = format!("{digits}e{exponent}").parse().unwrap_or(f64::INFINITY);
+        value * factor as f64
+    }
+
+    /// The quantity in whole base units, rounded down.
+    fn whole(&self, text: &str) -> Result<u64, String> {
+        self.number.times(self.factor, text)
+    }
 }
 
 /// Reads a loss ratio: `0.1%` and `0.001` are the same.
@@ -107,11 +167,12 @@ fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String>
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
-    // 25 digits times any factor below 2⁴⁴ stay within 128 bits.
+    // 25 digits times any factor below 2⁴⁴ stay within 128 bits, and so does 10³⁸.
+    let significant = digits.trim_start_matches('0').len();
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("'{text}' is negative; {expected}"));
     }
-    if digits.is_empty() || digits.len() > 25 || fraction.contains('.') {
+    if digits.is_empty() || significant > 25 || digits.len() > 38 || fraction.contains('.') {
         return Err(format!("'{text}' starts with no number; {expected}"));
     }
     let digits = digits.parse().map_err(|_| format!("'{text}' is no number; {expected}"))?;

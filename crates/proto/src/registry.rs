@@ -51,4 +51,25 @@ mod tests {
         assert!(find("no such protocol").is_none());
         assert!(of_many().many);
     }
+
+    #[test]
+    fn settings_of_one_name_have_one_kind_because_one_flag_sets_them() {
+        let options = || all().iter().flat_map(|row| row.options);
+        for option in options() {
+            let same = options().filter(|other| other.name == option.name);
+            for other in same {
+                assert_eq!((other.kind, other.is_shared), (option.kind, option.is_shared));
+            }
+        }
+    }
+
+    #[test]
+    fn every_default_and_every_end_of_a_range_is_read_as_it_is_written() {
+        for option in all().iter().flat_map(|row| row.options) {
+            for value in [option.least, option.default, option.most] {
+                let text = option.written(value);
+                assert_eq!(option.parse(&text), Ok(value), "{} {text}", option.name);
+            }
+        }
+    }
 }

@@ -32,16 +32,24 @@ pub struct Row {
     pub receiver: fn() -> BoxedReceiver,
 }
 
+impl Row {
+    /// The setting called `name`.
+    ///
+    /// # Errors
+    /// The protocol has none of that name.
+    pub fn option(&self, name: &str) -> Result<&'static ProtocolOption, SettingError> {
+        let option = self.options.iter().find(|option| option.name == name);
+        option.ok_or_else(|| SettingError::Unknown { name: name.to_string(), protocol: self.name })
+    }
+}
+
 impl Settings {
     /// The same settings with one more for `row`'s protocol.
     ///
     /// # Errors
     /// [`SettingError`] for a name that the protocol does not have, or a number out of range.
     pub fn with(self, row: &'static Row, name: &str, value: f64) -> Result<Self, SettingError> {
-        match row.options.iter().find(|option| option.name == name) {
-            Some(option) => self.set(option, value),
-            None => Err(SettingError::Unknown { name: name.to_string(), protocol: row.name }),
-        }
+        self.set(row.option(name)?, value)
     }
 }
 
@@ -60,9 +68,31 @@ mod tests {
         assert_eq!(settings.count(option), option.most as u64);
         assert_eq!(settings.iter().collect::<alloc::vec::Vec<_>>(), [(option.name, option.most)]);
         let error = settings.clone().with(row, option.name, option.most + 1.0).unwrap_err();
-        assert!(error.to_string().contains("is not within"), "{error}");
+        assert_eq!(error.to_string(), "tail-copies 9 is not within 1 and 8, or not whole");
+        assert!(settings.clone().with(row, option.name, 1.5).is_err());
         assert!(settings.clone().with(row, option.name, f64::NAN).is_err());
         let error = settings.with(row, "no-such", 1.0).unwrap_err();
         assert_eq!(error.to_string(), "rbudp has no setting no-such");
+    }
+
+    #[test]
+    fn an_error_names_values_and_ranges_with_their_units() {
+        let said = |protocol, name, text| {
+            let row = find(protocol).unwrap();
+            let value = row.option(name).unwrap().parse(text).unwrap();
+            Settings::default().with(row, name, value).unwrap_err().to_string()
+        };
+        assert_eq!(
+            said("gtp", "receive-rate", "2Tbit/s"),
+            "receive-rate 2Tbit/s is not within 0bit/s and 1Tbit/s"
+        );
+        assert_eq!(
+            said("gtp", "loss-threshold", "80%"),
+            "loss-threshold 80% is not within 0% and 50%"
+        );
+        assert_eq!(
+            said("tsunami", "report-interval", "2m"),
+            "report-interval 120s is not within 1ms and 60s"
+        );
     }
 }

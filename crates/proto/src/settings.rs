@@ -1,17 +1,23 @@
-//! Settings of a protocol: numbers by name, within the range of each option.
+//! Settings of a protocol: numbers in base units by name, within the range of each option.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::fmt;
+
+use crate::kind::Kind;
+use crate::time::Span;
+use crate::units::Rate;
 
 /// A setting of a protocol: a number that [`Settings`] may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtocolOption {
     /// Its name in scenarios; a flag of the same name sets it for a copy.
     pub name: &'static str,
-    /// What it does, and its unit.
+    /// What it does.
     pub help: &'static str,
-    /// The smallest that it may be.
+    /// What its number means, and how it is written.
+    pub kind: Kind,
+    /// The smallest that it may be, in base units as all its numbers.
     pub least: f64,
     /// The largest that it may be.
     pub most: f64,
@@ -22,25 +28,59 @@ pub struct ProtocolOption {
 }
 
 impl ProtocolOption {
-    /// A setting that each flow may have its own of, from the least to the most of `range`.
-    pub(crate) const fn own(
+    /// A setting of which each flow may have its own, from the least to the most of `range`.
+    pub(crate) const fn new(
+        kind: Kind,
         name: &'static str,
         help: &'static str,
         range: (f64, f64),
         default: f64,
     ) -> ProtocolOption {
         let (least, most) = range;
-        ProtocolOption { name, help, least, most, default, is_shared: false }
+        ProtocolOption { name, help, kind, least, most, default, is_shared: false }
     }
 
-    /// One of the receiving host, and so of all flows that it receives.
-    pub(crate) const fn shared(
+    /// A switch.
+    pub(crate) const fn switch(
         name: &'static str,
         help: &'static str,
-        range: (f64, f64),
-        default: f64,
+        default: bool,
     ) -> ProtocolOption {
-        ProtocolOption { is_shared: true, ..ProtocolOption::own(name, help, range, default) }
+        let default = if default { 1.0 } else { 0.0 };
+        ProtocolOption::new(Kind::Switch, name, help, (0.0, 1.0), default)
+    }
+
+    /// One of `words`; the first is the default.
+    pub(crate) const fn choice(
+        name: &'static str,
+        help: &'static str,
+        words: &'static [&'static str],
+    ) -> ProtocolOption {
+        let most = (words.len() - 1) as f64;
+        ProtocolOption::new(Kind::Choice(words), name, help, (0.0, most), 0.0)
+    }
+
+    /// The same, as a setting of the receiving host, and so of all flows that it receives.
+    pub(crate) const fn shared(self) -> ProtocolOption {
+        ProtocolOption { is_shared: true, ..self }
+    }
+
+    /// Reads a value, to base units. Its range is checked where it is set.
+    ///
+    /// # Errors
+    /// What was expected instead, with an example.
+    pub fn parse(&self, text: &str) -> Result<f64, String> {
+        self.kind.parse(text)
+    }
+
+    /// A value as it is written; [`ProtocolOption::parse`] reads the very same number from it.
+    pub fn written(&self, value: f64) -> String {
+        self.kind.written(value)
+    }
+
+    fn allows(&self, value: f64) -> bool {
+        let is_in_range = (self.least..=self.most).contains(&value);
+        is_in_range && (!self.kind.is_whole() || libm::trunc(value) == value)
     }
 }
 
@@ -58,11 +98,11 @@ pub enum SettingError {
         /// The protocol's name.
         protocol: &'static str,
     },
-    /// The number is none, or outside its range.
+    /// The number is none, outside its range, or not whole where it counts something.
     Range {
         /// The setting.
         option: &'static ProtocolOption,
-        /// What was asked for.
+        /// What was asked for, in base units.
         value: f64,
     },
 }
@@ -74,8 +114,11 @@ impl fmt::Display for SettingError {
                 write!(f, "{protocol} has no setting {name}")
             }
             SettingError::Range { option, value } => {
-                let ProtocolOption { name, least, most, .. } = option;
-                write!(f, "{name} {value} is not within {least} and {most}")
+                let ProtocolOption { name, kind, .. } = option;
+                let [value, least, most] =
+                    [*value, option.least, option.most].map(|number| kind.written(number));
+                write!(f, "{name} {value} is not within {least} and {most}")?;
+                if *kind == Kind::Count { write!(f, ", or not whole") } else { Ok(()) }
             }
         }
     }
@@ -90,14 +133,14 @@ impl Settings {
         option: &'static ProtocolOption,
         value: f64,
     ) -> Result<Self, SettingError> {
-        if !(option.least..=option.most).contains(&value) {
+        if !option.allows(value) {
             return Err(SettingError::Range { option, value });
         }
         self.0.insert(option.name, value);
         Ok(self)
     }
 
-    /// What was set for `option`, or its default.
+    /// What was set for `option`, or its default, in base units.
     pub fn value(&self, option: &ProtocolOption) -> f64 {
         self.0.get(option.name).copied().unwrap_or(option.default)
     }
@@ -105,6 +148,27 @@ impl Settings {
     /// The same, as a whole number.
     pub fn count(&self, option: &ProtocolOption) -> u64 {
         self.value(option) as u64
+    }
+
+    /// The same, as a rate.
+    pub fn rate(&self, option: &ProtocolOption) -> Rate {
+        Rate::from_bps_f64(self.value(option))
+    }
+
+    /// The same, as a time.
+    pub fn span(&self, option: &ProtocolOption) -> Span {
+        Span::from_secs_f64(self.value(option))
+    }
+
+    /// The same, as a switch.
+    pub fn is_on(&self, option: &ProtocolOption) -> bool {
+        self.value(option) > 0.0
+    }
+
+    /// The same, as one of an option's words.
+    pub fn word(&self, option: &ProtocolOption) -> &'static str {
+        let Kind::Choice(words) = option.kind else { return "" };
+        words.get(self.count(option) as usize).copied().unwrap_or_default()
     }
 
     /// All that was set, by name.

@@ -55,7 +55,7 @@ fn fullness(rig: &mut Rig, loss: f64) -> (f64, f64) {
 fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
     const BLOCKS: u64 = 30_000;
     let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;
-    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("tolerated-loss", 10.0)])] {
+    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("tolerated-loss", 0.1)])] {
         for loss in [0.0, 0.001, 0.01, 0.05] {
             let mut rig = rig(name, set, BLOCKS, lossy(loss), Host::Fast);
             let (share, waste) = fullness(&mut rig, loss);
@@ -72,7 +72,7 @@ fn what_a_killed_receiver_loses_is_two_segments_and_two_round_trips_at_most() {
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
     for name in ["fobs", "fobs-table"] {
         for loss in [0.01, 0.05] {
-            let set = if name == "fobs" { &[][..] } else { &[("tolerated-loss", 10.0)] };
+            let set = if name == "fobs" { &[][..] } else { &[("tolerated-loss", 0.1)] };
             let mut rig = rig(name, set, 20_000, lossy(loss), Host::Fast);
             let mut at = Time::ZERO;
             while !rig.step() {
@@ -114,7 +114,7 @@ fn the_path_never_idles_while_the_receiver_has_room() {
     // A disk that writes 50 ms and stands still 50 ms, on the whole slower than the path, with
     // room for a stall and two round trips. A chunk of the table's is a fifth of that.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
-    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 0.2)])] {
+    for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {
             let mut rig = rig(name, set, 10_000, lossy(loss), host);
             let (mut sent, mut last, mut idle, mut idle_with_room) = (0, Time::ZERO, 0, 0);

@@ -114,7 +114,7 @@ fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
     let nearest = Span::from_millis(10);
     let channel = Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(nearest / 2) };
     let mut rig = Rig::new(&ROW, 1, channel);
-    let ways = [(10, Span::ZERO, 70.0), (40, longer, 30.0), (100, longer, 15.0)];
+    let ways = [(10, Span::ZERO, 70e6), (40, longer, 30e6), (100, longer, 15e6)];
     for (flow, (rtt, longer, initial)) in (1..).zip(ways) {
         let rtt = Span::from_millis(rtt) + longer;
         let mut setup = setup(flow, 1_000_000, 0, None, rtt);

@@ -297,9 +297,9 @@ fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
 #[test]
 fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
     for (settings, tcp) in [
-        ("receive-rate = 95.7, receive-share = 85", "cubic"),
-        ("receive-rate = 95.7, receive-share = 85", "newreno"),
-        ("receive-share = 85", "cubic"),
+        ("receive-rate = '95.7M', receive-share = '85%'", "cubic"),
+        ("receive-rate = '95.7M', receive-share = '85%'", "newreno"),
+        ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
         // 15 % of what the link carries of TCP's payload: 94.1 Mbit/s.
@@ -311,15 +311,17 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
 #[test]
 fn tcp_that_is_tracked_has_what_it_would_have_among_equals() {
     let card = "all-hosts = { nic = \"100M\" }\n";
-    for (settings, host) in
-        [("others = 1", ""), ("others = 1", card), ("others = 1, receive-rate = 95.7", "")]
-    {
+    for (settings, host) in [
+        ("others = 'fair'", ""),
+        ("others = 'fair'", card),
+        ("others = 'fair', receive-rate = '95.7M'", ""),
+    ] {
         let (tcp, gtp) = beside_tcp(settings, host, "cubic");
         // One of four.
         let fair = 94.1 / 4.0;
         assert!(tcp > 0.75 * fair && tcp < 1.5 * fair, "{settings}: TCP {tcp}, GTP {gtp}");
         assert!(tcp + gtp > 0.85 * 94.1, "{settings}: TCP {tcp}, GTP {gtp}");
     }
-    let (tcp, gtp) = beside_tcp("others = 0", "", "cubic");
+    let (tcp, gtp) = beside_tcp("others = 'ignored'", "", "cubic");
     assert!(tcp < 0.7 * 94.1 / 4.0, "not tracked: TCP {tcp}, GTP {gtp}");
 }

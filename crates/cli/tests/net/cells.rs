@@ -35,13 +35,17 @@ impl Cell {
     /// The setting that makes it, as a request has it.
     pub(super) fn settings(self) -> Vec<Setting> {
         let setting = self.setting.into_iter();
-        setting.map(|(name, value)| Setting { name: name.to_owned(), value }).collect()
+        setting.map(|(name, value)| Setting { name: name.to_owned(), value: Some(value) }).collect()
     }
 
     /// The flags that choose it, and `others`.
     pub(super) fn flags(self, others: &[&str]) -> Vec<String> {
         let by = format!("--protocol={}", self.protocol());
-        let setting = self.setting.into_iter().map(|(name, value)| format!("--{name}={value}"));
+        let setting = self.setting.into_iter().map(|(name, value)| {
+            let option = self.row.and_then(|row| row.option(name).ok());
+            let value = option.map_or_else(|| value.to_string(), |option| option.written(value));
+            format!("--{name}={value}")
+        });
         let others = others.iter().map(|flag| (*flag).to_owned());
         std::iter::once(by).chain(setting).chain(others).collect()
     }

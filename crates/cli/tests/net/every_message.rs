@@ -239,7 +239,7 @@ fn honest(name: &str) -> Message {
     let filters = vec![Pattern { include: true, glob: "*.c".to_owned() }];
     match name {
         "Request" => {
-            let settings = vec![Setting { name: "early-retransmit".to_owned(), value: 1.0 }];
+            let settings = vec![Setting { name: "early-retransmit".to_owned(), value: Some(1.0) }];
             Message::Request(Request { settings, filters, ..liar::request(Direction::Pull, NAME) })
         }
         "Offer" => liar::offer(manifest(), LEN as u64),

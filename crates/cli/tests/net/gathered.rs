@@ -5,7 +5,7 @@ use std::fs;
 use crate::rig::{Child, Pair, bytes, write};
 
 /// What a receiver takes, in Mbit/s.
-const TAKES: &str = "--receive-rate=80";
+const TAKES: &str = "--receive-rate=80M";
 
 #[test]
 fn senders_to_one_server_share_what_its_receiver_takes() {

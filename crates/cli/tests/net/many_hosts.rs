@@ -98,7 +98,7 @@ fn a_weight_gives_a_source_so_much_more_of_what_this_host_takes() {
         write(&root.join(name), &bytes(6_000_000, 24));
     }
     let weight = format!("--weight={}=4", star.servers[0].address);
-    let mut copy = star.start(&["--receive-rate=16", &weight], &[(0, "a"), (1, "b")], ".");
+    let mut copy = star.start(&["--receive-rate=16M", &weight], &[(0, "a"), (1, "b")], ".");
     let brought = |event: &Value, server| {
         star.row(event, server)["received_bytes"].as_u64().expect("a number of bytes")
     };

@@ -79,14 +79,14 @@ fn a_protocols_settings_reach_the_end_that_they_are_for() {
         };
         (ended.summary()["rate_bps"].as_f64().expect("it is a rate") / 1e6, ended)
     };
-    // The sender's: one datagram of some 1,500 bytes every 1,000 microseconds makes 12 Mbit/s.
+    // The sender's: one datagram of some 1,500 bytes every millisecond makes 12 Mbit/s.
     let delays =
-        ["--datagram=1500", "--first-delay=1000", "--shortest-delay=1000", "--longest-delay=1000"];
+        ["--datagram=1500", "--first-delay=1ms", "--shortest-delay=1ms", "--longest-delay=1ms"];
     // And the receiver's: what it asks for.
     for way in WAYS {
         let (rate, ended) = copy(way, "one", &[&["--protocol=sabul-ornl"], &delays[..]].concat());
         assert!((11.5..=12.5).contains(&rate), "{way:?} at {rate} Mbit/s: {ended}");
-        let (rate, ended) = copy(way, "other", &["--protocol=gtp", "--receive-rate=8"]);
+        let (rate, ended) = copy(way, "other", &["--protocol=gtp", "--receive-rate=8M"]);
         assert!(rate <= 8.1, "{way:?} at {rate} Mbit/s: {ended}");
     }
 }

@@ -71,13 +71,16 @@ fn what_fits_no_copy_says_why() {
 
 #[test]
 fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--ack-frequency=32"], "--protocol fobs, fobs-table"),
         (&["--protocol=sabul", "--tail-copies=1"], "--protocol rbudp"),
         (&["--protocol=tcp", "--window=9"], "--window does not go with --protocol tcp"),
-        (&["--protocol=fobs", "--ack-frequency=0.5"], "not within 1 and"),
-        (&["--protocol=sabul", "--loss-threshold=1.5"], "not within 0 and 1"),
-        (&["--protocol=netblt", "--buffers=many"], "a number, auto, or SOURCE=NUMBER"),
+        (&["--protocol=fobs", "--ack-frequency=0.5"], "write a whole number"),
+        (&["--protocol=fobs", "--ack-frequency=0"], "not within 1 and"),
+        (&["--protocol=gtp", "--receive-rate=957"], "write a rate such as 950Mbit/s"),
+        (&["--protocol=sabul", "--loss-threshold=150%"], "150% is not within 0% and 100%"),
+        (&["--protocol=gtp", "--loss-threshold=0.005"], "write a ratio such as 0.5%"),
+        (&["--protocol=netblt", "--buffers=many"], "write a whole number"),
         (&["--protocol=fobs", "--ack-frequncy=9"], "--ack-frequency"),
     ];
     for (words, expected) in cases {

@@ -192,7 +192,8 @@ pub(super) static FIG10: Experiment = Experiment {
             packets come to the switch up to 2 ms late, in order, as those of a busy host do. \
             Means from 3 to 10 s.",
     cases: || {
-        let gtp = |share| vary("gtp-fig10").set("flow.gtp.settings.receive-share", share);
+        let share = |share| format!("{share}%");
+        let gtp = |of| vary("gtp-fig10").set("flow.gtp.settings.receive-share", share(of));
         let late = gtp(100).set("link.s4-switch.jitter", "2ms");
         let late = Case::simulated(LATE, late, LATE_BY_ITSELF);
         let punctual = CAPACITIES.map(|(name, share)| Case::both(name, gtp(share)));

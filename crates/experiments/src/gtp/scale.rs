@@ -97,7 +97,7 @@ pub(super) static SCALE: Experiment = Experiment {
             let star = vary("gtp-scale")
                 .set("topology.hosts", senders)
                 .set("link.hub-r.rate", format!("{link}G"))
-                .set("flow.*.settings.receive-rate", capacity);
+                .set("flow.*.settings.receive-rate", format!("{capacity}M"));
             Case::simulated(case_name(senders, link), star, TOO_MANY)
         };
         all().map(case).collect()

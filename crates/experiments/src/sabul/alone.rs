@@ -29,7 +29,7 @@ pub(super) static FIG2: Experiment = Experiment {
             let sabul = vary("sabul-fig2")
                 .set("topology.link.rate", format!("{capacity}M"))
                 .set("topology.link.delay", format!("{}us", rtt * 500))
-                .set("flow.sabul.settings.initial-rate", capacity / 10);
+                .set("flow.sabul.settings.initial-rate", format!("{}M", capacity / 10));
             Case::both(grid_case(capacity, rtt), sabul)
         })
         .collect()

@@ -108,7 +108,7 @@ pub(super) static FIG4: Experiment = Experiment {
                 .set("topology.link.rate", format!("{capacity}M"))
                 .set("topology.link.delay", format!("{}us", rtt * 500))
                 .set("flow.tcp.window", window)
-                .set("flow.sabul.settings.initial-rate", capacity / 10);
+                .set("flow.sabul.settings.initial-rate", format!("{}M", capacity / 10));
             Case::both(grid_case(capacity, rtt), both)
         })
         .collect()
@@ -206,9 +206,12 @@ fn with_mice(background: usize) -> Variant {
     let mice = vary("sabul-fig7");
     match background {
         0 => mice.only(&[MICE_NAME]),
-        flows => mice
-            .set("flow.sabul.copies", flows)
-            .set("flow.sabul.settings.initial-rate", 900.0 / flows as f64),
+        flows => {
+            // A rate is a whole number of bit/s, and 900 Mbit/s has no seventh.
+            let each = (900e6 / flows as f64).round();
+            mice.set("flow.sabul.copies", flows)
+                .set("flow.sabul.settings.initial-rate", format!("{each}bit/s"))
+        }
     }
 }
 

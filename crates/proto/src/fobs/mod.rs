@@ -66,11 +66,13 @@ pub use sender::FobsSender;
 
 use alloc::boxed::Box;
 
+use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// The paper's main parameter (section 3.2).
-pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::own(
+pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "ack-frequency",
     "newly received blocks that make an acknowledgement",
     (1.0, 1e9),
@@ -82,7 +84,8 @@ pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::own(
 /// Ours looks at every poll, which costs nothing, and a batch is one system call: two datagrams
 /// each would give most of its gain away. So the default is the paper's other rule, by what the
 /// last acknowledgement brought.
-pub const BATCH: ProtocolOption = ProtocolOption::own(
+pub const BATCH: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "batch",
     "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
     (0.0, 1e6),
@@ -90,7 +93,8 @@ pub const BATCH: ProtocolOption = ProtocolOption::own(
 );
 
 /// About 10,000 packets, in the release that the ORNL study measured.
-pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::own(
+pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "state-segment",
     "datagrams after which the state of the network is looked at",
     (1.0, 1e9),
@@ -98,15 +102,17 @@ pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::own(
 );
 
 /// 1 % in the release that the ORNL study measured.
-pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::own(
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "tolerated-loss",
-    "percent of a segment that may be lost before the rate falls",
-    (0.0, 100.0),
-    1.0,
+    "share of a state segment that may be lost before the rate falls",
+    (0.0, 1.0),
+    0.01,
 );
 
 /// 25 packets in the release that the ORNL study measured.
-pub const BURST: ProtocolOption = ProtocolOption::own(
+pub const BURST: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "burst",
     "datagrams that leave at once before the rate is enforced",
     (1.0, 4096.0),
@@ -115,15 +121,17 @@ pub const BURST: ProtocolOption = ProtocolOption::own(
 
 /// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
 /// `longhaul cp`, 16 MiB unless `--segment` says otherwise, this is 16 MiB in effect.
-pub const CHUNK: ProtocolOption = ProtocolOption::own(
+pub const CHUNK: ProtocolOption = ProtocolOption::new(
+    Kind::Size,
     "chunk",
-    "MiB of new data, at most a segment, after which what was lost goes again",
-    (0.001, 1e9),
-    100.0,
+    "new data, at most a segment, after which what was lost goes again",
+    (1024.0, 1e15),
+    104_857_600.0,
 );
 
 /// The paper's FOBS knows no chunks: it goes back after a segment, which may be the whole object.
-pub const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: 1e9, ..CHUNK };
+/// The largest chunk is no limit.
+pub const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 /// FOBS in the registry, as its paper has it.
 pub const ROW: Row = Row {

@@ -75,7 +75,7 @@ impl FobsSender {
     /// A sender by the table at the start of a flow.
     pub fn by_table(setup: &Setup) -> FobsSender {
         let settings = &setup.settings;
-        let tolerated = settings.value(&TOLERATED_LOSS) / 100.0;
+        let tolerated = settings.value(&TOLERATED_LOSS);
         let table = Table::new(setup, settings.count(&STATE_SEGMENT), tolerated);
         let chunk = settings.value(&CHUNK);
         let mut sender = FobsSender::new(setup, Speed::Table(table), chunk);
@@ -83,9 +83,9 @@ impl FobsSender {
         sender
     }
 
-    /// A sender that goes back after `chunk` MiB of new data.
+    /// A sender that goes back after `chunk` bytes of new data.
     fn new(setup: &Setup, mut speed: Speed, chunk: f64) -> FobsSender {
-        let blocks = chunk * f64::from(1 << 20) / f64::from(setup.layout.block_size());
+        let blocks = chunk / f64::from(setup.layout.block_size());
         let mut sender = FobsSender {
             end: SendingEnd::new(setup, speed.controller().rate()),
             speed,

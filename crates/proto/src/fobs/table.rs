@@ -294,7 +294,7 @@ mod tests {
         let row = crate::registry::find("fobs-table").unwrap();
         let default = |name| row.options.iter().find(|option| option.name == name).unwrap().default;
         let names = ["state-segment", "tolerated-loss", "burst"];
-        assert_eq!(names.map(default), [10_000.0, 1.0, 25.0]);
+        assert_eq!(names.map(default), [10_000.0, 0.01, 25.0]);
     }
 
     #[test]

@@ -126,13 +126,12 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
     use crate::time::Span;
 
     const LINK: Rate = Rate::from_mbps(1000);
 
     fn tuning() -> Tuning {
-        Tuning::new(&Settings::default())
+        Tuning::OURS
     }
 
     /// C_r after each of the looks at which so many Mbit/s had come, in Mbit/s.

@@ -21,7 +21,6 @@ use core::cmp::Ordering;
 
 use super::options::Rules;
 use super::tuning::Tuning;
-use crate::settings::Settings;
 use crate::time::Span;
 
 /// What all flows did together in an interval, in bits a second.
@@ -110,7 +109,7 @@ impl Capacity {
             lasts: 0,
             queue: f64::INFINITY,
             doubted: false,
-            tuning: Tuning::new(&Settings::default()),
+            tuning: Tuning::OURS,
         }
     }
 
@@ -249,7 +248,7 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gtp::ROW;
+    use crate::settings::Settings;
 
     fn rules() -> Rules {
         Rules::new(&Settings::default())
@@ -314,19 +313,19 @@ mod tests {
     }
 
     #[test]
-    fn how_much_longer_a_ceiling_is_believed_that_is_met_again_is_set() {
-        let believed = |times| {
-            let settings = Settings::default().with(&ROW, "belief-again", times).unwrap();
+    fn a_ceiling_that_is_met_again_is_believed_for_so_many_times_as_long() {
+        let believed = |belief_again| {
             let mut capacity = Capacity::new();
-            capacity.set_rules(&Rules::new(&settings));
+            let tuning = Tuning { belief_again, ..Tuning::OURS };
+            capacity.set_rules(&Rules { tuning, ..rules() });
             [1e9, 1.01e9, 0.99e9, 1e9, 2e9].map(|ceiling| {
                 capacity.believe(ceiling);
                 capacity.belief
             })
         };
-        assert_eq!(believed(2.0), [8, 16, 32, 32, 8]);
-        assert_eq!(believed(3.0), [8, 24, 32, 32, 8]);
-        assert_eq!(believed(1.0), [8; 5]);
+        assert_eq!(believed(2), [8, 16, 32, 32, 8]);
+        assert_eq!(believed(3), [8, 24, 32, 32, 8]);
+        assert_eq!(believed(1), [8; 5]);
     }
 
     /// All of C_r is used and comes, with this queue on all paths, in milliseconds.

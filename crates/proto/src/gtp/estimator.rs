@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_growth_of_its_step_is_set() {
-        let settings = Settings::default().with(&ROW, "estimate-growth", 300.0).unwrap();
+        let settings = Settings::default().with(&ROW, "estimate-growth", 3.0).unwrap();
         let (rules, mut ce) = (Rules::new(&settings), Estimator::new(1000.0));
         let after = [100.0, 102.0, 108.0].map(|total| {
             ce.on_interval(&rules, (total, 0.0), total, 1000.0);

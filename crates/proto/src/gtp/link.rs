@@ -156,7 +156,6 @@ pub(super) fn estimates(flows: impl Iterator<Item = (f64, f64)>) -> Vec<(Rate, f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gtp::ROW;
     use crate::gtp::options::Rules;
     use crate::settings::Settings;
     use crate::time::Span;
@@ -258,8 +257,8 @@ mod tests {
         // Beside one flow, half of an even share of one of ours is a quarter, of three an eighth.
         let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
         assert_eq!(least, [250e6, 125e6]);
-        let all = Settings::default().with(&ROW, "even-least", 100.0).unwrap();
-        capacity.set_rules(&Rules::new(&all));
+        let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };
+        capacity.set_rules(&Rules { tuning, ..rules() });
         assert_eq!(link.even_least(&capacity, 1.0), 500e6);
         // A share of the link that is less holds.
         capacity.set_rules(&Rules { receive_share: 0.3, ..rules() });

@@ -1,29 +1,35 @@
-//! The constants that the paper has, with their places in it, and what users choose by; each may be
-//! set. Those that are ours alone are in `tuning`.
+//! The settings: the constants that the paper has, with their places in it, and what users choose
+//! by. The constants that are ours alone are in `tuning`.
 
-use super::tuning::{TUNING, Tuning};
+use super::tuning::Tuning;
+use crate::kind::Kind;
 use crate::settings::{ProtocolOption, Settings};
 use crate::units::Rate;
 
 /// C_r, "the capacity of all GTP traffic" (section 4.3).
-pub const RECEIVE_RATE: ProtocolOption = ProtocolOption::shared(
+pub const RECEIVE_RATE: ProtocolOption = ProtocolOption::new(
+    Kind::Rate,
     "receive-rate",
-    "what the receiver can take in all, in Mbit/s of UDP payload (0: found)",
-    (0.0, 1e6),
+    "what the receiver can take in all of UDP payload (0: found)",
+    (0.0, 1e12),
     0.0,
-);
+)
+.shared();
 
 /// "GTP may be assigned to utilize up to 80% of the bandwidth and leave 20% for TCP flows"
 /// (section 3.6).
-pub const RECEIVE_SHARE: ProtocolOption = ProtocolOption::shared(
+pub const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "receive-share",
-    "share of the receive rate to use, in percent",
-    (1.0, 100.0),
-    100.0,
-);
+    "share of the receive rate to use",
+    (0.01, 1.0),
+    1.0,
+)
+.shared();
 
 /// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
-pub const WEIGHT: ProtocolOption = ProtocolOption::own(
+pub const WEIGHT: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "weight",
     "weight of this flow's share among all flows",
     (0.01, 100.0),
@@ -31,23 +37,26 @@ pub const WEIGHT: ProtocolOption = ProtocolOption::own(
 );
 
 /// What a flow is first asked for where nothing says how fast the receiver is; ours.
-pub const START_RATE: ProtocolOption = ProtocolOption::own(
+pub const START_RATE: ProtocolOption = ProtocolOption::new(
+    Kind::Rate,
     "start-rate",
-    "rate that is asked for before anything is known, in Mbit/s",
-    (0.1, 1e5),
-    10.0,
+    "rate that is asked for before anything is known",
+    (1e5, 1e11),
+    10e6,
 );
 
 /// What is asked of a flow at the least, so that it can be measured at all; ours.
-pub const LEAST_RATE: ProtocolOption = ProtocolOption::own(
+pub const LEAST_RATE: ProtocolOption = ProtocolOption::new(
+    Kind::Rate,
     "least-rate",
-    "rate that every flow is asked for at least, in Mbit/s",
-    (0.01, 1e5),
-    0.5,
+    "rate that every flow is asked for at least",
+    (1e4, 1e11),
+    0.5e6,
 );
 
 /// Blocks that leave before the first request comes; the paper's sender waits for it.
-pub const EARLY: ProtocolOption = ProtocolOption::own(
+pub const EARLY: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "early",
     "blocks sent before the first request comes (0: as in the paper)",
     (0.0, 1024.0),
@@ -55,79 +64,91 @@ pub const EARLY: ProtocolOption = ProtocolOption::own(
 );
 
 /// Section 4.1: "We are also exploring efficient delay based single flow rate control mechanism".
-pub const DELAY_CONTROL: ProtocolOption = ProtocolOption::own(
+pub const DELAY_CONTROL: ProtocolOption = ProtocolOption::switch(
     "delay-control",
-    "1: the rate of a flow falls before its queue overflows; 0: when it does, as in the paper",
-    (0.0, 1.0),
-    0.0,
+    "the rate of a flow falls before its queue overflows, and not when it does as in the paper",
+    false,
 );
 
 /// A queue shorter than this share of the path's round-trip time is none; ours.
-pub const QUEUE: ProtocolOption = ProtocolOption::own(
+pub const QUEUE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "queue",
-    "queueing delay that delay-control allows, in percent of the round-trip time",
-    (1.0, 1000.0),
-    25.0,
+    "queueing delay that delay-control allows, as a share of the round-trip time",
+    (0.01, 10.0),
+    0.25,
 );
 
 /// Section 4.1: "proportionally increases the requested rate with a small step size (2% per RTT)";
 /// section 4.2: the estimate's first step.
-pub const INCREASE: ProtocolOption = ProtocolOption::own(
+pub const INCREASE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "increase",
-    "step by which rates and estimates rise, in percent",
-    (0.1, 100.0),
-    2.0,
+    "step by which rates and estimates rise",
+    (0.001, 1.0),
+    0.02,
 );
 
 /// Section 4.2: "we increase the allowable increment of estimation exponentially", each twice the
 /// one before.
-pub const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::own(
+pub const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "estimate-growth",
-    "what the step of an estimate becomes while nothing is lost and the target is achieved, in \
-     percent of the step before",
-    (100.0, 1000.0),
-    200.0,
+    "what the step of an estimate becomes while nothing is lost and the target is achieved, \
+     as a share of the step before",
+    (1.0, 10.0),
+    2.0,
 );
 
 /// The factor 0.5 of sections 4.1 and 4.2.
-pub const LOSS_WEIGHT: ProtocolOption =
-    ProtocolOption::own("loss-weight", "decrease for each unit of loss ratio", (0.0, 2.0), 0.5);
+pub const LOSS_WEIGHT: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
+    "loss-weight",
+    "decrease for each unit of loss ratio",
+    (0.0, 2.0),
+    0.5,
+);
 
 /// Section 4.1: "We also set an upper bound (12.5%) for the decrease in rate."
-pub const MOST_DECREASE: ProtocolOption = ProtocolOption::own(
+pub const MOST_DECREASE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "most-decrease",
-    "largest decrease of a flow's rate in a round trip, in percent",
-    (0.1, 90.0),
-    12.5,
+    "largest decrease of a flow's rate in a round trip",
+    (0.001, 0.9),
+    0.125,
 );
 
 /// Section 4.2: the estimate's reduction "is bounded by 20%".
-pub const MOST_CUT: ProtocolOption = ProtocolOption::own(
+pub const MOST_CUT: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "most-cut",
-    "largest cut of an estimate in an interval, in percent",
-    (0.1, 90.0),
-    20.0,
+    "largest cut of an estimate in an interval",
+    (0.001, 0.9),
+    0.2,
 );
 
 /// Section 4.2: "When there is packet loss, but below certain threshold (0.5%), we still increase
 /// the estimate".
-pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::own(
+pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "loss-threshold",
-    "loss up to which the estimate still rises, in percent",
-    (0.0, 50.0),
-    0.5,
+    "loss up to which the estimate still rises",
+    (0.0, 0.5),
+    0.005,
 );
 
 /// Section 4.2: "r_total ≥ 0.95 r_target".
-pub const CLOSE: ProtocolOption = ProtocolOption::own(
+pub const CLOSE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "close",
-    "share of its target at which a flow's rate counts as achieved, in percent",
-    (1.0, 100.0),
-    95.0,
+    "share of its target at which a flow's rate counts as achieved",
+    (0.01, 1.0),
+    0.95,
 );
 
 /// The paper's estimate follows a flow that does less than its target at once; real hosts pause.
-pub const PATIENCE: ProtocolOption = ProtocolOption::own(
+pub const PATIENCE: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "patience",
     "intervals without loss in a row in which a flow must do less than its target before its \
      estimate follows (1: as in the paper)",
@@ -136,15 +157,18 @@ pub const PATIENCE: ProtocolOption = ProtocolOption::own(
 );
 
 /// Section 4.2: "by default, we set it as three RTTmax".
-pub const INTERVAL: ProtocolOption = ProtocolOption::shared(
+pub const INTERVAL: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "interval",
     "control interval, in longest round-trip times",
     (1.0, 100.0),
     3.0,
-);
+)
+.shared();
 
 /// Section 4.1: "limits the number of outstanding data requests".
-pub const OUTSTANDING: ProtocolOption = ProtocolOption::own(
+pub const OUTSTANDING: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "outstanding",
     "round-trip times of data that a sender has in hand beyond what is under way",
     (0.25, 16.0),
@@ -152,35 +176,35 @@ pub const OUTSTANDING: ProtocolOption = ProtocolOption::own(
 );
 
 /// Loss that the path makes at any rate, and that says nothing about it; ours.
-pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::own(
+pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "tolerated-loss",
-    "loss of the path itself, to which nothing reacts, in percent",
-    (0.0, 90.0),
+    "loss of the path itself, to which nothing reacts",
+    (0.0, 0.9),
     0.0,
 );
 
 /// Whether loss that does not fall with the rate is taken for the path's own; the paper's rules
 /// slow down for ever.
-pub const OWN_LOSS: ProtocolOption = ProtocolOption::own(
+pub const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
     "own-loss",
-    "1: loss that stays while a flow's rate falls is its path's own; 0: as in the paper",
-    (0.0, 1.0),
-    1.0,
+    "loss that stays while a flow's rate falls is its path's own; the paper has no such rule",
+    true,
 );
 
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
 /// estimating TCP traffic, so as to achieve max-min fairness to all flows". Who gives C_r has
 /// decided by himself what is left.
-pub const OTHERS: ProtocolOption = ProtocolOption::shared(
+pub const OTHERS: ProtocolOption = ProtocolOption::choice(
     "others",
-    "1: what else comes in on the receiver's link keeps what it would have among equals; 0: it is \
-     not looked at; 2: 1 unless receive-rate is given",
-    (0.0, 2.0),
-    2.0,
-);
+    "fair: what else comes in on the receiver's link keeps what it would have among equals; \
+     ignored: it is not looked at; auto: fair unless receive-rate is given",
+    &["auto", "fair", "ignored"],
+)
+.shared();
 
-/// All of these.
-const PAPERS: &[ProtocolOption] = &[
+/// All of these, for the registry.
+pub(super) const ALL: &[ProtocolOption] = &[
     RECEIVE_RATE,
     RECEIVE_SHARE,
     WEIGHT,
@@ -203,19 +227,6 @@ const PAPERS: &[ProtocolOption] = &[
     OWN_LOSS,
     OTHERS,
 ];
-
-/// Those of `tuning` too, for the registry.
-pub(super) const ALL: &[ProtocolOption] = &all();
-
-const fn all() -> [ProtocolOption; PAPERS.len() + TUNING.len()] {
-    let mut all = [RECEIVE_RATE; PAPERS.len() + TUNING.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < PAPERS.len() { PAPERS[at] } else { TUNING[at - PAPERS.len()] };
-        at += 1;
-    }
-    all
-}
 
 /// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
 #[derive(Clone, Copy, Debug)]
@@ -245,35 +256,34 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(settings: &Settings) -> Rules {
-        let share = |option: &ProtocolOption| settings.value(option) / 100.0;
-        let rate = |option: &ProtocolOption| settings.value(option) * 1e6;
-        let receive_rate = Some(rate(&RECEIVE_RATE)).filter(|rate| *rate > 0.0);
+        let value = |option: &ProtocolOption| settings.value(option);
+        let receive_rate = Some(value(&RECEIVE_RATE)).filter(|rate| *rate > 0.0);
         Rules {
             receive_rate,
-            receive_share: share(&RECEIVE_SHARE),
-            weight: settings.value(&WEIGHT),
-            start_rate: rate(&START_RATE),
-            least_rate: rate(&LEAST_RATE),
-            delay_control: settings.value(&DELAY_CONTROL) >= 0.5,
-            queue: share(&QUEUE),
-            increase: share(&INCREASE),
-            estimate_growth: share(&ESTIMATE_GROWTH),
-            loss_weight: settings.value(&LOSS_WEIGHT),
-            most_decrease: share(&MOST_DECREASE),
-            most_cut: share(&MOST_CUT),
-            loss_threshold: share(&LOSS_THRESHOLD),
-            close: share(&CLOSE),
+            receive_share: value(&RECEIVE_SHARE),
+            weight: value(&WEIGHT),
+            start_rate: value(&START_RATE),
+            least_rate: value(&LEAST_RATE),
+            delay_control: settings.is_on(&DELAY_CONTROL),
+            queue: value(&QUEUE),
+            increase: value(&INCREASE),
+            estimate_growth: value(&ESTIMATE_GROWTH),
+            loss_weight: value(&LOSS_WEIGHT),
+            most_decrease: value(&MOST_DECREASE),
+            most_cut: value(&MOST_CUT),
+            loss_threshold: value(&LOSS_THRESHOLD),
+            close: value(&CLOSE),
             patience: settings.count(&PATIENCE) as u32,
-            interval: settings.value(&INTERVAL),
-            outstanding: settings.value(&OUTSTANDING),
-            tolerated_loss: share(&TOLERATED_LOSS),
-            own_loss: settings.value(&OWN_LOSS) >= 0.5,
-            others: match settings.value(&OTHERS) {
-                ..0.5 => false,
-                ..1.5 => true,
+            interval: value(&INTERVAL),
+            outstanding: value(&OUTSTANDING),
+            tolerated_loss: value(&TOLERATED_LOSS),
+            own_loss: settings.is_on(&OWN_LOSS),
+            others: match settings.word(&OTHERS) {
+                "fair" => true,
+                "ignored" => false,
                 _ => receive_rate.is_none(),
             },
-            tuning: Tuning::new(settings),
+            tuning: Tuning::OURS,
         }
     }
 

@@ -82,7 +82,6 @@ impl OwnLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gtp::ROW;
     use crate::settings::Settings;
     use alloc::vec::Vec;
 
@@ -127,17 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn when_loss_is_judged_and_has_stayed_is_set() {
-        let set = |name, percent| {
-            let settings = Settings::default().with(&ROW, name, percent).unwrap();
-            OwnLoss::new(&Rules::new(&settings))
-        };
+    fn constants_say_when_loss_is_judged_and_has_stayed() {
+        let by = |tuning| OwnLoss::new(&Rules { tuning, ..rules() });
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)
         };
         // Falls of 5 % and 2.5 % in steps of 2 %, and of 5 % and 5 %.
         assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
-        assert_eq!(begun(set("own-again", 100.0)), Some(6));
+        assert_eq!(begun(by(Tuning { own_again: 1.0, ..Tuning::OURS })), Some(6));
         // Of 10 % at 100 a link that is too narrow would make 4.3 % at 94: is 6 % that or still
         // the 10 %? And at 91 of those 6 % 2.9 %.
         let after = |mut own: OwnLoss| {
@@ -147,7 +143,7 @@ mod tests {
             own.own
         };
         assert_eq!(after(OwnLoss::new(&rules())), 0.0);
-        assert_eq!(after(set("own-stays", 25.0)), 0.06);
+        assert_eq!(after(by(Tuning { own_stays: 0.25, ..Tuning::OURS })), 0.06);
     }
 
     #[test]

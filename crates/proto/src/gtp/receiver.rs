@@ -49,6 +49,7 @@ pub struct GtpReceiver {
     next_interval: Time,
     /// When the last interval ended.
     last_interval: Time,
+    pub(super) tuning: Tuning,
     /// Looks at flows that schedules took.
     pub(super) work: u64,
 }
@@ -69,6 +70,7 @@ impl Default for GtpReceiver {
             next_change: Time::ZERO,
             next_interval: Time::NEVER,
             last_interval: Time::ZERO,
+            tuning: Tuning::OURS,
             work: 0,
         }
     }
@@ -304,7 +306,7 @@ impl Receiver for GtpReceiver {
         if self.flows.contains_key(&setup.flow) {
             return;
         }
-        let rules = Rules::new(&setup.settings);
+        let rules = Rules { tuning: self.tuning, ..Rules::new(&setup.settings) };
         self.capacity.set_rules(&rules);
         self.rules = Some(rules);
         let among = (self.flows.len() + 1) as f64;

@@ -82,14 +82,14 @@ impl GtpSender {
     /// A sender at the start of a flow.
     pub fn new(setup: &Setup) -> GtpSender {
         let cap = setup.cap();
-        let start = Rate::from_bps_f64(setup.settings.value(&START_RATE) * 1e6);
+        let start = setup.settings.rate(&START_RATE);
         let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
         // Its own frontier moves on as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // A request cannot allow nothing, so that is no limit that could be kept to.
         let known = [cap, setup.card].into_iter().flatten();
         let limit = known.filter(|rate| *rate > Rate::ZERO).min();
-        let tuning = Tuning::new(&setup.settings);
+        let tuning = Tuning::OURS;
         let mut sender = GtpSender {
             end: SendingEnd::new(setup, rate),
             cap,

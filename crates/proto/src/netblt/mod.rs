@@ -40,11 +40,13 @@ pub use sender::NetbltSender;
 
 use alloc::boxed::Box;
 
+use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// What the two ends of RFC 998 agree on when they open a connection.
-pub const BUFFER: ProtocolOption = ProtocolOption::own(
+pub const BUFFER: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "buffer",
     "blocks of a buffer, at most a segment's (0: an eighth of the object, at least 64)",
     (0.0, 4_294_967_295.0),
@@ -52,7 +54,8 @@ pub const BUFFER: ProtocolOption = ProtocolOption::own(
 );
 
 /// "Maximum number of outstanding buffers" in RFC 998's OPEN.
-pub const BUFFERS: ProtocolOption = ProtocolOption::own(
+pub const BUFFERS: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "buffers",
     "buffers that may be under way at a time",
     (1.0, 1e6),
@@ -61,7 +64,8 @@ pub const BUFFERS: ProtocolOption = ProtocolOption::own(
 );
 
 /// "Burst size" in RFC 998's OPEN.
-pub const BURST: ProtocolOption = ProtocolOption::own(
+pub const BURST: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "burst",
     "datagrams of a burst (0: what the rate sends in a millisecond, at most 88 \
            and 128 KiB); the receiver offers it as the most that it takes at once",

@@ -41,12 +41,14 @@ pub use sender::RbudpSender;
 
 use alloc::boxed::Box;
 
+use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// Each round costs a round trip, a copy of a few blocks nothing: at 1 % loss two copies spare the
 /// next round in 99 of 100.
-pub const TAIL_COPIES: ProtocolOption = ProtocolOption::own(
+pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "tail-copies",
     "times that each block of a small last round is sent (1: as in the paper)",
     (1.0, 8.0),

@@ -56,19 +56,22 @@ pub use sender::SabulSender;
 
 use alloc::boxed::Box;
 
+use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// "The constant SYN interval in SABUL is 0.01 seconds." (3.5)
-pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption::own(
+pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
     "sync-interval",
-    "seconds between rate changes, and between acknowledgements",
+    "time between rate changes, and between acknowledgements",
     (0.001, 1.0),
     0.01,
 );
 
 /// "Beta is the constant 1.2*10^-5." (3.5)
-pub const BETA: ProtocolOption = ProtocolOption::own(
+pub const BETA: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "beta",
     "increase: datagrams an interval, times their bits, over the rate's power of ten",
     (1e-8, 1e-2),
@@ -76,7 +79,8 @@ pub const BETA: ProtocolOption = ProtocolOption::own(
 );
 
 /// "The inter-packet time is increased by 1/8." (3.5)
-pub const DECREASE: ProtocolOption = ProtocolOption::own(
+pub const DECREASE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "decrease",
     "share by which a loss lengthens the time between datagrams",
     (0.001, 10.0),
@@ -84,7 +88,8 @@ pub const DECREASE: ProtocolOption = ProtocolOption::own(
 );
 
 /// "If the loss rate is less than a small threshold (e.g., 0.1%)." (3.5)
-pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::own(
+pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "loss-threshold",
     "averaged loss ratio below which the rate rises",
     (0.0, 1.0),
@@ -92,7 +97,8 @@ pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::own(
 );
 
 /// The weight of the moving average, which is given nowhere: ours.
-pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::own(
+pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "loss-smoothing",
     "weight of the newest interval in the averaged loss ratio",
     (0.001, 1.0),
@@ -100,7 +106,8 @@ pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::own(
 );
 
 /// "The maximum window size can be determined by the application." (3.4)
-pub const WINDOW: ProtocolOption = ProtocolOption::own(
+pub const WINDOW: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "window",
     "most blocks in flight; 0: rate times (sync interval + round-trip time), no limit in \
            sabul-ornl",
@@ -110,67 +117,77 @@ pub const WINDOW: ProtocolOption = ProtocolOption::own(
 
 /// "The window size used by the flow control can be dynamically set as the product of current
 /// available bandwidth and RTT." (7, of future work)
-pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::own(
+pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
     "available-window",
-    "1: the window is what arrives in (sync interval + round-trip time) and 16 blocks more; \
-           0: it is as `window` says",
-    (0.0, 1.0),
-    0.0,
+    "the window is what arrives in (sync interval + round-trip time) and 16 blocks more, and not \
+     what `window` says",
+    false,
 );
 
 /// "The initial sending rate can be determined by application." (3.5)
-pub const INITIAL_RATE: ProtocolOption = ProtocolOption::own(
+pub const INITIAL_RATE: ProtocolOption = ProtocolOption::new(
+    Kind::Rate,
     "initial-rate",
-    "Mbit/s at the start; 0: the rate that was given, else what a packet train shows",
-    (0.0, 1e6),
+    "rate at the start; 0: the rate that was given, else what a packet train shows",
+    (0.0, 1e12),
     0.0,
 );
 
 /// "The receiver generates a SYN packet based on a timed interval (200ms)." (Study, 3.2)
 pub const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
-    help: "seconds between the receiver's signals to change the rate",
+    help: "time between the receiver's signals to change the rate",
     default: 0.2,
     ..SYNC_INTERVAL
 };
 
 /// "Acks are sent every 100ms." (Study, 4.3.3)
-pub const ACK_INTERVAL: ProtocolOption =
-    ProtocolOption::own("ack-interval", "seconds between acknowledgements", (0.001, 1.0), 0.1);
+pub const ACK_INTERVAL: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
+    "ack-interval",
+    "time between acknowledgements",
+    (0.001, 1.0),
+    0.1,
+);
 
 /// "Every 20ms a collective loss report is sent." (Study, 4.3.3)
-pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::own(
+pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
     "report-interval",
-    "seconds between reports of all that is missing",
+    "time between reports of all that is missing",
     (0.001, 10.0),
     0.02,
 );
 
 /// "SABUL begins with a preset IPD (inter-packet delay) of 10 usec." (Study, 3.2)
-pub const FIRST_DELAY: ProtocolOption = ProtocolOption::own(
+pub const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
     "first-delay",
-    "microseconds between datagrams at the start",
-    (0.01, 1e6),
-    10.0,
+    "time between datagrams at the start",
+    (1e-8, 1.0),
+    1e-5,
 );
 
 /// The lower limit of the delay, whose value the study does not give.
-pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption::own(
+pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
     "shortest-delay",
-    "microseconds between datagrams at least",
-    (0.01, 1e6),
-    10.0,
+    "time between datagrams at the least",
+    (1e-8, 1.0),
+    1e-5,
 );
 
 /// The upper limit of the delay, whose value the study does not give.
-pub const LONGEST_DELAY: ProtocolOption = ProtocolOption::own(
+pub const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
     "longest-delay",
-    "microseconds between datagrams at most",
-    (0.01, 1e6),
-    10_000.0,
+    "time between datagrams at the most",
+    (1e-8, 1.0),
+    0.01,
 );
 
 /// The step of the delay, which the study does not give.
-pub const DELAY_STEP: ProtocolOption = ProtocolOption::own(
+pub const DELAY_STEP: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "delay-step",
     "share by which the delay grows with loss, and shrinks without",
     (0.001, 1.0),

@@ -38,12 +38,14 @@ impl ReleaseRate {
     /// The rate control at the start of a flow whose host sends no faster than `cap`.
     pub(super) fn new(setup: &Setup, cap: Option<Rate>) -> ReleaseRate {
         let value = |option| setup.settings.value(option);
-        let shortest = value(&SHORTEST_DELAY);
+        // Whole nanoseconds, so that 10 µs are exactly 10.
+        let micros = |option| setup.settings.span(option).as_nanos() as f64 / 1e3;
+        let shortest = micros(&SHORTEST_DELAY);
         ReleaseRate {
             datagram: setup.datagram().bits(),
-            delay: value(&FIRST_DELAY).max(shortest),
+            delay: micros(&FIRST_DELAY).max(shortest),
             shortest,
-            longest: value(&LONGEST_DELAY).max(shortest),
+            longest: micros(&LONGEST_DELAY).max(shortest),
             step: value(&DELAY_STEP),
             limit: value(&LOSS_THRESHOLD),
             loss: LossAverage::new(setup),

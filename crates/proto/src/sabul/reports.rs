@@ -49,7 +49,7 @@ impl Reports {
     /// The reports of the paper's protocol. A round trip shorter than the synchronization interval
     /// counts as one: no repair is expected sooner.
     pub(super) fn new(now: Time, setup: &Setup) -> Reports {
-        let sync = Span::from_secs_f64(setup.settings.value(&SYNC_INTERVAL));
+        let sync = setup.settings.span(&SYNC_INTERVAL);
         let rtt = setup.rtt.max(sync);
         let again = Again::AfterTrips { rtt, due: BinaryHeap::new(), blocks: RangeSet::new() };
         Reports::with(now, again, sync)
@@ -57,7 +57,7 @@ impl Reports {
 
     /// The reports of the release that Oak Ridge measured.
     pub(super) fn release(now: Time, setup: &Setup) -> Reports {
-        let interval = Span::from_secs_f64(setup.settings.value(&REPORT_INTERVAL));
+        let interval = setup.settings.span(&REPORT_INTERVAL);
         Reports::with(now, Again::Collective { interval, next: now + interval }, interval)
     }
 

@@ -52,8 +52,8 @@ struct Interval {
 }
 
 impl Interval {
-    fn new(seconds: f64) -> Interval {
-        Interval { len: Span::from_secs_f64(seconds), end: None, sent: 0, lost: 0 }
+    fn new(len: Span) -> Interval {
+        Interval { len, end: None, sent: 0, lost: 0 }
     }
 
     /// Begins the next interval; gives what was sent and lost in this one.
@@ -66,13 +66,13 @@ impl SabulSender {
     /// The paper's sender at the start of a flow.
     pub fn new(setup: &Setup) -> SabulSender {
         let cap = setup.cap();
-        let wanted = Rate::from_bps_f64(setup.settings.value(&INITIAL_RATE) * 1e6);
+        let wanted = setup.settings.rate(&INITIAL_RATE);
         let wanted = if wanted > Rate::ZERO { Some(wanted) } else { setup.rate };
         let first = wanted.unwrap_or(TRICKLE);
         let first = cap.map_or(first, |cap| first.min(cap));
         let control = Box::new(PaperRate::new(setup, first, cap));
         let window = Window::new(if wanted.is_some() { 1 } else { TRAIN_LEN }, setup.datagram());
-        let interval = Interval::new(setup.settings.value(&SYNC_INTERVAL));
+        let interval = Interval::new(setup.settings.span(&SYNC_INTERVAL));
         let mut sender = SabulSender::with(setup, control, interval, window);
         sender.train = FirstTrain::new(setup, wanted.is_none(), FIRST_SHARE);
         sender
@@ -81,7 +81,7 @@ impl SabulSender {
     /// The sender of the release that Oak Ridge measured, at the start of a flow.
     pub fn release(setup: &Setup) -> SabulSender {
         let control = Box::new(ReleaseRate::new(setup, setup.cap()));
-        let interval = Interval::new(setup.settings.value(&RELEASE_SYNC_INTERVAL));
+        let interval = Interval::new(setup.settings.span(&RELEASE_SYNC_INTERVAL));
         let window = Window::unlimited(setup.datagram());
         let sender = SabulSender::with(setup, control, interval, window);
         SabulSender { release: true, expiries: Again::new(0), ..sender }
@@ -96,7 +96,7 @@ impl SabulSender {
         let cap = setup.cap();
         window.set_most(setup.settings.count(&WINDOW));
         window.note_rate(cap.unwrap_or(control.rate()));
-        if setup.settings.value(&AVAILABLE_WINDOW) > 0.0 {
+        if setup.settings.is_on(&AVAILABLE_WINDOW) {
             window.follow_arrivals();
         }
         SabulSender {

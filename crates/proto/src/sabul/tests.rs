@@ -140,7 +140,7 @@ fn the_window_that_the_application_sets_holds() {
 #[test]
 fn a_window_that_follows_what_arrives_is_its_product_with_the_time_and_no_more_than_was_set() {
     let sizes = |settings: &[(&str, f64)]| {
-        let settings = set(&ROW, &[settings, &[("initial-rate", 8.0)]].concat());
+        let settings = set(&ROW, &[settings, &[("initial-rate", 8e6)]].concat());
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
         out.sender.window.on_loss();
         // All of it arrives.

@@ -54,15 +54,22 @@ pub use sender::TsunamiSender;
 
 use alloc::boxed::Box;
 
+use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// "A timed interval (>350ms) since the last update." (Study, 3.2)
-pub const REPORT_INTERVAL: ProtocolOption =
-    ProtocolOption::own("report-interval", "seconds between reports at least", (0.001, 60.0), 0.35);
+pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
+    Kind::Time,
+    "report-interval",
+    "time between reports at the least",
+    (0.001, 60.0),
+    0.35,
+);
 
 /// "The number of packets received (a multiple of 50)." (Study, 3.2)
-pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::own(
+pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "report-blocks",
     "a report goes when the count of datagrams received passes a multiple of this",
     (1.0, 1e6),
@@ -70,15 +77,17 @@ pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::own(
 );
 
 /// "A default tolerated loss rate of 7.9%." (Study, 3.2)
-pub const ERROR_RATE: ProtocolOption = ProtocolOption::own(
+pub const ERROR_RATE: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "error-rate",
-    "tolerated error rate, a share; half of what is missing counts, as in the public tool",
+    "tolerated error rate; half of what is missing counts, as in the public tool",
     (0.0, 0.99),
     0.079,
 );
 
 /// The public tool's slow-down, 25/24.
-pub const SLOW_DOWN: ProtocolOption = ProtocolOption::own(
+pub const SLOW_DOWN: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "slow-down",
     "factor on the delay where everything is lost; less where less is",
     (1.0, 10.0),
@@ -86,7 +95,8 @@ pub const SLOW_DOWN: ProtocolOption = ProtocolOption::own(
 );
 
 /// The public tool's speed-up, 5/6.
-pub const SPEED_UP: ProtocolOption = ProtocolOption::own(
+pub const SPEED_UP: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "speed-up",
     "factor on the delay after a report within the tolerated error rate",
     (0.01, 1.0),
@@ -94,7 +104,8 @@ pub const SPEED_UP: ProtocolOption = ProtocolOption::own(
 );
 
 /// The public tool's weight of what was before.
-pub const HISTORY: ProtocolOption = ProtocolOption::own(
+pub const HISTORY: ProtocolOption = ProtocolOption::new(
+    Kind::Ratio,
     "history",
     "weight of the error rate so far in the smoothed one",
     (0.0, 0.99),
@@ -103,7 +114,8 @@ pub const HISTORY: ProtocolOption = ProtocolOption::own(
 
 /// The public tool's table of missing blocks has 2048; the study "enlarged" it "in an attempt to
 /// eliminate REQUEST_RESTART requests", and so do we.
-pub const TABLE: ProtocolOption = ProtocolOption::own(
+pub const TABLE: ProtocolOption = ProtocolOption::new(
+    Kind::Count,
     "table",
     "most missing blocks that a report asks for; where there are more it asks to restart",
     (1.0, 1e9),
@@ -111,7 +123,8 @@ pub const TABLE: ProtocolOption = ProtocolOption::own(
 );
 
 /// Ours; the tool has none: what is missing when a report is due is asked for, late or lost.
-pub const GRACE: ProtocolOption = ProtocolOption::own(
+pub const GRACE: ProtocolOption = ProtocolOption::new(
+    Kind::Number,
     "grace",
     "round-trip times that an overtaken block may be late by before it is missing, 1 ms at \
            least; 0: none, as in the public tool",

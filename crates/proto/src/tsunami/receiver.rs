@@ -97,7 +97,7 @@ impl ReceivingFlow for Flow {
             end: ReceivingEnd::new(now, setup),
             arrived: Arrived::new(setup),
             requests: Requests::new(now, setup),
-            interval: Span::from_secs_f64(setup.settings.value(&REPORT_INTERVAL)),
+            interval: setup.settings.span(&REPORT_INTERVAL),
             every: setup.settings.count(&REPORT_BLOCKS).max(1),
             history: setup.settings.value(&HISTORY),
             error: 0.0,

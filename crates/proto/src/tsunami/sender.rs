@@ -62,7 +62,7 @@ impl TsunamiSender {
             requests: Heard::default(),
             rates: Heard::default(),
             reported: None,
-            interval: Span::from_secs_f64(setup.settings.value(&REPORT_INTERVAL)),
+            interval: setup.settings.span(&REPORT_INTERVAL),
             last: Again::new(MOST_DOUBLED),
         }
     }

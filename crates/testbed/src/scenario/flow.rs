@@ -95,8 +95,8 @@ pub struct Transfer {
     pub writes_disk: bool,
     /// Times that a repair block of a small last round is sent at most; without it the default.
     pub tail_copies: Option<u32>,
-    /// Settings of the protocol's own, by name, in base units: bits a second, bytes, seconds,
-    /// shares of 1.
+    /// Settings of the protocol's own, by name, in base units: bit/s, bytes, seconds, shares
+    /// of 1.
     pub settings: BTreeMap<String, f64>,
 }
 

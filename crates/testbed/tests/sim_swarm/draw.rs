@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use longhaul_proto::kind::Kind;
 use longhaul_proto::registry::{Row, all};
 use longhaul_proto::settings::ProtocolOption;
 use longhaul_proto::time::Span;
@@ -14,8 +15,8 @@ use longhaul_testbed::random::Random;
 const SESSION: Span = Span::from_secs(4);
 /// Timers of protocols that are no settings: when a question is asked again (RBUDP), a buffer asked
 /// for (NETBLT), all that is in flight taken for lost (SABUL), a sender heard of (Tsunami), what
-/// came acknowledged at the latest (FOBS).
-const OWN: [(&str, Span); 7] = [
+/// came acknowledged at the latest (FOBS), a silent sender asked anew (GTP).
+const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
     ("sabul", Span::from_secs(1)),
@@ -23,10 +24,10 @@ const OWN: [(&str, Span); 7] = [
     ("tsunami", Span::from_millis(500)),
     ("fobs", Span::from_millis(50)),
     ("fobs-table", Span::from_millis(50)),
+    ("gtp", Span::from_millis(4_500)),
 ];
 /// Settings that are such timers.
-const SET: [&str; 5] =
-    ["sync-interval", "ack-interval", "report-interval", "silence", "longest-silence"];
+const SET: [&str; 3] = ["sync-interval", "ack-interval", "report-interval"];
 
 /// A scenario, and the longest that it may take, and that nothing new may come.
 pub(crate) struct Case {
@@ -320,10 +321,11 @@ fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bound
         let mut value = option.default;
         if random.chance(if wild { 0.5 } else { 0.3 }) {
             value = if wild { extreme(random, option) } else { tame(random, option) };
-            given.push(format!("{} = {value:?}", option.name));
+            given.push(format!("{} = '{}'", option.name, option.written(value)));
         }
         if SET.contains(&option.name) {
-            timers = timers + waits(option, value);
+            assert_eq!(option.kind, Kind::Time, "{}", option.name);
+            timers = timers + Span::from_secs_f64(value);
         }
     }
     bounds.timers = bounds.timers.max(timers);
@@ -332,22 +334,21 @@ fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bound
     }
 }
 
-/// A setting that is a time.
-fn waits(option: &ProtocolOption, value: f64) -> Span {
-    let seconds = option.help.starts_with("seconds");
-    assert!(seconds || option.help.contains("in ms"), "{} is no time", option.name);
-    Span::from_secs_f64(if seconds { value } else { value / 1e3 })
-}
-
 /// Half the default to twice the default; where that is none, the least that is more than none.
 fn tame(random: &mut Random, option: &ProtocolOption) -> f64 {
     let factor = *one_of(random, &[0.5, 0.8, 1.0, 1.3, 2.0]);
-    (option.default * factor).clamp(option.least, option.most)
+    of_kind(option, (option.default * factor).clamp(option.least, option.most))
+}
+
+/// A value as its kind has it: whole where it counts something.
+fn of_kind(option: &ProtocolOption, value: f64) -> f64 {
+    if option.kind.is_whole() { value.trunc() } else { value }
 }
 
 fn extreme(random: &mut Random, option: &ProtocolOption) -> f64 {
     let middle = (option.least.max(1e-6) * option.most).sqrt();
-    *one_of(random, &[option.least, option.most, middle.clamp(option.least, option.most)])
+    let middle = middle.clamp(option.least, option.most);
+    of_kind(option, *one_of(random, &[option.least, option.most, middle]))
 }
 
 /// What goes beside the copies: TCP, mice, UDP.

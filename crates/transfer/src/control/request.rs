@@ -93,9 +93,10 @@ pub struct Setting {
     /// Its name in the registry.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What it is set to.
-    #[prost(double, tag = "2")]
-    pub value: f64,
+    /// What it is set to, in base units: bit/s, seconds, bytes, shares of 1; 1 for a switch that
+    /// is on; of a choice the place of the word in the registry, from 0. Tag 2 had other units.
+    #[prost(double, optional, tag = "3")]
+    pub value: Option<f64>,
 }
 
 /// One filter of a tree copy.

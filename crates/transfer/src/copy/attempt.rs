@@ -497,7 +497,7 @@ pub(super) fn pattern(filter: &Filter) -> Pattern {
 }
 
 fn setting((name, value): (&'static str, f64)) -> Setting {
-    Setting { name: name.to_owned(), value }
+    Setting { name: name.to_owned(), value: Some(value) }
 }
 
 fn receive_name(receive: Receive) -> &'static str {

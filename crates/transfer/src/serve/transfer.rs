@@ -294,10 +294,12 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
 fn settings(protocol: Option<&'static Row>, asked: &[Setting]) -> Result<Settings, Error> {
     let Some(row) = protocol else { return Ok(Settings::default()) };
     asked.iter().try_fold(Settings::default(), |settings, Setting { name, value }| {
-        settings.with(row, name, *value).map_err(|error| {
-            let error = Error::new(Class::Usage, format!("the setting is refused: {error}"));
+        let refused = |what: String| {
+            let error = Error::new(Class::Usage, format!("the setting is refused: {what}"));
             error.advise("use the same release of longhaul on both sides")
-        })
+        };
+        let value = value.ok_or_else(|| refused(format!("{name} has no value in base units")))?;
+        settings.with(row, name, value).map_err(|error| refused(error.to_string()))
     })
 }
 

@@ -586,7 +586,7 @@ fn a_wait_without_an_end_is_impossible_after_silence() {
 fn after_a_chunk_what_is_known_to_be_lost_goes_and_then_the_next_chunk() {
     let row = crate::registry::find("fobs-table").unwrap();
     // Ten blocks of 1,000 bytes.
-    let settings = settings(1, 2).with(row, "chunk", 10_100.0 / f64::from(1 << 20)).unwrap();
+    let settings = settings(1, 2).with(row, "chunk", 10_100.0).unwrap();
     let setup = Setup { settings, ..setup(25, 0) };
     let mut out = Out::new(&setup);
     out.sender = FobsSender::by_table(&setup);

@@ -9,6 +9,7 @@ use super::star::{ms, settings};
 use crate::endpoint::{
     Arrival, BlockRange, Carrier, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
+use crate::gtp::tuning::Tuning;
 use crate::gtp::{GtpReceiver, GtpSender};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
@@ -188,7 +189,7 @@ fn impossible_requests_are_refused_and_what_is_there_is_left_out() {
 fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
     let mut blocks = Vec::new();
     // All of them where C_r has to be found.
-    for (receive_rate, at_once) in [(0.0, 64), (900.0, 32)] {
+    for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);
         let mut sender = GtpSender::new(&setup(100, 0, settings));
@@ -232,7 +233,12 @@ struct In {
 
 impl In {
     fn new(setup: &Setup) -> In {
+        In::tuned(setup, Tuning::OURS)
+    }
+
+    fn tuned(setup: &Setup, tuning: Tuning) -> In {
         let mut receiver = GtpReceiver::default();
+        receiver.tuning = tuning;
         receiver.add_flow(Time::ZERO, setup);
         In { receiver, number: 0 }
     }
@@ -267,7 +273,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 
 #[test]
 fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow: all of C_r, and two round trips of it: 0.2 s of 10,000 blocks a second.
     let requests = side.requests(0);
@@ -279,10 +285,11 @@ fn a_receiver_asks_for_what_the_path_and_the_sender_hold_at_its_rate() {
 }
 
 #[test]
-fn how_often_a_sender_is_asked_in_a_round_trip_is_set() {
+fn a_sender_is_asked_so_often_in_a_round_trip() {
     let asked = |turns| {
-        let given = [("receive-rate", 82.56), ("early", 0.0), ("turns", turns)];
-        let mut side = In::new(&setup(100_000, 0, settings(&given)));
+        let given = [("receive-rate", 82.56e6), ("early", 0.0)];
+        let tuning = Tuning { turns, ..Tuning::OURS };
+        let mut side = In::tuned(&setup(100_000, 0, settings(&given)), tuning);
         side.requests(0);
         // Ten blocks a millisecond, for five round trips.
         let each = (0..500).map(|at| {
@@ -292,12 +299,12 @@ fn how_often_a_sender_is_asked_in_a_round_trip_is_set() {
         each.sum::<usize>()
     };
     // And once at their beginning.
-    assert_eq!([1.0, 2.0, 5.0].map(asked), [6, 11, 26]);
+    assert_eq!([1, 2, 5].map(asked), [6, 11, 26]);
 }
 
 #[test]
 fn the_grant_bounds_what_is_asked_for() {
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&Setup { grant: Bytes::new(70_000), ..setup(1000, 0, given) });
     assert_eq!(blocks(&side.requests(0)), [0..70]);
     side.arrive(100, 0..70);
@@ -309,7 +316,7 @@ fn the_grant_bounds_what_is_asked_for() {
 #[test]
 fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts() {
     // 60 blocks each 100 ms come within 6 ms: 5 Mbit/s in bursts of 82.56, which is C_r.
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let rtt = Span::from_millis(1);
     let mut side = In::new(&Setup { grant: Bytes::ZERO, rtt, ..setup(100_000, 0, given) });
     let (mut late, mut last) = (Vec::new(), 0);
@@ -339,7 +346,7 @@ fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts
 
 #[test]
 fn what_is_lost_is_asked_for_again_and_nothing_else() {
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100, 0, given));
     assert_eq!(blocks(&side.requests(0)), [0..100]);
     side.arrive(100, 0..10);
@@ -360,7 +367,7 @@ fn what_is_lost_is_asked_for_again_and_nothing_else() {
 
 #[test]
 fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() {
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100, 0, given));
     side.requests(0);
     side.arrive(100, 0..97);
@@ -374,7 +381,7 @@ fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() 
 
 #[test]
 fn a_sender_that_does_not_answer_is_asked_anew_seldom_and_for_little() {
-    let given = settings(&[("receive-rate", 82.56), ("early", 0.0)]);
+    let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     side.requests(0);
     let mut asked = Vec::new();

@@ -7,7 +7,7 @@ use crate::units::Rate;
 /// Two flows of 20 and 100 ms have half each of 96 Mbit/s when `others` join; when each of the two
 /// was first asked for less than `most` Mbit/s.
 fn joined(others: u32, most: u64) -> [Time; 2] {
-    let mut star = Star::new(100, settings(&[("receive-rate", 96.0)]));
+    let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     star.join(1, 20, 100);
     star.join(2, 100, 100);
     star.run(ms(3000));

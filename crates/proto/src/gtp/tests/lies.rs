@@ -8,7 +8,7 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 
 fn three() -> Star {
-    let mut star = Star::new(100, settings(&[("receive-rate", 96.0)]));
+    let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     for flow in 1..4 {
         star.join(flow, 20 * u64::from(flow), 100);
     }
@@ -65,15 +65,16 @@ fn a_sender_faster_than_it_is_asked_to_be_is_counted_and_once_it_is_left_out_the
 }
 
 #[test]
-fn how_much_a_sender_may_bring_at_once_is_set() {
+fn a_sender_that_brings_more_than_may_come_at_once_is_too_fast() {
     let too_fast = |at_once| {
-        let mut star = Star::new(100, settings(&[("receive-rate", 10.0), ("at-once", at_once)]));
+        let mut star = Star::new(100, settings(&[("receive-rate", 10e6)]));
+        star.receiver.tuning.at_once = at_once;
         star.join(1, 10, 100);
         star.paths.get_mut(&1).unwrap().lie = Some(Lie::Fast(10));
         star.run(ms(1000));
         star.accounting(1).too_fast
     };
-    let [less, default, more] = [100.0, 200.0, 10_000.0].map(too_fast);
+    let [less, default, more] = [1.0, 2.0, 100.0].map(too_fast);
     assert!(less > default && default > 0 && more == 0, "{less}, {default}, {more}");
 }
 
@@ -135,8 +136,8 @@ fn a_sender_that_was_frozen_comes_back_to_its_share() {
 
 #[test]
 fn a_path_that_loses_harms_its_own_flow_alone_and_not_even_that_once_it_is_known_for_it() {
-    for (own, tolerated, least) in [(0.0, 0.0, 0.4), (0.0, 5.0, 25.0), (1.0, 0.0, 25.0)] {
-        let given = [("receive-rate", 96.0), ("tolerated-loss", tolerated), ("own-loss", own)];
+    for (own, tolerated, least) in [(0.0, 0.0, 0.4), (0.0, 0.05, 25.0), (1.0, 0.0, 25.0)] {
+        let given = [("receive-rate", 96e6), ("tolerated-loss", tolerated), ("own-loss", own)];
         let given = settings(&given);
         let mut star = Star::new(100, given);
         for flow in 1..4 {

@@ -8,14 +8,18 @@ use proptest::prelude::*;
 use super::star::{Star, jain, ms, settings};
 use crate::endpoint::{FlowId, Origin, Others, Outgoing, ReceiveCapacity, Receiver, Sender, Setup};
 use crate::gtp::scheduler::{Demand, shares};
-use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE, REQUESTS};
+use crate::gtp::{EARLY, GtpReceiver, OTHERS, RECEIVE_SHARE};
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
+/// Places of the words of `others`.
+const FAIR: f64 = 1.0;
+const IGNORED: f64 = 2.0;
+
 /// C_r is given, a little below the link.
 fn given(mbps: u64) -> Star {
-    Star::new(mbps, settings(&[("receive-rate", mbps as f64 * 0.98)]))
+    Star::new(mbps, settings(&[("receive-rate", mbps as f64 * 0.98e6)]))
 }
 
 #[test]
@@ -67,7 +71,7 @@ fn a_sender_that_tells_its_cards_rate_is_asked_for_no_more_and_the_others_lack_n
 #[test]
 fn least_rates_that_add_up_to_more_than_there_is_overrun_nobody() {
     // 50 times 0.5 Mbit/s over a link of 10.
-    let mut star = Star::new(10, settings(&[("receive-rate", 9.8), (EARLY.name, 0.0)]));
+    let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
         star.join(flow, 10 + 4 * u64::from(flow), 10);
     }
@@ -99,7 +103,7 @@ fn what_a_finished_flow_leaves_is_taken_up_at_once() {
 
 #[test]
 fn a_share_of_the_link_is_left_alone() {
-    let settings = settings(&[("receive-rate", 100.0), (RECEIVE_SHARE.name, 85.0)]);
+    let settings = settings(&[("receive-rate", 100e6), (RECEIVE_SHARE.name, 0.85)]);
     let mut star = Star::new(100, settings);
     star.join(1, 20, 100);
     star.join(2, 50, 100);
@@ -133,10 +137,10 @@ fn beside_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
 fn others_that_are_told_of_have_what_they_would_have_among_equals() {
     let card = Some(Rate::from_mbps(100));
     for (given, link, origin) in [
-        (&[("receive-rate", 98.0), (OTHERS.name, 1.0)][..], None, Origin::Given),
+        (&[("receive-rate", 98e6), (OTHERS.name, FAIR)][..], None, Origin::Given),
         (&[], card, Origin::Card),
         (&[], None, Origin::Found),
-        (&[(RECEIVE_SHARE.name, 95.0)], card, Origin::Card),
+        (&[(RECEIVE_SHARE.name, 0.95)], card, Origin::Card),
     ] {
         let (star, capacity) = beside_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
@@ -154,7 +158,7 @@ fn others_that_are_told_of_have_what_they_would_have_among_equals() {
 
 #[test]
 fn others_are_not_looked_at_beside_a_rate_that_was_given_or_where_nobody_wants_it() {
-    for given in [("receive-rate", 98.0), (OTHERS.name, 0.0)] {
+    for given in [("receive-rate", 98e6), (OTHERS.name, IGNORED)] {
         let (star, capacity) = beside_tcp(Star::new(100, settings(&[given])), None);
         assert_eq!(capacity.others, None);
         let sum: f64 = star.rates(5_000, 6_600).iter().sum();
@@ -173,7 +177,7 @@ fn others_are_not_looked_at_beside_a_rate_that_was_given_or_where_nobody_wants_i
 fn weights_give_shares_in_proportion() {
     let mut star = given(100);
     for (flow, weight) in [(1, 3.0), (2, 1.0)] {
-        let weighted = settings(&[("receive-rate", 98.0), ("weight", weight)]);
+        let weighted = settings(&[("receive-rate", 98e6), ("weight", weight)]);
         star.join_with(&Setup { settings: weighted, ..star.setup(flow, 30, 100) });
     }
     star.run(ms(2000));
@@ -280,7 +284,7 @@ fn a_link_that_slows_down_is_followed() {
 fn a_queue_is_kept_short_by_delay_control() {
     // Each path has a bottleneck of its own with a long queue, which loss would show late.
     for (delay_control, most) in [(0.0, u64::MAX), (1.0, 35)] {
-        let given = settings(&[("receive-rate", 98.0), ("delay-control", delay_control)]);
+        let given = settings(&[("receive-rate", 98e6), ("delay-control", delay_control)]);
         let mut star = Star::new(100, given);
         star.join(1, 40, 200).narrow = Some(Rate::from_mbps(20));
         star.run(ms(8000));
@@ -347,8 +351,8 @@ fn a_thousand_joins_do_not_ask_a_million_times() {
 
 #[test]
 fn many_senders_are_asked_seldom_and_none_runs_dry() {
-    let list = [("receive-rate", 98.0), (EARLY.name, 0.0), (REQUESTS.name, 200.0)];
-    let mut star = Star::new(100, settings(&list));
+    let mut star = Star::new(100, settings(&[("receive-rate", 98e6), ("early", 0.0)]));
+    star.receiver.tuning.requests = 200;
     for flow in 0..20 {
         star.join(flow, 5 + 5 * u64::from(flow), 20);
     }
@@ -380,7 +384,11 @@ proptest! {
     ) {
         let mut receiver = GtpReceiver::default();
         for (flow, &(weight, least)) in (0u32..).zip(&flows) {
-            let list = [("receive-rate", capacity), ("weight", weight), ("least-rate", least)];
+            let list = [
+                ("receive-rate", capacity * 1e6),
+                ("weight", weight),
+                ("least-rate", least * 1e6),
+            ];
             receiver.add_flow(ms(0), &Star::new(1, settings(&list)).setup(flow, 20, 1));
         }
         let mut asked = BTreeMap::new();

@@ -94,6 +94,7 @@ pub(super) fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
+/// Settings by name, in base units.
 pub(super) fn settings(list: &[(&str, f64)]) -> Settings {
     let with = |settings: Settings, &(name, value): &(&str, f64)| settings.with(&ROW, name, value);
     list.iter().try_fold(Settings::default(), with).unwrap()

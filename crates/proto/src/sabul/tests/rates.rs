@@ -155,7 +155,7 @@ fn the_sync_interval_can_be_set() {
     assert!(control.rate().as_bps().abs_diff(240_000) <= 1, "{}", control.rate());
     // How often a sender's rate rises in a second, and when a receiver has acknowledged.
     let rises = |interval: f64| {
-        let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8.0)]);
+        let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8e6)]);
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
         out.sender.window.on_loss();
         let mut rates = Vec::new();
@@ -182,7 +182,7 @@ fn the_sync_interval_can_be_set() {
 
 #[test]
 fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
-    let settings = set(&ORNL_ROW, &[("loss-smoothing", 1.0), ("shortest-delay", 9.0)]);
+    let settings = set(&ORNL_ROW, &[("loss-smoothing", 1.0), ("shortest-delay", 9e-6)]);
     let mut control = ReleaseRate::new(&mtu_1500(settings), None);
     let delay = |control: &ReleaseRate| 12_000.0 * 1e6 / control.rate().as_bps() as f64;
     assert!((delay(&control) - 10.0).abs() < 1e-6);

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul_proto::registry;
 use longhaul_proto::units::{Bytes, Rate};
 use serde_json::Value;
 
@@ -321,8 +322,18 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
     arguments.extend(transfer.tail_copies.map(|count| format!("--tail-copies={count}")));
-    arguments.extend(transfer.settings.iter().map(|(name, value)| format!("--{name}={value}")));
+    arguments.extend(settings(transfer));
     arguments
+}
+
+/// The protocol's own settings as flags, to the last bit of each.
+fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
+    let row = registry::find(&transfer.protocol);
+    transfer.settings.iter().map(move |(name, value)| {
+        let option = row.and_then(|row| row.option(name).ok());
+        let text = option.map_or_else(|| value.to_string(), |option| option.written(*value));
+        format!("--{name}={text}")
+    })
 }
 
 /// What the sending program of the flow's host gets out, as a flag; nothing where that is no limit
@@ -371,6 +382,27 @@ mod tests {
         let cut =
             r#"size = "9MB", block = 1400, segment = "1500KB", settings = { tail-copies = 2 }"#;
         assert_eq!(words(cut), "--segment 2Mi --datagram 1432 --tail-copies=2");
+    }
+
+    #[test]
+    fn settings_become_flags_with_their_units() {
+        let given = [
+            ("receive-rate", 957e6),
+            ("loss-threshold", 0.003),
+            ("interval", 2.5),
+            ("own-loss", 0.0),
+            ("others", 1.0),
+        ];
+        let own = Transfer {
+            protocol: "gtp".into(),
+            settings: given.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Transfer::default()
+        };
+        assert_eq!(
+            settings(&own).collect::<Vec<_>>().join(" "),
+            "--interval=2.5 --loss-threshold=0.3% --others=fair --own-loss=off \
+             --receive-rate=957Mbit/s"
+        );
     }
 
     #[test]

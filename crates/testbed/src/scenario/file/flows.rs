@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use longhaul_proto::law::Law;
-use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use longhaul_proto::rbudp::TAIL_COPIES;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{SettingError, Settings};
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::{LossRatio, Rate};
+use longhaul_proto::units::Rate;
 
 use super::keys;
 use super::section::{FileError, Section, list};
@@ -218,7 +217,7 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };
     let Some(table) = value.get_ref().as_table() else {
-        return Err(entry.error("settings", "'settings' is a table of names and numbers"));
+        return Err(entry.error("settings", "'settings' is a table of names and values"));
     };
     if table.len() > MAX_SETTINGS {
         return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
@@ -226,17 +225,17 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
     let given: Vec<&str> = table.keys().map(|key| &**key.get_ref()).collect();
     let section = Section::of_table(entry.source, "settings", value.span(), table, &[&given])?;
     for (key, name) in table.keys().zip(given.iter().copied()) {
-        let Some(number) = section.quantity(name, parse_setting)? else { continue };
-        match check_setting(row, name, number) {
-            Ok(()) => {}
-            Err(error @ SettingError::Unknown { .. }) => {
-                let error = entry.source.error(&key.span(), error.to_string());
-                let known = row.options.iter().map(|option| option.name);
-                return Err(error.among(name, known, "its settings"));
-            }
-            // From outside: one value of a sweep does not keep the others from running.
-            Err(_) if section.extent_of(name).is_empty() => {}
-            Err(error) => return Err(section.error(name, error.to_string())),
+        let option = row.option(name).map_err(|error| {
+            let error = entry.source.error(&key.span(), error.to_string());
+            let known = row.options.iter().map(|option| option.name);
+            error.among(name, known, "its settings")
+        })?;
+        let Some(number) = section.setting(name, |text| option.parse(text))? else { continue };
+        // From outside: one value of a sweep does not keep the others from running.
+        if let Err(error) = check_setting(row, name, number)
+            && !section.extent_of(name).is_empty()
+        {
+            return Err(section.error(name, error.to_string()));
         }
         settings.insert(name.to_owned(), number);
     }
@@ -273,20 +272,4 @@ fn mice(entry: &Section<'_>) -> Result<Mice, FileError> {
     let congestion = entry.word("congestion", &CONGESTION)?.unwrap_or_default();
     let count = entry.count("mice")?.unwrap_or(0);
     Ok(Mice { count, arrivals, tcp: tcp(entry, congestion, 1)? })
-}
-
-/// Reads a protocol's setting: a number, or a quantity in base units (`10M` is 10⁷, `350ms` 0.35,
-/// `85%` 0.85).
-fn parse_setting(text: &str) -> Result<f64, String> {
-    if let Ok(number) = text.replace('_', "").parse::<f64>()
-        && number.is_finite()
-    {
-        return Ok(number);
-    }
-    let share = || parse_loss(text).map(LossRatio::get);
-    let span = || parse_span(text).map(Span::as_secs_f64);
-    let rate = || parse_rate(text).map(|rate| rate.as_bps() as f64);
-    let bytes = || parse_bytes(text).map(|bytes| bytes.get() as f64);
-    let quantity = share().or_else(|_| span()).or_else(|_| rate()).or_else(|_| bytes());
-    quantity.map_err(|_| format!("'{text}' is no number and no quantity"))
 }

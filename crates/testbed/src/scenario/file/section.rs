@@ -165,6 +165,20 @@ impl<'a> Section<'a> {
         self.parsed(key, value, parse).map(Some)
     }
 
+    /// A protocol's setting: a quantity, or a switch as `true` or `false`.
+    pub(super) fn setting(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<f64, String>,
+    ) -> Found<f64> {
+        match self.value(key).map(Spanned::get_ref) {
+            Some(DeValue::Boolean(on)) => parse(if *on { "true" } else { "false" })
+                .map(Some)
+                .map_err(|what| self.error(key, format!("'{key}' in {}: {what}", self.title))),
+            _ => self.quantity(key, parse),
+        }
+    }
+
     fn parsed<T>(
         &self,
         key: &str,

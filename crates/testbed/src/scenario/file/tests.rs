@@ -129,18 +129,19 @@ fn every_key_of_a_flow_finds_its_place() {
 }
 
 #[test]
-fn a_setting_is_a_number_or_a_quantity_in_base_units() {
+fn a_setting_is_read_in_the_unit_of_its_kind() {
     let flow = "[[flow]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"sabul\"\n";
-    let settings = "{ sync-interval = \"10ms\", window = \"10M\", loss-threshold = \"85%\", \
-        initial-rate = 100, beta = 1e-5 }";
+    let settings = "{ sync-interval = \"10ms\", window = 10_000_000, loss-threshold = \"85%\", \
+        initial-rate = \"100M\", beta = 1e-5, available-window = true }";
     let scenario = parse(&format!("{PAIR}{flow}settings = {settings}\n")).unwrap();
     let Traffic::Protocol(transfer) = &scenario.flows[0].traffic else { panic!("a copy") };
     let expected = [
         ("sync-interval", 0.01),
         ("window", 1e7),
         ("loss-threshold", 0.85),
-        ("initial-rate", 100.0),
+        ("initial-rate", 1e8),
         ("beta", 1e-5),
+        ("available-window", 1.0),
     ];
     let expected = expected.map(|(name, value)| (name.to_owned(), value));
     assert_eq!(transfer.settings, BTreeMap::from(expected));
@@ -495,7 +496,7 @@ fn what_each_part_promises_alone_is_looked_at_too() {
         (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes a disk that b has not"),
         (
             flow("protocol = \"rbudp\"\nsettings = { tail-copies = \"b\" }"),
-            "no number and no quantity",
+            "no count: write a whole number",
         ),
         (flow("protocol = \"gtp\"\nsize = 1\nlasts = \"1s\""), "not both"),
         (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),
