@@ -8,8 +8,8 @@ use longhaul_transfer::error::{Class, Error};
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, console, cp, demo, doctor, exit, habits, id, json, man, model,
-    probe, reproduce, serve, sim,
+    compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, man,
+    model, probe, reproduce, serve, sim,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -43,6 +43,10 @@ enum Command {
 /// Parses, resolves and runs; the exit status.
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
+    // The parser's own `help` takes no third word.
+    if let Some(status) = help::answer(&argv) {
+        return status;
+    }
     // The user's own words first: a mistake in them, or `--help`, needs no configuration.
     let matches = match Cli::command().try_get_matches_from(&argv) {
         Ok(matches) => matches,

@@ -1,8 +1,9 @@
 //! `longhaul completions`: what the shell needs to complete flags.
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_complete::Shell;
 
+use crate::protocol_settings::is_setting;
 use crate::{console, exit};
 
 /// Print the completion script of a shell
@@ -14,8 +15,20 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
+/// The whole command line without the settings of protocols: a shell would offer all of them beside
+/// the flags that most copies need.
+fn without_settings(root: Command) -> Command {
+    root.mut_subcommand("cp", |cp| {
+        let is_setting = |arg: &Arg| arg.get_long().is_some_and(is_setting);
+        let others = cp.get_arguments().filter(|arg| !is_setting(arg)).cloned();
+        let about = cp.get_about().cloned().unwrap_or_default();
+        Command::new("cp").about(about).args(others)
+    })
+}
+
 /// Prints the script that completes the flags of `root`, the whole command line.
-pub(crate) fn run(args: &CompletionsArgs, mut root: Command) -> u8 {
+pub(crate) fn run(args: &CompletionsArgs, root: Command) -> u8 {
+    let mut root = without_settings(root);
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut root, "longhaul", &mut script);
     console::out_whole(&script);

@@ -2,6 +2,8 @@
 
 mod resolve;
 
+pub(crate) use resolve::{TCP, protocols};
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +25,8 @@ use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, descriptors, exit, progress, signals};
 
-const EXAMPLES: &str = "\
+/// What `longhaul help cp` begins with.
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
   longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve, with a bar

@@ -19,6 +19,7 @@ mod doctor;
 mod emulate;
 mod exit;
 mod habits;
+mod help;
 mod id;
 mod json;
 mod link_tally;

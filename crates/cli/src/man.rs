@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Command;
 use longhaul_transfer::error::{Class, Error};
 
+use crate::protocol_settings::is_setting;
 use crate::{console, exit};
 
 /// Print a manual page, or write all of them into a folder
@@ -26,7 +27,18 @@ pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
     }
 }
 
-fn render(args: &ManArgs, mut root: Command) -> Result<(), Error> {
+/// The whole command line, with the help of settings that `cp --help` leaves out.
+fn with_settings(root: Command) -> Command {
+    root.mut_subcommand("cp", |cp| {
+        cp.mut_args(|arg| {
+            let is_setting = arg.get_long().is_some_and(is_setting);
+            if is_setting { arg.hide_short_help(false).hide_long_help(false) } else { arg }
+        })
+    })
+}
+
+fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
+    let mut root = with_settings(root);
     root.build();
     if let Some(folder) = &args.dir {
         return clap_mangen::generate_to(root, folder).map_err(|error| {

@@ -69,13 +69,26 @@ impl Flag {
 
     fn help(&self) -> String {
         let one = |(option, rows): &(&'static ProtocolOption, Vec<&str>)| {
-            let ProtocolOption { help, least, most, default, .. } = option;
-            let [least, most, default] = [least, most, default].map(|n| shown(option, *n));
             let of = if self.meanings.len() > 1 { rows.join(", ") + ": " } else { String::new() };
-            format!("{of}{help} [{least} to {most}, default: {default}]")
+            format!("{of}{} [{}]", option.help, range(option))
         };
         self.meanings.iter().map(one).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// A setting's range and default, as help shows them: the words of a choice are in its flag.
+pub(crate) fn range(option: &ProtocolOption) -> String {
+    let default = format!("default: {}", shown(option, option.default));
+    if matches!(option.kind, Kind::Switch | Kind::Choice(_)) {
+        return default;
+    }
+    let [least, most] = [option.least, option.most].map(|value| shown(option, value));
+    format!("{least} to {most}, {default}")
+}
+
+/// Whether a flag of `cp` is a protocol's setting.
+pub(crate) fn is_setting(flag: &str) -> bool {
+    registry::all().iter().any(|row| row.option(flag).is_ok())
 }
 
 /// A value with few digits: a number without a unit gets five of a fraction, and a power of ten for
@@ -188,8 +201,9 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // Too many for a glance.
-            let arg = arg.help(flag.help()).hide_short_help(true);
+            // Too many for a glance: `longhaul help cp PROTOCOL` and the manual have them. They are
+            // not hidden as such, because a hidden flag is no key of a configuration file.
+            let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });
         command.args(args)
@@ -309,8 +323,9 @@ mod tests {
             for option in row.options {
                 let flag = flags().into_iter().find(|flag| flag.name == option.name).unwrap();
                 assert!(flag.rows().split(", ").any(|name| name == row.name));
-                let (range, help) = (shown(option, option.most), flag.help());
+                let (range, help) = (range(option), flag.help());
                 assert!(help.contains(option.help) && help.contains(&range), "{help}");
+                assert!(is_setting(option.name) && !is_setting("recursive"));
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::config::Setting;
 use crate::protocol_settings::Of;
 
 /// Parallel TCP, which is no protocol of the registry.
-const TCP: &str = "tcp";
+pub(crate) const TCP: &str = "tcp";
 
 /// Names for `--cipher`, in the order of [`cipher`].
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
@@ -35,7 +35,7 @@ const MOST_STREAMS: u16 = 64;
 /// What `--help` says of `--protocol`.
 pub(super) fn protocol_help() -> String {
     format!(
-        "What carries the data; each one's own settings stand at the end of --help [default: {}, \
+        "What carries the data; 'longhaul help cp NAME' lists the settings of each [default: {}, \
          from several hosts {}]",
         registry::all()[0].name,
         registry::of_many().name
@@ -43,7 +43,7 @@ pub(super) fn protocol_help() -> String {
 }
 
 /// Names for `--protocol`.
-pub(super) fn protocols() -> Vec<&'static str> {
+pub(crate) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
 

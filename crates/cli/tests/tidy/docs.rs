@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use longhaul_proto::registry;
+
 use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
@@ -64,8 +66,15 @@ fn known_flags() -> BTreeSet<String> {
     for command in subcommands() {
         known.extend(flags(&help(&command)));
     }
+    known.extend(setting_flags());
     assert!(known.contains("--bwlimit") && known.contains("--frame"), "{known:?}");
     known
+}
+
+/// The flags that are protocols' settings, as `longhaul help cp PROTOCOL` has them.
+fn setting_flags() -> BTreeSet<String> {
+    let pages = registry::all().iter().map(|row| longhaul(&["help", "cp", row.name]).stdout);
+    pages.flat_map(|page| flags(&page)).collect()
 }
 
 #[test]
@@ -91,6 +100,9 @@ fn every_flag_is_in_the_manual() {
         let unknown = unknown.filter(|flag| !manual.contains(flag.as_str()));
         found.extend(unknown.map(|flag| format!("{} {flag}", command.join(" "))));
     }
+    let manual = longhaul(&["man", "cp"]).stdout.replace("\\-", "-");
+    let lost = setting_flags().into_iter().filter(|flag| !manual.contains(flag.as_str()));
+    found.extend(lost.map(|flag| format!("cp {flag}")));
     none(found, "the manual has every flag");
 }
 

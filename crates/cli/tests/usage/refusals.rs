@@ -167,15 +167,36 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
 
 #[test]
 fn help_is_a_subcommand_too_and_short_help_is_short() {
-    let long = longhaul(&["help", "cp"]);
-    assert_eq!((long.status, long.stderr.as_str()), (0, ""));
-    assert_eq!(long.stdout, longhaul(&["cp", "--help"]).stdout);
+    let serve = longhaul(&["help", "serve"]);
+    assert_eq!((serve.status, serve.stderr.as_str()), (0, ""));
+    assert_eq!(serve.stdout, longhaul(&["serve", "--help"]).stdout);
+    let long = longhaul(&["cp", "--help"]);
     let lines = |text: &str, word: &str| text.lines().position(|line| line.contains(word));
     let examples = lines(&long.stdout, "Examples:").expect("it has examples");
     assert!(examples < lines(&long.stdout, "--recursive").expect("it has flags"));
     let short = longhaul(&["cp", "-h"]).stdout;
     assert!(short.contains("Examples:") && !short.contains("--tail-copies"), "{short}");
     assert!(short.lines().count() < 100, "{}", short.lines().count());
+}
+
+#[test]
+fn settings_of_protocols_have_a_page_each_and_leave_the_other_lists() {
+    let screen = longhaul(&["help", "cp"]);
+    assert_eq!((screen.status, screen.stderr.as_str()), (0, ""));
+    assert!(screen.stdout.starts_with("Examples:"), "{}", screen.stdout);
+    assert!(screen.stdout.lines().count() <= 24, "{}", screen.stdout);
+    let gtp = longhaul(&["help", "cp", "gtp"]);
+    assert_eq!((gtp.status, gtp.stderr.as_str()), (0, ""));
+    let line = "--loss-threshold <PERCENT>  [0% to 50%, default: 0.5%]";
+    assert!(gtp.stdout.contains(line), "{}", gtp.stdout);
+    for words in [&["cp", "-h"][..], &["cp", "--help"], &["help", "cp"], &["completions", "bash"]] {
+        let said = longhaul(words).stdout;
+        assert!(!said.contains("--loss-threshold") && said.contains("--bwlimit"), "{said}");
+        assert!(!said.contains("Settings of --protocol"), "an empty heading: {said}");
+    }
+    let manual = longhaul(&["man", "cp"]).stdout.replace("\\-", "-");
+    assert!(manual.contains("--loss-threshold") && manual.contains("0% to 50%"), "{manual}");
+    longhaul(&["help", "cp", "udt"]).is_refused(&["no protocol 'udt'", "rbudp, fobs"]);
 }
 
 #[test]
