@@ -29,10 +29,10 @@ use crate::{console, descriptors, exit, progress, signals};
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   longhaul cp -r run42 dtn.example.org:/data/        over ssh
-  longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve, with a bar
+  longhaul cp -r -P lh://dtn.example.org/run42 .     from a longhaul serve
   longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
   longhaul cp h1:/a h2:/b lh://h3/c dest/            from three hosts at once
-  longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object, from all that hold it
+  longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object from replicas
 ";
 
 const ABOUT: &str = "\

@@ -50,6 +50,12 @@ impl Kind {
         matches!(self, Kind::Count | Kind::Switch | Kind::Choice(_))
     }
 
+    /// The word that a choice's number stands for; empty for other kinds.
+    pub fn word(self, value: f64) -> &'static str {
+        let Kind::Choice(words) = self else { return "" };
+        words.get(value as usize).copied().unwrap_or_default()
+    }
+
     /// Reads a value, to base units. A rate, a time, a size and a ratio need their unit; zero does
     /// not.
     ///

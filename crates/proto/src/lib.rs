@@ -14,7 +14,8 @@
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`], [`kind`]: every protocol, a row each, the numbers that it may be
-//!   told, and their units; then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`], [`netblt`], [`gtp`].
+//!   told, and their units; then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
+//!   [`netblt`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
 //! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.

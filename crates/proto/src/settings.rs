@@ -140,9 +140,14 @@ impl Settings {
         Ok(self)
     }
 
+    /// What was set for `option`, in base units; nothing where it has its default.
+    pub fn given(&self, option: &ProtocolOption) -> Option<f64> {
+        self.0.get(option.name).copied()
+    }
+
     /// What was set for `option`, or its default, in base units.
     pub fn value(&self, option: &ProtocolOption) -> f64 {
-        self.0.get(option.name).copied().unwrap_or(option.default)
+        self.given(option).unwrap_or(option.default)
     }
 
     /// The same, as a whole number.
@@ -167,8 +172,7 @@ impl Settings {
 
     /// The same, as one of an option's words.
     pub fn word(&self, option: &ProtocolOption) -> &'static str {
-        let Kind::Choice(words) = option.kind else { return "" };
-        words.get(self.count(option) as usize).copied().unwrap_or_default()
+        option.kind.word(self.value(option))
     }
 
     /// All that was set, by name.

@@ -137,7 +137,7 @@ pub(super) static SCALE: Experiment = Experiment {
             and asks nobody for more: nothing is lost, shares are equal (index 1.000) from \
             1 to 300 ms away, and a join takes 0.35 s at most. A thousand senders on 1 Gbit/s, \
             with less than a megabit each, are asked for several blocks at a time, and a thousand \
-            joins at once are one schedule (`requests`): asked block by block and join by join, \
+            joins at once are one schedule: asked block by block and join by join, \
             they stood still behind what asked them.",
     set: Set::Named,
 };

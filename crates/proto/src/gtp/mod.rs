@@ -38,8 +38,8 @@
 //! (CE) says what a flow could do, `own` knows what its path loses anyway, `flow` asks. All flows:
 //! `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins and departures
 //! change and when, `link` knows the card and other traffic, which `beside` leaves its share,
-//! `receiver` ties it together. `sender` obeys. The settings are in `options`, the constants that are
-//! ours in `tuning`.
+//! `receiver` ties it together. `sender` obeys. The settings are in `options`, the constants that
+//! are ours in `tuning`.
 
 mod asked;
 mod beside;

@@ -203,8 +203,32 @@ pub const OTHERS: ProtocolOption = ProtocolOption::choice(
 )
 .shared();
 
+/// What the settings are that are not set, as a whole.
+pub const VARIANT: ProtocolOption = ProtocolOption::choice(
+    "gtp-variant",
+    "ours: the defaults below; paper: a patience of 1, nothing early, a least-rate of 100kbit/s, \
+     own-loss off, others ignored",
+    &["ours", "paper"],
+)
+.shared();
+
+/// Where the paper's values are not ours. It has no least rate: this one is next to none. A flow
+/// begins with it, and at 10 kbit/s a datagram takes a second: the first measurement then shows so
+/// little that the flow never recovers.
+const PAPERS: [(ProtocolOption, f64); 5] =
+    [(PATIENCE, 1.0), (EARLY, 0.0), (LEAST_RATE, 1e5), (OWN_LOSS, 0.0), (OTHERS, 2.0)];
+
+/// What was set for `option`, or its default in the variant that was chosen.
+pub(super) fn value(settings: &Settings, option: &ProtocolOption) -> f64 {
+    let is_paper = settings.word(&VARIANT) == "paper";
+    let papers = PAPERS.iter().find(|(papers, _)| is_paper && papers.name == option.name);
+    let default = papers.map_or(option.default, |(_, value)| *value);
+    settings.given(option).unwrap_or(default)
+}
+
 /// All of these, for the registry.
 pub(super) const ALL: &[ProtocolOption] = &[
+    VARIANT,
     RECEIVE_RATE,
     RECEIVE_SHARE,
     WEIGHT,
@@ -256,7 +280,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(settings: &Settings) -> Rules {
-        let value = |option: &ProtocolOption| settings.value(option);
+        let value = |option: &ProtocolOption| value(settings, option);
         let receive_rate = Some(value(&RECEIVE_RATE)).filter(|rate| *rate > 0.0);
         Rules {
             receive_rate,
@@ -264,7 +288,7 @@ impl Rules {
             weight: value(&WEIGHT),
             start_rate: value(&START_RATE),
             least_rate: value(&LEAST_RATE),
-            delay_control: settings.is_on(&DELAY_CONTROL),
+            delay_control: value(&DELAY_CONTROL) > 0.0,
             queue: value(&QUEUE),
             increase: value(&INCREASE),
             estimate_growth: value(&ESTIMATE_GROWTH),
@@ -273,12 +297,12 @@ impl Rules {
             most_cut: value(&MOST_CUT),
             loss_threshold: value(&LOSS_THRESHOLD),
             close: value(&CLOSE),
-            patience: settings.count(&PATIENCE) as u32,
+            patience: value(&PATIENCE) as u32,
             interval: value(&INTERVAL),
             outstanding: value(&OUTSTANDING),
             tolerated_loss: value(&TOLERATED_LOSS),
-            own_loss: settings.is_on(&OWN_LOSS),
-            others: match settings.word(&OTHERS) {
+            own_loss: value(&OWN_LOSS) > 0.0,
+            others: match OTHERS.kind.word(value(&OTHERS)) {
                 "fair" => true,
                 "ignored" => false,
                 _ => receive_rate.is_none(),
@@ -296,4 +320,31 @@ impl Rules {
 /// A rate in bits a second as both ends handle it.
 pub(super) fn bps(rate: Option<Rate>) -> f64 {
     rate.map_or(f64::INFINITY, |rate| rate.as_bps() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gtp::ROW;
+
+    fn rules(list: &[(&str, f64)]) -> Rules {
+        let with = |all: Settings, (name, value): &(&str, f64)| all.with(&ROW, name, *value);
+        Rules::new(&list.iter().try_fold(Settings::default(), with).unwrap())
+    }
+
+    #[test]
+    fn the_papers_variant_has_no_patience_next_to_no_floor_and_no_rule_of_ours() {
+        let paper = rules(&[("gtp-variant", 1.0)]);
+        assert_eq!((paper.patience, paper.least_rate), (1, 1e5));
+        assert!(!paper.own_loss && !paper.others);
+        let ours = rules(&[]);
+        assert_eq!((ours.patience, ours.least_rate), (3, 0.5e6));
+        assert!(ours.own_loss && ours.others);
+    }
+
+    #[test]
+    fn what_is_set_goes_before_the_variant() {
+        let paper = rules(&[("gtp-variant", 1.0), ("patience", 2.0), ("others", 1.0)]);
+        assert_eq!((paper.patience, paper.others, paper.own_loss), (2, true, false));
+    }
 }

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::options::{EARLY, RECEIVE_RATE, START_RATE};
+use super::options::{EARLY, RECEIVE_RATE, START_RATE, value};
 use super::tuning::Tuning;
 use crate::endpoint::{BlockRange, Carrier, PacketNumber, Setup};
 use crate::ends::{FirstTrain, Frontier, Run, SendingEnd, SendingFlow};
@@ -56,7 +56,7 @@ pub struct GtpSender {
 /// The blocks that leave before any request, known to both ends: the first `early` of the object
 /// that the first grant covers.
 pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
-    let (mut left, mut runs) = (setup.settings.count(&EARLY) as u32, Vec::new());
+    let (mut left, mut runs) = (value(&setup.settings, &EARLY) as u32, Vec::new());
     while let Some(Run { segment, blocks }) = frontier.take(left) {
         let first = setup.layout.number(Block { segment, index: blocks.start });
         left -= blocks.len() as u32;
@@ -74,7 +74,7 @@ fn is_found(setup: &Setup) -> bool {
 /// counts, all that leave before any request: a card that tells its host of packets every 60 µs
 /// or so makes three steps of the usual train at 1 Gbit/s.
 pub(super) fn first_train(setup: &Setup) -> u64 {
-    let early = setup.settings.count(&EARLY);
+    let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
 }
 

@@ -196,6 +196,12 @@ fn the_first_blocks_leave_early_and_at_once_but_not_beyond_the_grant() {
         sender.poll_transmit(Time::ZERO, PacketNumber(0), 100, &mut blocks);
         assert_eq!(blocks.len(), at_once);
     }
+    // The paper's sender waits for the first request.
+    let paper = settings(&[("gtp-variant", 1.0)]);
+    let mut sender = GtpSender::new(&setup(100, 0, paper));
+    blocks.clear();
+    sender.poll_transmit(Time::ZERO, PacketNumber(0), 100, &mut blocks);
+    assert_eq!(blocks.len(), 0);
     let granted = Setup { grant: Bytes::new(5_000), ..setup(100, 0, Settings::default()) };
     let mut out = Out::new(&granted);
     assert_eq!(out.run(), [0, 1, 2, 3, 4]);

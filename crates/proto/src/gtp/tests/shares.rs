@@ -335,6 +335,18 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
 }
 
 #[test]
+fn the_papers_variant_fills_a_link_with_even_shares() {
+    let paper = settings(&[("gtp-variant", 1.0), ("receive-rate", 98e6)]);
+    let mut star = Star::new(100, paper);
+    for flow in 1..4 {
+        star.join(flow, 20 * u64::from(flow), 100);
+    }
+    star.run(ms(4000));
+    let rates = star.rates(2000, 4000);
+    assert!(jain(&rates) > 0.99 && rates.iter().sum::<f64>() > 96.0, "{rates:?}");
+}
+
+#[test]
 fn a_thousand_joins_do_not_ask_a_million_times() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
