@@ -23,7 +23,7 @@ use tokio::time::{Instant, interval_at};
 
 use super::cut::{CutWatch, Knock};
 use super::hooks::{ClientHooks, State, interrupted};
-use super::part::Part;
+use super::part::{Part, To};
 use super::reach::{Look, Reach, Reached, usual_datagram};
 use super::route::{Host, Route};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
@@ -37,12 +37,8 @@ use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};
-use crate::write::writer::Target;
-use longhaul_files::{Asked, Mark, Place, SinkOptions, Source, SourceOptions};
+use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 
-/// How long another copy on this host may take to let go of a file: one that was killed does so as
-/// soon as the system has cleared it away, one that runs does not.
-const LET_GO: Duration = Duration::from_secs(1);
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
 /// What carries the data where nothing but ssh passes.
@@ -105,7 +101,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
         let mut state = State::new();
-        if options.receive == Receive::Fake || part.joint.is_some() {
+        if options.receive == Receive::Fake || matches!(part.to, To::Joint(_)) {
             // Nothing stands at the end, or other sources bring the version that was agreed on.
             state.rereads = 0;
         }
@@ -325,21 +321,7 @@ impl<'a> Attempt<'a> {
         };
         let options = self.options;
         let part = &self.part;
-        let claims = part.shared.claims.as_ref();
-        let target = match (&part.joint, options.receive) {
-            (Some(link), _) => Target::Joint(link.clone()),
-            (None, Receive::Fake) => Target::Nowhere,
-            (None, _) => Target::Place {
-                place: Place::Ambient(destination.clone()),
-                asked: asked.clone(),
-                options: SinkOptions {
-                    together: claims.map(|claims| claims.together().clone()),
-                    left: part.shared.left.clone(),
-                    ..sink_options(options)
-                },
-                claim: claims.map(|claims| claims.of_source(part.number)),
-            },
-        };
+        let to = part.destination(destination, asked, options);
         let end = ReceivingEnd {
             wire,
             terms,
@@ -352,10 +334,9 @@ impl<'a> Attempt<'a> {
             receive: options.receive,
             core: self.part.shared.core.clone(),
             writer: self.part.shared.writer_of(self.part.number).cloned(),
-            target,
             decides: true,
         };
-        let Received { outcome, mark } = end.run().await?;
+        let Received { outcome, mark } = end.run(to).await?;
         mark.map_or(Ok(()), Mark::remove)?;
         Ok(outcome)
     }
@@ -432,7 +413,7 @@ impl<'a> Attempt<'a> {
             try_streams: terms.try_streams,
             names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
-            surveyed: self.part.joint.is_some(),
+            surveyed: matches!(self.part.to, To::Joint(_)),
             replaces: self.transfer.replace(terms.transfer),
         }
     }
@@ -472,21 +453,6 @@ pub(super) fn reach<'a>(
     observer: &'a dyn Observer,
 ) -> Reach<'a> {
     Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
-}
-
-/// How the destination of a pull is written.
-pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
-    SinkOptions {
-        preserve: options.preserve,
-        set_id: false,
-        checksum: options.checksum,
-        distrust: options.replicas || options.checksum,
-        dry_run: options.dry_run,
-        names: options.names >= Names::Done,
-        patience: LET_GO,
-        together: None,
-        left: Arc::default(),
-    }
 }
 
 pub(super) fn pattern(filter: &Filter) -> Pattern {

@@ -33,9 +33,10 @@ use crate::roles::wire::End;
 use crate::summary::Summary;
 use crate::write::budget::Budget;
 use attempt::{Attempt, Way};
-use part::Part;
+use part::{Part, To};
 use route::Route;
 
+pub use crate::write::memory::MemoryFile;
 pub use many::{Answer as SurveyAnswer, Found as SurveyFound};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
@@ -72,6 +73,37 @@ pub fn copy(
             }
             _ => many::run(&options, &routes, &observer, &cancel).await,
         }
+    })
+}
+
+/// Reads one remote file into memory; blocks until the end. The destination of `options` counts for
+/// nothing.
+///
+/// A lost connection is taken up as in [`copy`]. The content is in `file` if this succeeds: every
+/// chunk has been compared with the digest that came sealed.
+///
+/// # Errors
+/// As [`copy`]; [`Class::Usage`] for several sources, a folder, a dry run, or a file that is larger
+/// than `file` may become.
+pub fn read(
+    options: CopyOptions,
+    file: &MemoryFile,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+) -> Result<Summary, Error> {
+    let routes = Route::all(&options)?;
+    let [route @ Route::Pull { sources, .. }] = &routes[..] else {
+        return Err(Error::new(Class::Usage, "only a file of one other host is read into memory"));
+    };
+    if sources.len() != 1 || options.dry_run {
+        return Err(Error::new(Class::Usage, "exactly one file is read into memory"));
+    }
+    reactor::block_on("the copy", async {
+        let core = SharedCore::of_copy(&options.protocol);
+        let core = core.map(|core| core.limited(options.rate_limit));
+        let mut part = Part::alone(Budget::new(options.memory)?, core);
+        part.to = To::Memory(file.clone());
+        run(&options, route, observer, cancel, part).await
     })
 }
 

@@ -1,19 +1,31 @@
 //! What a copy has for itself, or shares with the other sources of the same command.
 
 use std::cell::RefCell;
+use std::path::Path as FsPath;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Rate;
 
 use super::reach::{DataPorts, Reached};
 use crate::flow::shared_core::SharedCore;
+use crate::options::{CopyOptions, Names, Receive};
 use crate::write::budget::Budget;
 use crate::write::claims::Claims;
+use crate::write::destination::Destination;
+use crate::write::discard::Discard;
+use crate::write::files::Files;
 use crate::write::jobs::Jobs;
 use crate::write::joint::JointLink;
+use crate::write::memory::{Memory, MemoryFile};
 use longhaul_files::sink::Left;
+use longhaul_files::{Asked, Place, SinkOptions};
+
+/// How long another copy on this host may take to let go of a file: one that was killed does so as
+/// soon as the system has cleared it away, one that runs does not.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// What all sources share.
 pub(super) struct Shared {
@@ -44,10 +56,50 @@ pub(super) struct Part {
     pub(super) shared: Rc<Shared>,
     /// Its number among the sources.
     pub(super) number: usize,
-    /// The destination, where several sources bring one object to it.
-    pub(super) joint: Option<JointLink>,
+    /// What a pull writes to.
+    pub(super) to: To,
     /// A session that stands already, for the first try.
     pub(super) reached: RefCell<Option<Reached>>,
+}
+
+/// What a pull writes to.
+pub(super) enum To {
+    /// The files that the command names.
+    Files,
+    /// Those that several sources bring together.
+    Joint(JointLink),
+    /// Memory of this process.
+    Memory(MemoryFile),
+}
+
+impl Part {
+    /// Where an attempt of this source writes to: below `place` if that is files.
+    pub(super) fn destination(
+        &self,
+        place: &FsPath,
+        asked: &Arc<Asked>,
+        options: &CopyOptions,
+    ) -> Box<dyn Destination> {
+        let (claims, asked) = (self.shared.claims.as_ref(), asked.clone());
+        match &self.to {
+            To::Joint(link) => Box::new(link.clone()),
+            To::Memory(file) => Box::new(Memory { file: file.clone(), asked }),
+            To::Files if options.receive == Receive::Fake => Box::new(Discard),
+            To::Files => {
+                let files = Files {
+                    place: Place::Ambient(place.to_owned()),
+                    asked,
+                    options: SinkOptions {
+                        together: claims.map(|claims| claims.together().clone()),
+                        left: self.shared.left.clone(),
+                        ..sink_options(options)
+                    },
+                    claim: claims.map(|claims| claims.of_source(self.number)),
+                };
+                files.into_destination()
+            }
+        }
+    }
 }
 
 impl Shared {
@@ -68,7 +120,22 @@ impl Part {
         let (ports, writers, claims) = (None, Vec::new(), None);
         let left = Arc::default();
         let shared = Shared { sources: 1, memory, ports, core, writers, claims, left };
-        Part { shared: Rc::new(shared), number: 0, joint: None, reached: RefCell::default() }
+        Part { shared: Rc::new(shared), number: 0, to: To::Files, reached: RefCell::default() }
+    }
+}
+
+/// How the destination of a pull is written.
+pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
+    SinkOptions {
+        preserve: options.preserve,
+        set_id: false,
+        checksum: options.checksum,
+        distrust: options.replicas || options.checksum,
+        dry_run: options.dry_run,
+        names: options.names >= Names::Done,
+        patience: LET_GO,
+        together: None,
+        left: Arc::default(),
     }
 }
 

@@ -23,8 +23,10 @@ use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::flow::payloads::Payloads;
 use crate::write::chunk::Streamed;
+use crate::write::destination::{Incoming, Reporter};
+use crate::write::files::Files;
 use crate::write::jobs::{Happened, Job, Jobs};
-use crate::write::writer::{self, Target};
+use crate::write::writer;
 use longhaul_files::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
 
 fn honest() -> Offer {
@@ -132,14 +134,14 @@ impl Writing {
         let place = Place::Ambient(folder.path().join("copy"));
         // What is there is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
-        let target =
-            Target::Place { place, asked: Arc::new(Asked::push(true)), options, claim: None };
-        let (end, happened) = tokio::sync::mpsc::unbounded_channel();
-        let board = Arc::new(Board::default());
+        let files = Files { place, asked: Arc::new(Asked::push(true)), options, claim: None };
+        let (events, happened) = tokio::sync::mpsc::unbounded_channel();
+        let reporter = Reporter { board: Arc::new(Board::default()), events };
         let (mut offer, _) = offer::whole(&mut source, false);
         change(&mut offer);
-        let (jobs, _) =
-            writer::begin_patient(offer, Box::new(()), target, None, board, end, patience).unwrap();
+        let (closed, _) = tokio::sync::oneshot::channel();
+        let incoming = Incoming { offer, list: Box::new(()), reporter, closed };
+        let jobs = writer::begin_patient(Box::new(files), incoming, None, patience).unwrap();
         Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
     }
 

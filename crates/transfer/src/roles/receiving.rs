@@ -12,7 +12,7 @@ use longhaul_net::port::{Mailbox, PortHandle};
 use longhaul_proto::endpoint::{BlockRange, FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::due::Due;
 use super::flows::Flows;
@@ -33,9 +33,9 @@ use crate::options::Receive;
 use crate::session::Session;
 use crate::write::budget::Part;
 use crate::write::chunk::{Drained, Streamed};
+use crate::write::destination::{Destination, Incoming, Reporter};
 use crate::write::jobs::{Happened, Job, Jobs};
 use crate::write::skip::{blocks_of, blocks_within, tidy, without};
-use crate::write::writer::{self, Target};
 use longhaul_files::{CHUNK, ListMemory, Mark};
 
 /// How often the other end is told where this one stands.
@@ -64,8 +64,6 @@ pub(crate) struct ReceivingEnd<'a> {
     pub(crate) core: Option<SharedCore>,
     /// The thread that writes, where it is shared.
     pub(crate) writer: Option<Jobs>,
-    /// Where the object goes.
-    pub(crate) target: Target,
 }
 
 /// An object that stands at the receiving end.
@@ -119,8 +117,8 @@ struct Running<'a, 'b> {
 }
 
 impl ReceivingEnd<'_> {
-    /// Receives the object until all of it stands.
-    pub(crate) async fn run(mut self) -> Result<Received, End> {
+    /// Receives the object until all of it stands at the `destination`.
+    pub(crate) async fn run(mut self, destination: Box<dyn Destination>) -> Result<Received, End> {
         if let Some(card) = self.terms.card {
             self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
         }
@@ -130,10 +128,11 @@ impl ReceivingEnd<'_> {
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
-        let target = std::mem::replace(&mut self.target, Target::Nowhere);
-        let (happened_end, happened) = mpsc::unbounded_channel();
-        let (shared, board) = (self.writer.as_ref(), self.board.clone());
-        let (jobs, done) = writer::begin(offer, list, target, shared, board, happened_end)?;
+        let (events, happened) = mpsc::unbounded_channel();
+        let (closed, done) = oneshot::channel();
+        let reporter = Reporter { board: self.board.clone(), events };
+        let incoming = Incoming { offer, list, reporter, closed };
+        let jobs = destination.begin(incoming, self.writer.as_ref())?;
         let (pieces_end, pieces) = mpsc::channel(2);
         let room = self.memory.streamed();
         let mut running = Running {

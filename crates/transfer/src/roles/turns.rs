@@ -23,7 +23,7 @@ use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
 use crate::write::budget::{Budget, Part};
-use crate::write::writer::Target;
+use crate::write::files::Files;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
 /// Nobody looks.
@@ -132,9 +132,8 @@ pub(super) async fn receive_alone(
         receive: Receive::Naive,
         core: None,
         writer: None,
-        target: Target::Place { place, asked, options, claim: None },
     };
-    end.run().await
+    end.run(Box::new(Files { place, asked, options, claim: None })).await
 }
 
 async fn wait_and_take_turns() {

@@ -32,7 +32,9 @@ use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::{self, PeerId, Session};
 use crate::write::budget::Part;
-use crate::write::writer::Target;
+use crate::write::destination::Destination;
+use crate::write::discard::Discard;
+use crate::write::files::Files;
 use longhaul_files::place::show;
 use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
 
@@ -99,9 +101,9 @@ async fn let_in(
     wire: &Wire,
     request: &Request,
     terms: &Terms,
-    target: &mut Target,
+    files: Option<&mut Files>,
 ) -> Result<Arc<Part>, Error> {
-    let mut entering = pin!(enter(server, registered, wire, request, target));
+    let mut entering = pin!(enter(server, registered, wire, request, files));
     tokio::select! {
         biased;
         entered = &mut entering => return entered,
@@ -121,13 +123,14 @@ async fn enter(
     registered: &Registered<'_>,
     wire: &Wire,
     request: &Request,
-    target: &mut Target,
+    files: Option<&mut Files>,
 ) -> Result<Arc<Part>, Error> {
     let is_held = make_way(registered, wire, request).await;
-    if let Target::Place { options, .. } = target {
+    if let Some(files) = files {
         // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
         // too, their sessions decide.
-        options.patience = if is_held { Duration::ZERO } else { session::Settings::default().idle };
+        files.options.patience =
+            if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
 }
@@ -159,8 +162,15 @@ async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
 
 /// What is to be done.
 enum Work {
-    Receive { target: Target, receive: Receive },
-    Send { places: Vec<Place>, options: SourceOptions },
+    /// Into files; without them, a measurement.
+    Receive {
+        files: Option<Files>,
+        receive: Receive,
+    },
+    Send {
+        places: Vec<Place>,
+        options: SourceOptions,
+    },
 }
 
 impl Work {
@@ -174,7 +184,7 @@ impl Work {
 
     /// What is written to, if anything is, however its path is spelled.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
-        let Work::Receive { target: Target::Place { options, .. }, .. } = self else { return None };
+        let Work::Receive { files: Some(Files { options, .. }), .. } = self else { return None };
         let path = Path::new(OsStr::from_bytes(request.paths.first()?));
         let parts = path.components().filter(|part| *part != Component::CurDir);
         let below_root = parts.skip_while(|part| *part == Component::RootDir);
@@ -205,14 +215,9 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 together: None,
                 left: server.left.clone(),
             };
-            let target = match receive {
-                Receive::Fake => Target::Nowhere,
-                _ => {
-                    let asked = Arc::new(Asked::push(request.recursive));
-                    Target::Place { place, asked, options, claim: None }
-                }
-            };
-            Work::Receive { target, receive }
+            let asked = Arc::new(Asked::push(request.recursive));
+            let files = Files { place, asked, options, claim: None };
+            Work::Receive { files: (receive != Receive::Fake).then_some(files), receive }
         }
         Direction::Pull => {
             let places = places(server, &peer, &request.paths)?;
@@ -341,8 +346,9 @@ async fn run(
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
-        Work::Receive { mut target, receive } => {
-            let memory = let_in(server, &registered, wire, request, &terms, &mut target).await?;
+        Work::Receive { mut files, receive } => {
+            let to = files.as_mut();
+            let memory = let_in(server, &registered, wire, request, &terms, to).await?;
             // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
             // come.
             let core =
@@ -359,10 +365,11 @@ async fn run(
                 receive,
                 core,
                 writer: None,
-                target,
                 decides: false,
             };
-            end.run().await.map(|received| received.mark)
+            let to: Box<dyn Destination> =
+                files.map_or_else(|| Box::new(Discard) as _, Files::into_destination);
+            end.run(to).await.map(|received| received.mark)
         }
         Work::Send { places, options } => {
             make_way(&registered, wire, request).await;

@@ -83,3 +83,27 @@ pub(crate) struct Streamed {
     #[expect(dead_code, reason = "its end is what counts: it makes room")]
     pub(crate) room: tokio::sync::OwnedSemaphorePermit,
 }
+
+/// A chunk's content, whichever way it came.
+pub(crate) enum Content {
+    Datagrams(Arrived),
+    Stream(Streamed),
+}
+
+impl Content {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Datagrams(arrived) => &arrived.buffer[..arrived.len],
+            Content::Stream(streamed) => &streamed.content,
+        }
+    }
+
+    /// Gives the room of `content` bytes back to what granted it; whether that is to be told.
+    pub(crate) fn release(self, content: usize) -> bool {
+        let Content::Datagrams(arrived) = self else { return false };
+        let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
+        // Its buffer first: what is granted for it must find that.
+        drop(arrived);
+        drained.add(granted)
+    }
+}

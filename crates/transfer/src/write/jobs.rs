@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::chunk::{Arrived, Streamed};
-use super::joint::Join;
+use super::destination::Reporter;
 use super::writer::Writer;
-use crate::control::{Compared, Digests, EntryFailed, Outcome, PassEnd, Plan};
+use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan};
 use crate::error::Error;
-use longhaul_files::{Manifest, Mark};
+use longhaul_files::{Digest, Manifest, Mark};
 
 /// What the writer is told.
 pub(crate) enum Job {
@@ -44,6 +44,14 @@ pub(crate) enum Job {
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
+}
+
+/// A source that takes part in writing one object with others.
+pub(crate) struct Join {
+    pub(crate) offer: Offer,
+    /// BLAKE3 of the manifest that the source has shown before.
+    pub(crate) manifest: Digest,
+    pub(crate) reporter: Reporter,
 }
 
 /// What the writer tells its end.

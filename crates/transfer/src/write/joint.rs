@@ -15,12 +15,14 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::jobs::{Happened, Job, JobInbox, Jobs};
+use super::chunk::Content;
+use super::destination::{Destination, Incoming, Reporter};
+use super::jobs::{Happened, Job, JobInbox, Jobs, Join};
 use super::leases::{Given, Leases};
 use super::planned;
 use super::skip::{tidy, without};
-use super::writer::{Content, forged, port_closed};
-use crate::control::{Offer, Outcome, PassEnd, Ranges};
+use super::writer::{forged, port_closed};
+use crate::control::{Outcome, PassEnd, Ranges};
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
@@ -63,25 +65,13 @@ pub(crate) struct JointLink {
     pub(crate) manifest: Digest,
 }
 
-/// A source that takes part.
-pub(crate) struct Join {
-    offer: Offer,
-    manifest: Digest,
-    board: Arc<Board>,
-    happened: UnboundedSender<Happened>,
-}
-
-impl JointLink {
-    /// Takes part with a source that has made its offer.
-    pub(super) fn join(
-        self,
-        offer: Offer,
-        board: Arc<Board>,
-        happened: UnboundedSender<Happened>,
-    ) -> Jobs {
-        let manifest = self.manifest;
-        self.jobs.send(Job::Join(Box::new(Join { offer, manifest, board, happened })));
-        self.jobs
+impl Destination for JointLink {
+    /// Takes part with a source that has made its offer. Its end waits for no file to be closed.
+    fn begin(self: Box<Self>, incoming: Incoming, _: Option<&Jobs>) -> Result<Jobs, Error> {
+        let JointLink { jobs, manifest } = *self;
+        let Incoming { offer, reporter, .. } = incoming;
+        jobs.send(Job::Join(Box::new(Join { offer, manifest, reporter })));
+        Ok(jobs)
     }
 }
 
@@ -161,8 +151,7 @@ struct Joint {
 
 /// A source that takes part.
 struct Member {
-    board: Arc<Board>,
-    happened: UnboundedSender<Happened>,
+    reporter: Reporter,
     joined: Time,
     pass: u32,
     /// The last lease that it was told, and the last that a pass of its brings.
@@ -177,15 +166,15 @@ struct Member {
 }
 
 impl Member {
-    fn tell(&self, happened: Happened) {
+    fn tell(&self, event: Happened) {
         // An end that has ended leaves, which comes by its own way.
-        let _ = self.happened.send(happened);
+        self.reporter.tell(event);
     }
 
     /// Whether it gives no sign of life.
     fn is_silent(&self, now: Time) -> bool {
-        let rtt = Span::from_nanos(self.board.theirs().rtt_nanos);
-        now.since(self.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
+        let rtt = Span::from_nanos(self.reporter.board.theirs().rtt_nanos);
+        now.since(self.reporter.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
     }
 
     /// Measures what it brings, if it has been at it for long enough.
@@ -293,10 +282,9 @@ impl Joint {
 
     /// A source takes part: it is told its first lease as a plan of what need not come.
     fn join(&mut self, source: usize, join: Join) {
-        let Join { offer, manifest, board, happened } = join;
+        let Join { offer, manifest, reporter } = join;
         let member = Member {
-            board,
-            happened,
+            reporter,
             joined: clock::now(),
             pass: 0,
             told: 0,
@@ -383,7 +371,7 @@ impl Joint {
             return Ok(Some(verdict));
         }
         member.brought += 1;
-        member.board.update(|status| status.written += len as u64);
+        member.reporter.board.update(|status| status.written += len as u64);
         let (written, files) = (self.resumed + sink.bytes_written(), sink.files_done());
         self.board.update(|status| (status.written, status.files) = (written, files));
         self.spent.publish(&self.board);

@@ -1,7 +1,9 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
-//! [`writer`] is the thread of one transfer. [`joint`] is the thread of an object that several
-//! sources bring; `leases` decides which source brings which chunk. Both read [`jobs`], which are
+//! [`destination`] says what an object can be written to: [`files`] or a `rehearsal` of them,
+//! [`memory`], [`discard`], or, for several sources of one object, [`joint`]. [`writer`] is the
+//! thread; it finds the digest of each chunk, and `writing` puts what is verified into a store.
+//! `leases` decides which of several sources brings which chunk. A thread reads [`jobs`], which are
 //! whole chunks ([`chunk`]) and messages of the control stream. [`planned`] cuts what the
 //! destination says into messages that fit a frame. `ahead` limits the digests that come before
 //! their chunks, `withheld` the time that chunks wait for theirs, `wrong` how often one chunk may
@@ -12,11 +14,17 @@ mod ahead;
 pub(crate) mod budget;
 pub(crate) mod chunk;
 pub(crate) mod claims;
+pub(crate) mod destination;
+pub(crate) mod discard;
+pub(crate) mod files;
 pub(crate) mod jobs;
 pub(crate) mod joint;
 mod leases;
+pub(crate) mod memory;
 pub(crate) mod planned;
+mod rehearsal;
 pub(crate) mod skip;
 mod withheld;
 pub(crate) mod writer;
+mod writing;
 mod wrong;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
+use super::destination::Reporter;
 use super::jobs::Happened;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
-use longhaul_files::Manifest;
+use longhaul_files::{Failure, Manifest};
 
 /// Ranges in one message: twenty bytes each at worst.
 const RANGES: usize = 20_000;
@@ -66,6 +67,24 @@ pub(super) fn happened(
         implied,
         resumed_bytes: plan.resumed_bytes,
     }
+}
+
+/// Tells which entries have failed here since `count` of `failures` were told; the source knows those
+/// `at_source`.
+pub(super) fn tell_failures(
+    failures: &[Failure],
+    count: &mut usize,
+    at_source: &BTreeMap<u32, bool>,
+    reporter: &Reporter,
+) {
+    for failure in &failures[*count..] {
+        if failure.entry.is_some_and(|entry| at_source.contains_key(&entry)) {
+            continue;
+        }
+        let (path, reason) = (failure.path.clone(), failure.reason.clone());
+        reporter.tell(Happened::EntryFailed { path, reason });
+    }
+    *count = failures.len();
 }
 
 /// Entries that have got their names.

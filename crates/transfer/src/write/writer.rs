@@ -1,60 +1,34 @@
-//! The writing thread of a receiving transfer: opens the destination when the manifest is known,
-//! verifies each chunk against its digest, writes it, and says what stands.
+//! The writing thread of a receiving transfer: collects the manifest and the digests, opens the
+//! destination when the manifest is known, and gives it each chunk with the digest that it must
+//! have.
 //!
 //! It is the only thread that waits for the destination's disk. What waits for it is bounded by
 //! what the receiving flow grants, so a slow disk slows the sender and nothing else.
 
-mod at_source;
-mod dry_run;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio::sync::oneshot;
 
-use self::at_source::AtSource;
 use super::ahead;
-use super::chunk::{Arrived, Streamed};
-use super::claims::Claim;
+use super::chunk::Content;
+use super::destination::{AtSource, Incoming, Open, Opened, PassState, Reporter};
 use super::jobs::{Happened, Job, JobInbox, Jobs};
-use super::joint::JointLink;
-use super::planned;
 use super::withheld::{self, Withheld};
-use super::wrong::WrongChunks;
-use crate::control::{Compared, Digests, EntryFailed, Offer, PassEnd, Ranges};
-use crate::counters::board::Board;
-use crate::counters::spent::Spent;
+use crate::control::{Digests, EntryFailed, Offer};
 use crate::error::{Class, Error};
 use longhaul_files::digest::Digest;
-use longhaul_files::{
-    Asked, CHUNK, ListMemory, Manifest, Place, Plan, Sink, SinkOptions, Verdict, VirtualObject,
-};
+use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
 use longhaul_text::clipped;
 
 /// How often the destination gets a chance to sync and rename while nothing comes.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Where an object goes.
-pub(crate) enum Target {
-    /// To files.
-    Place {
-        /// The destination.
-        place: Place,
-        /// What the manifest may list.
-        asked: Arc<Asked>,
-        /// How it is written.
-        options: SinkOptions,
-        /// What is not to be another source's too.
-        claim: Option<Claim>,
-    },
-    /// To files that several sources of the same object bring together.
-    Joint(JointLink),
-    /// Nowhere: a measurement that writes nothing.
-    Nowhere,
-}
+/// Bytes of failures kept until the destination is open; a source in worse shape is copied in
+/// parts.
+const MOST_EARLY_FAILURES: usize = 64 << 20;
 
 /// Starts a thread that writes for any number of transfers; it ends when nobody has a way to it.
 ///
@@ -68,44 +42,33 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
     })
 }
 
-/// Begins to write an object, on a thread of its own or one that `shared` leads to; where several
-/// sources share one destination, takes part in that. After [`Job::Stop`] it is told when the
-/// destination is closed.
+/// Begins to write an object, on a thread of its own or one that `shared` leads to. After
+/// [`Job::Stop`] the end is told when the destination is closed.
 ///
 /// # Errors
 /// As [`thread`].
-pub(crate) fn begin(
-    offer: Offer,
-    list: Box<dyn ListMemory>,
-    target: Target,
+pub(super) fn begin(
+    destination: Box<dyn Open>,
+    incoming: Incoming,
     shared: Option<&Jobs>,
-    board: Arc<Board>,
-    happened: UnboundedSender<Happened>,
-) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
-    begin_patient(offer, list, target, shared, board, happened, withheld::PATIENCE)
+) -> Result<Jobs, Error> {
+    begin_patient(destination, incoming, shared, withheld::PATIENCE)
 }
 
 /// The same with so much `patience` for digests that do not come.
 pub(crate) fn begin_patient(
-    offer: Offer,
-    list: Box<dyn ListMemory>,
-    target: Target,
+    destination: Box<dyn Open>,
+    incoming: Incoming,
     shared: Option<&Jobs>,
-    board: Arc<Board>,
-    happened: UnboundedSender<Happened>,
     patience: Duration,
-) -> Result<(Jobs, oneshot::Receiver<()>), Error> {
-    let (ended, done) = oneshot::channel();
-    if let Target::Joint(link) = target {
-        return Ok((link.join(offer, board, happened), done));
-    }
+) -> Result<Jobs, Error> {
+    let Incoming { offer, list, reporter, closed } = incoming;
     let jobs = shared.map_or_else(thread, |shared| Ok(shared.of_another()))?;
     jobs.send(Job::Begin(Box::new(Writer {
         offer,
-        target: Some(target),
-        board,
-        happened,
-        closed: ended,
+        destination: Some(destination),
+        reporter,
+        closed,
         opened: None,
         list,
         manifest: Vec::new(),
@@ -115,12 +78,10 @@ pub(crate) fn begin_patient(
         withheld: Withheld::new(patience),
         early_failures: Vec::new(),
         early_bytes: 0,
-        all_arrived: false,
         ended: false,
-        pass: 0,
-        spent: Spent::default(),
+        pass: PassState::default(),
     })));
-    Ok((jobs, done))
+    Ok(jobs)
 }
 
 /// Writes for all transfers of a thread.
@@ -171,39 +132,15 @@ pub(super) fn port_closed(why: &str) -> Error {
     Error::new(Class::Unfinished, format!("the data port closed: {why}"))
 }
 
-/// A chunk's content, whichever way it came.
-pub(super) enum Content {
-    Datagrams(Arrived),
-    Stream(Streamed),
-}
-
-impl Content {
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Content::Datagrams(arrived) => &arrived.buffer[..arrived.len],
-            Content::Stream(streamed) => &streamed.content,
-        }
-    }
-
-    /// Gives the room of `content` bytes back to what granted it; whether that is to be told.
-    pub(super) fn release(self, content: usize) -> bool {
-        let Content::Datagrams(arrived) = self else { return false };
-        let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
-        // Its buffer first: what is granted for it must find that.
-        drop(arrived);
-        drained.add(granted)
-    }
-}
-
 /// One object on its way to its destination.
 pub(crate) struct Writer {
     offer: Offer,
-    target: Option<Target>,
-    board: Arc<Board>,
-    happened: UnboundedSender<Happened>,
+    /// Nothing once it is open, or could not be opened.
+    destination: Option<Box<dyn Open>>,
+    reporter: Reporter,
     /// Told when the destination is closed.
     closed: oneshot::Sender<()>,
-    opened: Option<Opened>,
+    opened: Option<Box<dyn Opened>>,
     /// What the manifest is charged to, encoded and decoded.
     list: Box<dyn ListMemory>,
     /// The encoded manifest, until all of it has come.
@@ -218,30 +155,8 @@ pub(crate) struct Writer {
     early_failures: Vec<AtSource>,
     /// Bytes that these take.
     early_bytes: usize,
-    all_arrived: bool,
     ended: bool,
-    pass: u32,
-    spent: Spent,
-}
-
-struct Opened {
-    object: VirtualObject,
-    /// Nothing in a measurement that writes nothing.
-    sink: Option<Sink>,
-    /// Entries whose comparison is still awaited: how many answers each wants, and has.
-    comparing: BTreeMap<u32, (usize, Vec<bool>)>,
-    /// Of a dry run: its plan, until all comparisons are answered.
-    unanswered: Option<Plan>,
-    /// What was there before this run.
-    resumed: u64,
-    failed: BTreeSet<u64>,
-    wrong: WrongChunks,
-    /// Entries of whose failure the source has told, and whether each changed there: it need not be
-    /// told back.
-    failed_at_source: BTreeMap<u32, bool>,
-    failures_told: usize,
-    /// Bytes that streams have yet to bring to a measurement that writes nothing.
-    left: u64,
+    pass: PassState,
 }
 
 impl Writer {
@@ -268,7 +183,7 @@ impl Writer {
         if let Err(error) = work(self) {
             self.ended = true;
             self.waiting.clear();
-            let _ = self.happened.send(Happened::Failed(error));
+            self.reporter.tell(Happened::Failed(error));
         }
     }
 
@@ -286,19 +201,21 @@ impl Writer {
                 // It is not among those of the manifest.
                 Err(_) => Ok(()),
             },
-            Job::Compared(compared) => self.take_compared(&compared),
+            Job::Compared(compared) => match &mut self.opened {
+                Some(opened) => opened.take_compared(&compared),
+                None => Ok(()),
+            },
             Job::BeginPass { number, .. } => {
-                self.pass = number;
-                self.all_arrived = false;
+                self.pass = PassState { number, all_arrived: false };
                 self.waiting.clear();
                 self.digests.clear();
                 if let Some(opened) = &mut self.opened {
-                    opened.failed.clear();
+                    opened.begin_pass();
                 }
                 Ok(())
             }
             Job::AllArrived => {
-                self.all_arrived = true;
+                self.pass.all_arrived = true;
                 Ok(())
             }
             Job::Forged => Err(forged()),
@@ -315,9 +232,8 @@ impl Writer {
                 self.take_chunk(chunk, content)?;
             }
         }
-        let sink = self.opened.as_ref().map(|opened| opened.sink.as_ref());
-        let needs = |chunk| sink.is_none_or(|sink| sink.is_some_and(|sink| sink.needs(chunk)));
-        ahead::bound(&mut self.digests, needs)
+        let opened = self.opened.as_ref();
+        ahead::bound(&mut self.digests, |chunk| opened.is_none_or(|opened| opened.needs(chunk)))
     }
 
     fn take_chunk(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
@@ -327,8 +243,8 @@ impl Writer {
         if chunk < self.offer.manifest_len.div_ceil(CHUNK) {
             return self.take_manifest(chunk, content);
         }
-        match (&self.opened, self.digests.remove(&chunk)) {
-            (Some(_), Some(digest)) => self.write(chunk, content, &digest),
+        match (&mut self.opened, self.digests.remove(&chunk)) {
+            (Some(opened), Some(digest)) => opened.take_chunk(chunk, content, &digest),
             (_, digest) => {
                 if let Some(digest) = digest {
                     self.digests.insert(chunk, digest);
@@ -356,7 +272,7 @@ impl Writer {
             self.listed.insert(chunk);
         }
         if content.release(len) {
-            let _ = self.happened.send(Happened::Drained);
+            self.reporter.tell(Happened::Drained);
         }
         if (self.listed.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
             return Ok(());
@@ -385,194 +301,40 @@ impl Writer {
             );
             return Err(Error::new(Class::Unreachable, what));
         }
-        self.board.set_totals(manifest.bytes(), manifest.files());
-        let dry_run = matches!(
-            &self.target,
-            Some(Target::Place { options, .. }) if options.dry_run
-        );
-        let (sink, plan) = match self.target.take() {
-            Some(Target::Place { place, asked, options, claim }) => {
-                asked.admits(&manifest)?;
-                claim.map_or(Ok(()), |claim| claim.take(&manifest))?;
-                let prefix = self.offer.manifest_len;
-                let watch = self.board.watch();
-                let (sink, plan) = Sink::open(&place, &manifest, prefix, &options, watch)?;
-                (Some(sink), plan)
-            }
-            Some(Target::Joint(_) | Target::Nowhere) | None => (None, Plan::default()),
-        };
-        let asked = plan.compare.iter();
-        let comparing = asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect();
-        let resumed = plan.resumed_bytes;
-        let never_sent: u64 = object.implied().iter().map(|range| range.end - range.start).sum();
-        let left = object.len().saturating_sub(self.offer.manifest_len + never_sent);
-        self.board.update(|status| status.written = resumed);
-        let failed = BTreeSet::new();
-        self.opened = Some(Opened {
-            object,
-            sink,
-            comparing,
-            unanswered: None,
-            resumed,
-            failed,
-            wrong: WrongChunks::default(),
-            failed_at_source: BTreeMap::new(),
-            failures_told: 0,
-            left,
-        });
-        if dry_run {
-            self.begin_dry_run(plan);
-            return Ok(());
+        self.reporter.board.set_totals(manifest.bytes(), manifest.files());
+        let Some(destination) = self.destination.take() else { return Ok(()) };
+        let prefix = self.offer.manifest_len;
+        let mut opened = destination.open(object, prefix, self.reporter.clone())?;
+        for failed in std::mem::take(&mut self.early_failures) {
+            opened.fail_at_source(failed);
         }
-        self.tell_plan(plan);
-        self.take_early_failures();
+        self.opened = Some(opened);
         Ok(())
     }
 
-    fn tell_plan(&self, plan: Plan) {
-        let Some(Opened { object, .. }) = &self.opened else { return };
-        let happened = planned::happened(object.manifest(), plan, object.implied());
-        let _ = self.happened.send(happened);
-    }
-
-    /// Answers come in the order of the questions, perhaps in several messages an entry.
-    fn take_compared(&mut self, compared: &Compared) -> Result<(), Error> {
-        let Some(opened) = &mut self.opened else { return Ok(()) };
-        let Some(sink) = &mut opened.sink else { return Ok(()) };
-        let Ok(entry) = u32::try_from(compared.entry) else { return Ok(()) };
-        let Some((wanted, answers)) = opened.comparing.get_mut(&entry) else { return Ok(()) };
-        answers.extend(&compared.same);
-        if answers.len() < *wanted {
+    /// A file that went wrong at the source never gets its name; what is known too early is kept
+    /// until the destination is open.
+    fn take_source_failure(&mut self, failed: AtSource) -> Result<(), Error> {
+        if let Some(opened) = &mut self.opened {
+            opened.fail_at_source(failed);
             return Ok(());
         }
-        let answers = std::mem::take(answers);
-        opened.comparing.remove(&entry);
-        let needless = sink.compare_result(entry, &answers)?;
-        if opened.unanswered.is_some() {
-            self.note_answer(entry);
-            return Ok(());
+        self.early_bytes += size_of::<AtSource>() + failed.reason.len();
+        if self.early_bytes > MOST_EARLY_FAILURES {
+            let what = "the other side reports more failed files than fit into memory before its \
+                        list of files is here";
+            return Err(Error::new(Class::Unfinished, what).advise("copy in several parts"));
         }
-        // The source leaves them out: only a further pass brings them.
-        let changed = sink.take_changed().into_iter();
-        opened.failed.extend(changed.filter(|chunk| sink.needs(*chunk)));
-        let there = |range: &Range<u64>| {
-            range.clone().map(|chunk| opened.object.chunk_content(chunk) as u64).sum::<u64>()
-        };
-        opened.resumed += needless.iter().map(there).sum::<u64>();
-        let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
-        self.board.update(|status| (status.written, status.files) = (written, files));
-        let _ = self.happened.send(match opened.object.is_large(entry) {
-            true => Happened::Same(needless),
-            false => Happened::Needless(needless),
-        });
+        self.early_failures.push(failed);
         Ok(())
     }
 
-    fn write(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error> {
-        let Some(opened) = &mut self.opened else { return Ok(()) };
-        let len = opened.object.chunk_content(chunk);
-        if let Some(sink) = &mut opened.sink {
-            let verdict = match content.bytes().get(..len) {
-                Some(bytes) => self.spent.on(|| sink.write_chunk(chunk, bytes, digest))?,
-                None => Verdict::Mismatch,
-            };
-            if verdict == Verdict::Mismatch {
-                opened.wrong.note(chunk)?;
-                opened.failed.insert(chunk);
-            } else {
-                opened.wrong.forget(chunk);
-                opened.failed.remove(&chunk);
-            }
-            let (written, files) = (opened.resumed + sink.bytes_written(), sink.files_done());
-            self.board.update(|status| (status.written, status.files) = (written, files));
-            self.spent.publish(&self.board);
-        } else {
-            self.board.update(|status| status.written += len as u64);
-            // Of datagrams, their flow says when all have come; of streams, nobody else does.
-            opened.left = opened.left.saturating_sub(len as u64);
-            self.all_arrived |= opened.left == 0;
-        }
-        if content.release(len) {
-            let _ = self.happened.send(Happened::Drained);
-        }
-        Ok(())
-    }
-
-    /// Tells which entries have failed here since it was last told.
-    fn tell_failures(&mut self) {
-        let Some(opened) = &mut self.opened else { return };
-        let Some(sink) = &opened.sink else { return };
-        for failure in &sink.failures()[opened.failures_told..] {
-            if failure.entry.is_some_and(|entry| opened.failed_at_source.contains_key(&entry)) {
-                continue;
-            }
-            let (path, reason) = (failure.path.clone(), failure.reason.clone());
-            let _ = self.happened.send(Happened::EntryFailed { path, reason });
-        }
-        opened.failures_told = sink.failures().len();
-    }
-
-    /// After each job: syncs that are due, failures to tell, and whether the pass is over.
+    /// After each job: what is due at the destination, and whether all is told.
     fn settle(&mut self) -> Result<(), Error> {
         self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
-        let Some(opened) = &mut self.opened else { return Ok(()) };
-        if opened.unanswered.is_some() {
-            return Ok(());
+        if let Some(opened) = &mut self.opened {
+            self.ended = opened.settle(self.pass)?;
         }
-        let Some(sink) = &mut opened.sink else {
-            if self.all_arrived {
-                self.ended = true;
-                let (bytes, _) = self.board.totals();
-                self.board.update(|status| status.written = bytes);
-                let _ = self.happened.send(Happened::Outcome(Box::default(), None));
-            }
-            return Ok(());
-        };
-        self.spent.on(|| sink.tick(Instant::now()))?;
-        if sink.is_complete() {
-            // A sync that fails here leaves something to be sent again.
-            self.spent.on(|| sink.sync())?;
-        }
-        let changed = sink.take_changed().into_iter();
-        opened.failed.extend(changed.filter(|chunk| sink.needs(*chunk)));
-        let named = sink.take_named();
-        if !named.is_empty() {
-            let manifest = opened.object.manifest();
-            let _ = self.happened.send(planned::named(manifest, named));
-        }
-        self.tell_failures();
-        let Some(opened) = &mut self.opened else { return Ok(()) };
-        let Some(sink) = &mut opened.sink else { return Ok(()) };
-        let needless = sink.take_needless();
-        if !needless.is_empty() {
-            opened.failed.retain(|chunk| sink.needs(*chunk));
-            let _ = self.happened.send(Happened::Needless(needless));
-        }
-        let left = sink.missing_chunks();
-        if !opened.comparing.is_empty() || left > opened.failed.len() as u64 {
-            return Ok(());
-        }
-        if left > 0 {
-            if !opened.failed.is_empty() {
-                let failed = planned::runs(std::mem::take(&mut opened.failed).into_iter());
-                let failed = Some(Ranges::encode(failed));
-                let end = PassEnd { number: self.pass, failed, lease: 0 };
-                let _ = self.happened.send(Happened::PassEnd(end));
-            }
-            return Ok(());
-        }
-        self.ended = true;
-        let Some(sink) = opened.sink.take() else { return Ok(()) };
-        let (mut outcome, mark) = self.spent.on(|| sink.finish_unheard())?;
-        let files = outcome.files + outcome.skipped;
-        self.board.update(|status| status.files = files);
-        self.spent.publish(&self.board);
-        let named = std::mem::take(&mut outcome.named);
-        if !named.is_empty() {
-            let _ = self.happened.send(planned::named(opened.object.manifest(), named));
-        }
-        let outcome = planned::outcome(outcome, &opened.failed_at_source, opened.resumed);
-        let _ = self.happened.send(Happened::Outcome(Box::new(outcome), mark));
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::settings::Settings;
 use tokio::task::JoinSet;
 
-use super::part::{Part, Shared};
+use super::part::{Part, Shared, To};
 use super::reach::DataPorts;
 use super::route::{Host, Route};
 use crate::error::{Class, Error};
@@ -127,8 +127,8 @@ impl<'a> Sources<'a> {
     }
 
     fn part(&self, number: usize) -> Part {
-        let (joint, reached) = (None, None.into());
-        Part { shared: self.shared.clone(), number, joint, reached }
+        let (to, reached) = (To::Files, None.into());
+        Part { shared: self.shared.clone(), number, to, reached }
     }
 
     /// What this host takes of all of them together.

@@ -7,8 +7,8 @@ use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::super::attempt::sink_options;
 use super::super::hooks::{interrupted, made, shown, stalled};
+use super::super::part::{To, sink_options};
 use super::super::reach::Reached;
 use super::super::recent::{Recent, over};
 use super::super::route::Route;
@@ -125,7 +125,7 @@ fn start(
     reached: Reached,
 ) {
     let mut part = sources.part(number);
-    part.joint = Some(JointLink { jobs: jobs.of_source(number), manifest });
+    part.to = To::Joint(JointLink { jobs: jobs.of_source(number), manifest });
     part.reached = Some(reached).into();
     sources.start(tasks, part);
 }

@@ -1,0 +1,62 @@
+//! Nothing is written: a measurement that accounts for what comes.
+
+use super::chunk::Content;
+use super::destination::{Open, Opened, PassState, Reporter};
+use super::jobs::Happened;
+use super::planned;
+use crate::error::Error;
+use longhaul_files::digest::Digest;
+use longhaul_files::{Plan, VirtualObject};
+
+/// Drops every chunk.
+pub(crate) struct Discard;
+
+struct Discarding {
+    object: VirtualObject,
+    reporter: Reporter,
+    /// Bytes that have yet to come. Of datagrams their flow tells when all have arrived; of streams
+    /// this does.
+    left: u64,
+}
+
+impl Open for Discard {
+    fn open(
+        self: Box<Self>,
+        object: VirtualObject,
+        prefix: u64,
+        reporter: Reporter,
+    ) -> Result<Box<dyn Opened>, Error> {
+        let implied = object.implied();
+        let never_sent: u64 = implied.iter().map(|range| range.end - range.start).sum();
+        let left = object.len().saturating_sub(prefix + never_sent);
+        reporter.tell(planned::happened(object.manifest(), Plan::default(), implied));
+        Ok(Box::new(Discarding { object, reporter, left }))
+    }
+}
+
+impl Opened for Discarding {
+    /// Digests that come a second time would pile up: any may go.
+    fn needs(&self, _chunk: u64) -> bool {
+        false
+    }
+
+    fn take_chunk(&mut self, chunk: u64, content: Content, _: &Digest) -> Result<(), Error> {
+        let len = self.object.chunk_content(chunk);
+        self.reporter.board.update(|status| status.written += len as u64);
+        self.left = self.left.saturating_sub(len as u64);
+        if content.release(len) {
+            self.reporter.tell(Happened::Drained);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, pass: PassState) -> Result<bool, Error> {
+        let is_over = pass.all_arrived || self.left == 0;
+        if is_over {
+            let (bytes, _) = self.reporter.board.totals();
+            self.reporter.board.update(|status| status.written = bytes);
+            self.reporter.tell(Happened::Outcome(Box::default(), None));
+        }
+        Ok(is_over)
+    }
+}

@@ -1,0 +1,72 @@
+//! Files as the destination, and a rehearsal that only tells what would become of them.
+
+use std::sync::Arc;
+
+use super::claims::Claim;
+use super::destination::{Destination, Open, Opened, Reporter};
+use super::rehearsal::Rehearsal;
+use super::writing::Writing;
+use crate::error::Error;
+use longhaul_files::{Asked, Place, Plan, Sink, SinkOptions, VirtualObject};
+
+/// Files at a place.
+pub(crate) struct Files {
+    /// The destination.
+    pub(crate) place: Place,
+    /// What the manifest may list.
+    pub(crate) asked: Arc<Asked>,
+    /// How it is written.
+    pub(crate) options: SinkOptions,
+    /// What is not to be another source's too.
+    pub(crate) claim: Option<Claim>,
+}
+
+/// The same as a dry run: nothing is moved, and what would be is told.
+struct RehearsedFiles(Files);
+
+impl Files {
+    /// As a destination: a rehearsed one for a dry run.
+    pub(crate) fn into_destination(self) -> Box<dyn Destination> {
+        match self.options.dry_run {
+            true => Box::new(RehearsedFiles(self)),
+            false => Box::new(self),
+        }
+    }
+
+    fn sink(
+        self,
+        object: &VirtualObject,
+        prefix: u64,
+        reporter: &Reporter,
+    ) -> Result<(Sink, Plan), Error> {
+        let manifest = object.manifest();
+        self.asked.admits(manifest)?;
+        self.claim.map_or(Ok(()), |claim| claim.take(manifest))?;
+        let watch = reporter.board.watch();
+        Ok(Sink::open(&self.place, manifest, prefix, &self.options, watch)?)
+    }
+}
+
+impl Open for Files {
+    fn open(
+        self: Box<Self>,
+        object: VirtualObject,
+        prefix: u64,
+        reporter: Reporter,
+    ) -> Result<Box<dyn Opened>, Error> {
+        let (sink, plan) = self.sink(&object, prefix, &reporter)?;
+        Ok(Box::new(Writing::begin(object, sink, plan, reporter)))
+    }
+}
+
+impl Open for RehearsedFiles {
+    fn open(
+        self: Box<Self>,
+        object: VirtualObject,
+        prefix: u64,
+        reporter: Reporter,
+    ) -> Result<Box<dyn Opened>, Error> {
+        let (sink, plan) = self.0.sink(&object, prefix, &reporter)?;
+        Ok(Box::new(Rehearsal::begin(object, sink, plan, reporter)))
+    }
+}

@@ -1,0 +1,133 @@
+//! A dry run: nothing is moved, and what would be is told once all comparisons are answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::chunk::Content;
+use super::destination::{AtSource, Opened, PassState, Reporter};
+use super::jobs::Happened;
+use super::planned;
+use super::skip::without;
+use super::writing::Questions;
+use crate::control::{Compared, Outcome};
+use crate::error::Error;
+use longhaul_files::digest::Digest;
+use longhaul_files::{Plan, Sink, VirtualObject};
+
+/// An object whose copy is rehearsed.
+pub(super) struct Rehearsal {
+    object: VirtualObject,
+    sink: Sink,
+    reporter: Reporter,
+    questions: Questions,
+    /// The plan, until it is told.
+    plan: Option<Plan>,
+    /// Entries that are there.
+    skipped: Vec<u32>,
+    failed_at_source: BTreeMap<u32, bool>,
+    failures_told: usize,
+}
+
+impl Rehearsal {
+    /// Tells the plan, unless that has still to be found out: what is to be compared goes ahead of
+    /// it then.
+    pub(super) fn begin(
+        object: VirtualObject,
+        sink: Sink,
+        mut plan: Plan,
+        reporter: Reporter,
+    ) -> Rehearsal {
+        reporter.board.update(|status| status.written = plan.resumed_bytes);
+        let asked = Questions::of(&plan);
+        let questions = planned::questions(&std::mem::take(&mut plan.compare));
+        let mut rehearsal = Rehearsal {
+            object,
+            sink,
+            reporter,
+            questions: asked,
+            plan: Some(plan),
+            skipped: Vec::new(),
+            failed_at_source: BTreeMap::new(),
+            failures_told: 0,
+        };
+        match questions.is_empty() {
+            true => rehearsal.tell_plan(),
+            false => rehearsal.reporter.tell(Happened::Asks(questions)),
+        }
+        rehearsal
+    }
+
+    fn tell_plan(&mut self) {
+        let Some(mut plan) = self.plan.take() else { return };
+        plan.skipped.sort_unstable();
+        self.skipped.clone_from(&plan.skipped);
+        // What would fail is not among what would be made.
+        let (failures, told) = (self.sink.failures(), &self.failed_at_source);
+        planned::tell_failures(failures, &mut self.failures_told, told, &self.reporter);
+        let object = &self.object;
+        self.reporter.tell(planned::happened(object.manifest(), plan, object.implied()));
+    }
+
+    /// What would be made, and the account of it.
+    fn end(&self) {
+        let manifest = self.object.manifest().clone();
+        let all = 0..manifest.entries().len() as u64;
+        let failures = self.sink.failures();
+        let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
+        let is_file = |entry: &u32| manifest.entries()[*entry as usize].size().is_some();
+        let failed_files = failed.iter().filter(|entry| is_file(entry)).count() as u64;
+        let settled: BTreeSet<u32> =
+            failed.into_iter().chain(self.skipped.iter().copied()).collect();
+        let settled = planned::runs(settled.into_iter().map(u64::from));
+        let entries = without(std::slice::from_ref(&all), &settled);
+        let due = entries
+            .iter()
+            .flat_map(|range| &manifest.entries()[range.start as usize..range.end as usize]);
+        let files = due.filter(|entry| entry.size().is_some()).count() as u64;
+        let skipped = manifest.files().saturating_sub(files + failed_files);
+        let failed_count = failures.len() as u64;
+        self.reporter.tell(Happened::WouldCopy { manifest, entries });
+        let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
+        self.reporter.tell(Happened::Outcome(Box::new(outcome), None));
+    }
+}
+
+impl Opened for Rehearsal {
+    fn needs(&self, _chunk: u64) -> bool {
+        false
+    }
+
+    /// Nobody was to send it.
+    fn take_chunk(&mut self, _: u64, _: Content, _: &Digest) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn take_compared(&mut self, answer: &Compared) -> Result<(), Error> {
+        let Some((entry, answers)) = self.questions.take(answer) else { return Ok(()) };
+        self.sink.compare_result(entry, &answers)?;
+        if let Some(plan) = self.plan.as_mut().filter(|_| self.sink.is_skipped(entry)) {
+            plan.skipped.push(entry);
+            let size = self.object.manifest().entries()[entry as usize].size();
+            plan.resumed_bytes += size.unwrap_or(0);
+        }
+        if self.questions.is_empty() {
+            self.tell_plan();
+        }
+        Ok(())
+    }
+
+    fn fail_at_source(&mut self, AtSource { entry, reason, changed }: AtSource) {
+        if (entry as usize) < self.object.manifest().entries().len() {
+            self.failed_at_source.insert(entry, changed);
+            let needless = self.sink.fail_entry(entry, &reason);
+            self.reporter.tell(Happened::Needless(needless));
+        }
+    }
+
+    fn settle(&mut self, _: PassState) -> Result<bool, Error> {
+        let is_told = self.plan.is_none();
+        if is_told {
+            self.end();
+        }
+        Ok(is_told)
+    }
+}

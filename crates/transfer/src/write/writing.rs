@@ -1,0 +1,331 @@
+//! Chunks on their way into a store: verified, written, and asked for again where they came wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Instant;
+
+use super::chunk::Content;
+use super::destination::{AtSource, Opened, PassState, Reporter};
+use super::jobs::Happened;
+use super::planned;
+use super::wrong::WrongChunks;
+use crate::control::{Compared, PassEnd, Ranges};
+use crate::counters::spent::Spent;
+use crate::error::Error;
+use longhaul_files::digest::Digest;
+use longhaul_files::{Failure, Mark, Outcome, Plan, Sink, Verdict, VirtualObject};
+
+/// Takes verified chunks of an object. The documentation is that of [`Sink`], which has all of it;
+/// the parts with a body are for files alone.
+pub(super) trait Store: Send + Sized {
+    fn needs(&self, chunk: u64) -> bool;
+
+    fn missing_chunks(&self) -> u64;
+
+    fn bytes_written(&self) -> u64;
+
+    fn files_done(&self) -> u64;
+
+    fn write_chunk(
+        &mut self,
+        chunk: u64,
+        content: &[u8],
+        digest: &Digest,
+    ) -> Result<Verdict, Error>;
+
+    fn finish(self) -> Result<(Outcome, Option<Mark>), Error>;
+
+    fn compare_result(&mut self, _entry: u32, _same: &[bool]) -> Result<Vec<Range<u64>>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn fail_entry(&mut self, _entry: u32, _reason: &str) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    fn failures(&self) -> &[Failure] {
+        &[]
+    }
+
+    fn tick(&mut self, _now: Instant) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn take_changed(&mut self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn take_needless(&mut self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    fn take_named(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+}
+
+impl Store for Sink {
+    fn needs(&self, chunk: u64) -> bool {
+        self.needs(chunk)
+    }
+
+    fn missing_chunks(&self) -> u64 {
+        self.missing_chunks()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.bytes_written()
+    }
+
+    fn files_done(&self) -> u64 {
+        self.files_done()
+    }
+
+    fn write_chunk(
+        &mut self,
+        chunk: u64,
+        content: &[u8],
+        digest: &Digest,
+    ) -> Result<Verdict, Error> {
+        Ok(self.write_chunk(chunk, content, digest)?)
+    }
+
+    fn finish(self) -> Result<(Outcome, Option<Mark>), Error> {
+        Ok(self.finish_unheard()?)
+    }
+
+    fn compare_result(&mut self, entry: u32, same: &[bool]) -> Result<Vec<Range<u64>>, Error> {
+        Ok(self.compare_result(entry, same)?)
+    }
+
+    fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
+        self.fail_entry(entry, reason)
+    }
+
+    fn failures(&self) -> &[Failure] {
+        self.failures()
+    }
+
+    fn tick(&mut self, now: Instant) -> Result<(), Error> {
+        Ok(self.tick(now)?)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.sync()?)
+    }
+
+    fn take_changed(&mut self) -> Vec<u64> {
+        self.take_changed()
+    }
+
+    fn take_needless(&mut self) -> Vec<Range<u64>> {
+        self.take_needless()
+    }
+
+    fn take_named(&mut self) -> Vec<u32> {
+        self.take_named()
+    }
+}
+
+/// An object that goes into a store.
+pub(super) struct Writing<S> {
+    object: VirtualObject,
+    /// Nothing once all stands.
+    store: Option<S>,
+    reporter: Reporter,
+    questions: Questions,
+    /// Bytes that were there before this run.
+    resumed: u64,
+    /// Chunks that must come again.
+    failed: BTreeSet<u64>,
+    wrong: WrongChunks,
+    /// Entries of whose failure the source has told, and whether each changed there: it need not be
+    /// told back.
+    failed_at_source: BTreeMap<u32, bool>,
+    failures_told: usize,
+    spent: Spent,
+}
+
+/// Entries that the source is asked about: how many answers each wants, and has.
+pub(super) struct Questions(BTreeMap<u32, (usize, Vec<bool>)>);
+
+impl Questions {
+    /// Those of `plan`.
+    pub(super) fn of(plan: &Plan) -> Questions {
+        let asked = plan.compare.iter();
+        Questions(asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect())
+    }
+
+    /// Whether every entry has its answers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Answers come in the order of the questions, perhaps in several messages an entry. Returns an
+    /// entry that has all its answers by this one, with these.
+    pub(super) fn take(&mut self, compared: &Compared) -> Option<(u32, Vec<bool>)> {
+        let entry = u32::try_from(compared.entry).ok()?;
+        let (wanted, answers) = self.0.get_mut(&entry)?;
+        answers.extend(&compared.same);
+        if answers.len() < *wanted {
+            return None;
+        }
+        let answers = std::mem::take(answers);
+        self.0.remove(&entry);
+        Some((entry, answers))
+    }
+}
+
+impl<S: Store> Writing<S> {
+    /// Begins to write `object` into a store that is open, and tells its plan.
+    pub(super) fn begin(
+        object: VirtualObject,
+        store: S,
+        plan: Plan,
+        reporter: Reporter,
+    ) -> Writing<S> {
+        let (questions, resumed) = (Questions::of(&plan), plan.resumed_bytes);
+        reporter.board.update(|status| status.written = resumed);
+        reporter.tell(planned::happened(object.manifest(), plan, object.implied()));
+        Writing {
+            object,
+            store: Some(store),
+            reporter,
+            questions,
+            resumed,
+            failed: BTreeSet::new(),
+            wrong: WrongChunks::default(),
+            failed_at_source: BTreeMap::new(),
+            failures_told: 0,
+            spent: Spent::default(),
+        }
+    }
+
+    /// Tells what the store does by itself: failures, names, and chunks that it wants or does not
+    /// want any more.
+    fn tell_changes(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        let changed = store.take_changed().into_iter();
+        self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
+        let named = store.take_named();
+        if !named.is_empty() {
+            self.reporter.tell(planned::named(self.object.manifest(), named));
+        }
+        let told = &self.failed_at_source;
+        planned::tell_failures(store.failures(), &mut self.failures_told, told, &self.reporter);
+        let needless = store.take_needless();
+        if !needless.is_empty() {
+            self.failed.retain(|chunk| store.needs(*chunk));
+            self.reporter.tell(Happened::Needless(needless));
+        }
+    }
+
+    /// Some chunks are still to come: the pass is over if no others are than those that failed.
+    fn judge_pass(&mut self, missing: u64, pass: PassState) {
+        if missing > self.failed.len() as u64 || self.failed.is_empty() {
+            return;
+        }
+        let failed = planned::runs(std::mem::take(&mut self.failed).into_iter());
+        let failed = Some(Ranges::encode(failed));
+        self.reporter.tell(Happened::PassEnd(PassEnd { number: pass.number, failed, lease: 0 }));
+    }
+
+    fn finish(&mut self, store: S) -> Result<(), Error> {
+        let (mut outcome, mark) = self.spent.on(|| store.finish())?;
+        let files = outcome.files + outcome.skipped;
+        self.reporter.board.update(|status| status.files = files);
+        self.spent.publish(&self.reporter.board);
+        let named = std::mem::take(&mut outcome.named);
+        if !named.is_empty() {
+            self.reporter.tell(planned::named(self.object.manifest(), named));
+        }
+        let outcome = planned::outcome(outcome, &self.failed_at_source, self.resumed);
+        self.reporter.tell(Happened::Outcome(Box::new(outcome), mark));
+        Ok(())
+    }
+}
+
+impl<S: Store> Opened for Writing<S> {
+    fn needs(&self, chunk: u64) -> bool {
+        self.store.as_ref().is_some_and(|store| store.needs(chunk))
+    }
+
+    fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let len = self.object.chunk_content(chunk);
+        let verdict = match content.bytes().get(..len) {
+            Some(bytes) => self.spent.on(|| store.write_chunk(chunk, bytes, digest))?,
+            None => Verdict::Mismatch,
+        };
+        if verdict == Verdict::Mismatch {
+            self.wrong.note(chunk)?;
+            self.failed.insert(chunk);
+        } else {
+            self.wrong.forget(chunk);
+            self.failed.remove(&chunk);
+        }
+        let (written, files) = (self.resumed + store.bytes_written(), store.files_done());
+        self.reporter.board.update(|status| (status.written, status.files) = (written, files));
+        self.spent.publish(&self.reporter.board);
+        if content.release(len) {
+            self.reporter.tell(Happened::Drained);
+        }
+        Ok(())
+    }
+
+    fn take_compared(&mut self, answer: &Compared) -> Result<(), Error> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let Some((entry, answers)) = self.questions.take(answer) else { return Ok(()) };
+        let needless = store.compare_result(entry, &answers)?;
+        // The source leaves them out: only a further pass brings them.
+        let changed = store.take_changed().into_iter();
+        self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
+        let there = |range: &Range<u64>| {
+            range.clone().map(|chunk| self.object.chunk_content(chunk) as u64).sum::<u64>()
+        };
+        self.resumed += needless.iter().map(there).sum::<u64>();
+        let (written, files) = (self.resumed + store.bytes_written(), store.files_done());
+        self.reporter.board.update(|status| (status.written, status.files) = (written, files));
+        self.reporter.tell(match self.object.is_large(entry) {
+            true => Happened::Same(needless),
+            false => Happened::Needless(needless),
+        });
+        Ok(())
+    }
+
+    fn fail_at_source(&mut self, AtSource { entry, reason, changed }: AtSource) {
+        let entries = self.object.manifest().entries().len();
+        if let Some(store) = self.store.as_mut().filter(|_| (entry as usize) < entries) {
+            self.failed_at_source.insert(entry, changed);
+            let needless = store.fail_entry(entry, &reason);
+            self.reporter.tell(Happened::Needless(needless));
+        }
+    }
+
+    fn begin_pass(&mut self) {
+        self.failed.clear();
+    }
+
+    fn settle(&mut self, pass: PassState) -> Result<bool, Error> {
+        let Some(store) = &mut self.store else { return Ok(true) };
+        self.spent.on(|| store.tick(Instant::now()))?;
+        if store.missing_chunks() == 0 {
+            // A sync that fails here leaves something to be sent again.
+            self.spent.on(|| store.sync())?;
+        }
+        self.tell_changes();
+        let missing = self.store.as_ref().map_or(0, Store::missing_chunks);
+        if !self.questions.is_empty() || missing > 0 {
+            if self.questions.is_empty() {
+                self.judge_pass(missing, pass);
+            }
+            return Ok(false);
+        }
+        self.store.take().map_or(Ok(()), |store| self.finish(store))?;
+        Ok(true)
+    }
+}
