@@ -20,8 +20,8 @@ use longhaul_proto::wire::{
     Offer as FlowOffer, Pulse, Report, Request as BlockRequest, Resend, Selective, Sync, Train,
 };
 use longhaul_transfer::control::{
-    Attach, ChunkPiece, Compare, Digests, Frame, Message, Offer, Outcome, Pass, PassEnd, Pattern,
-    Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
+    Attach, ChunkPiece, Compare, Digests, Frame, Lease, Message, Offer, Outcome, Pass, PassEnd,
+    Pattern, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
 };
 use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
@@ -231,7 +231,8 @@ fn messages() -> Vec<Message> {
         Message::Digests(Digests { chunks: vec![3, 4], values: vec![9; 64] }),
         Message::Relay(Relay { flow: 77, control, number: 1 }),
         Message::Status(Status { sent: 5, first: 4, retransmitted: 1, ..Status::default() }),
-        Message::PassEnd(PassEnd { number: 1, failed: ranges(), lease: 0 }),
+        Message::PassEnd(PassEnd { number: 1, failed: ranges() }),
+        Message::Lease(Lease { number: 2, chunks: ranges() }),
         Message::Outcome(Outcome { files: 3, digest: vec![5; 32], ..Outcome::default() }),
         Message::ChunkPiece(ChunkPiece { chunk: 3, offset: 0, bytes: vec![1; 50], last: true }),
         Message::Ping(Ping { answer: true }),

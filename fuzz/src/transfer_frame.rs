@@ -33,6 +33,7 @@ pub fn run(bytes: &[u8]) {
         }
         Some(Message::Relay(relay)) => super::control_message::run(&relay.control),
         Some(Message::PassEnd(end)) => end.failed.iter().for_each(check_ranges),
+        Some(Message::Lease(lease)) => lease.chunks.iter().for_each(check_ranges),
         Some(Message::Named(named)) => named.entries.iter().for_each(check_ranges),
         Some(Message::ProbeRun(run)) if run.check().is_ok() => {
             assert!(run.stream || u16::try_from(run.datagram).is_ok());

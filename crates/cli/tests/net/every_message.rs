@@ -15,8 +15,8 @@ use longhaul_files::manifest::FileTime;
 use longhaul_files::{Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::{
     Attach, Card, ChunkPiece, Compare, Compared, Digests, Direction, EntryFailed, Frame, Heard,
-    Held, Message, Named, Needless, Outcome, Pass, PassEnd, Pattern, Ping, Plan, Probe, ProbeCount,
-    ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
+    Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Pattern, Ping, Plan, Probe,
+    ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
 };
 use prost::Message as _;
 
@@ -248,7 +248,8 @@ fn honest(name: &str) -> Message {
         "Digests" => Message::Digests(digests()),
         "Relay" => Message::Relay(Relay { flow: FLOW, control: Vec::new(), number: 1 }),
         "Status" => Message::Status(Status::default()),
-        "PassEnd" => Message::PassEnd(PassEnd { number: 0, failed: all(), lease: 0 }),
+        "PassEnd" => Message::PassEnd(PassEnd { number: 0, failed: all() }),
+        "Lease" => Message::Lease(Lease { number: 1, chunks: all() }),
         "Outcome" => {
             let failed = EntryFailed { reason: "why".to_owned(), ..EntryFailed::default() };
             Message::Outcome(Outcome {

@@ -9,7 +9,7 @@ use longhaul_proto::wire::{
     Request as BlockRequest, Resend, Selective, Sync,
 };
 use longhaul_transfer::control::{
-    Compare, Direction, Message, Needless, PassEnd, Plan, Ranges, Relay, Request, Status,
+    Compare, Direction, Lease, Message, Needless, PassEnd, Plan, Ranges, Relay, Request, Status,
 };
 use prost::Message as _;
 
@@ -129,7 +129,7 @@ fn relays(flow: u32) -> Vec<Message> {
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };
-    let end = |failed, lease| Message::PassEnd(PassEnd { number: 0, failed, lease });
+    let lease = |chunks| Message::Lease(Lease { number: 1, chunks });
     vec![
         // Reversed: a second range that begins before the end of the first wraps around.
         (Message::Plan(plan(ranges(&[4, 1, u64::MAX, 1]))), "planned chunks"),
@@ -137,8 +137,8 @@ fn fatal() -> Vec<(Message, &'static str)> {
         (Message::Plan(plan(ranges(&[0, 0]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[3]))), "planned chunks"),
         (Message::Needless(Needless { chunks: ranges(&[0, 1 << 40]) }), "needless chunks"),
-        (end(ranges(&[9, 9]), 0), "failed chunks"),
-        (end(ranges(&[9, 9]), 1), "leased chunks"),
+        (Message::PassEnd(PassEnd { number: 0, failed: ranges(&[9, 9]) }), "failed chunks"),
+        (lease(ranges(&[9, 9])), "leased chunks"),
     ]
 }
 

@@ -19,6 +19,7 @@
 //! | receiving end | [`Needless`] | these chunks need not come any more |
 //! | receiving end | [`Named`] | these files have got their names, where that is asked for |
 //! | receiving end | [`PassEnd`] | all but these chunks are written |
+//! | receiving end | [`Lease`] | of several sources, this one brings these chunks next |
 //! | receiving end | [`Outcome`] | everything stands under its final name |
 //!
 //! Instead of a request a client may open with a [`Probe`]: that, and each [`ProbeRun`] that
@@ -42,7 +43,7 @@ pub use ranges::{Ranges, RangesError};
 pub use request::{Direction, Pattern, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
-    Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Named,
+    Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Lease, Named,
     Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
 
@@ -53,7 +54,7 @@ pub struct Frame {
     #[prost(oneof = "Message")]
     #[prost(
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, \
-                23, 24, 25"
+                23, 24, 25, 26"
     )]
     pub message: Option<Message>,
 }
@@ -112,6 +113,8 @@ pub enum Message {
     Heard(Heard),
     #[prost(message, tag = "25")]
     Card(Card),
+    #[prost(message, tag = "26")]
+    Lease(Lease),
 }
 
 /// Is the other end alive? Answered by the same message with `answer` set.

@@ -79,7 +79,7 @@ pub struct Request {
     #[prost(bool, tag = "20")]
     pub names: bool,
     /// The client has the manifest from a [`super::Survey`], and takes the object from others as
-    /// well: it is laid out as there, and brought by leases ([`super::PassEnd`]).
+    /// well: it is laid out as there, and brought by leases ([`super::Lease`]).
     #[prost(bool, tag = "21")]
     pub surveyed: bool,
     /// The transfer of the same client that this one takes up again: it is over. Zero: none.

@@ -46,7 +46,7 @@ pub struct Pass {
     /// Registry name of the protocol; empty: the chunks come by stream.
     #[prost(string, tag = "6")]
     pub protocol: String,
-    /// The last lease that was taken, which this pass brings; zero for what was planned.
+    /// The number of the last [`Lease`], which this pass brings; zero for what was planned.
     #[prost(uint32, tag = "7")]
     pub lease: u32,
 }
@@ -319,7 +319,7 @@ pub struct Named {
     pub entries: Option<Ranges>,
 }
 
-/// All chunks of the pass but these are written. Or, with a lease, these are to come next.
+/// All chunks of the pass but these are written.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {
     /// The pass.
@@ -328,10 +328,18 @@ pub struct PassEnd {
     /// Chunks whose digest was wrong; they must come again.
     #[prost(message, optional, tag = "2")]
     pub failed: Option<Ranges>,
-    /// Where several sources bring one object, the number of the lease that `failed` is, from 1:
-    /// the chunks that this one is to bring next, whatever its pass is, and no others.
-    #[prost(uint32, tag = "3")]
-    pub lease: u32,
+}
+
+/// Where several sources have one object, the chunks that this one is to bring next, whatever its
+/// pass is, and no others.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Lease {
+    /// Its number, from 1. One that is no higher than that of the last lease is ignored.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// The chunks of the virtual object.
+    #[prost(message, optional, tag = "2")]
+    pub chunks: Option<Ranges>,
 }
 
 /// The receiving end's last word: what stands under its final name.

@@ -475,17 +475,13 @@ impl Running<'_, '_> {
                 }
             }
             Happened::PassEnd(end) => {
-                if let Some(failed) = &end.failed
-                    && let Ok(failed) = failed.decode(self.chunks())
-                {
-                    self.due.add(&failed);
-                    self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &failed));
-                }
-                match end.lease {
-                    0 => self.tell_both_ways(Message::PassEnd(end)),
-                    // What was planned and found needless before must not come after it.
-                    _ => self.end.wire.outbox().tell(Message::PassEnd(end)),
-                }
+                self.await_only(end.failed.as_ref());
+                self.tell_both_ways(Message::PassEnd(end));
+            }
+            Happened::Lease(lease) => {
+                self.await_only(lease.chunks.as_ref());
+                // What was planned and found needless before must not come after it.
+                self.end.wire.outbox().tell(Message::Lease(lease));
             }
             Happened::EntryFailed { path, reason } => {
                 self.end.hooks.entry_failed(&path, &reason, Whence::Destination);
@@ -514,6 +510,13 @@ impl Running<'_, '_> {
             Happened::Failed(error) => return Err(End::Fatal(error)),
         }
         Ok(None)
+    }
+
+    /// The next pass brings these chunks, and no others.
+    fn await_only(&mut self, chunks: Option<&Ranges>) {
+        let Some(Ok(chunks)) = chunks.map(|chunks| chunks.decode(self.chunks())) else { return };
+        self.due.add(&chunks);
+        self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &chunks));
     }
 
     /// The flow need not wait for these chunks.

@@ -209,15 +209,15 @@ impl Running<'_, '_> {
                 false => self.wait().await?,
                 true => self.go_on().await?,
             },
-            Message::PassEnd(end) if end.lease > self.lease => {
+            Message::Lease(lease) if lease.number > self.lease => {
                 let chunks = self.virtual_object.chunks();
-                let chunks = decode(end.failed.as_ref(), chunks, "leased chunks")?;
-                self.lease = end.lease;
+                let chunks = decode(lease.chunks.as_ref(), chunks, "leased chunks")?;
+                self.lease = lease.number;
                 // What was planned before says nothing any more.
                 self.plan.have.clear();
                 self.go_on_with(chunks).await?;
             }
-            Message::PassEnd(end) if end.lease == 0 && end.number == self.number => {
+            Message::PassEnd(end) if end.number == self.number => {
                 let chunks = self.virtual_object.chunks();
                 let failed = decode(end.failed.as_ref(), chunks, "failed chunks")?;
                 if !failed.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::chunk::{Arrived, Streamed};
 use super::destination::Reporter;
 use super::writer::Writer;
-use crate::control::{Compared, Digests, EntryFailed, Offer, Outcome, PassEnd, Plan};
+use crate::control::{Compared, Digests, EntryFailed, Lease, Offer, Outcome, PassEnd, Plan};
 use crate::error::Error;
 use longhaul_files::{Digest, Manifest, Mark};
 
@@ -79,6 +79,8 @@ pub(crate) enum Happened {
     Drained,
     /// All chunks but the failed ones are written.
     PassEnd(PassEnd),
+    /// The source is to bring these chunks next.
+    Lease(Lease),
     /// A file went wrong here.
     EntryFailed { path: Vec<u8>, reason: String },
     /// All stands; with the mark that is to go when that has been heard.

@@ -22,7 +22,7 @@ use super::leases::{Given, Leases};
 use super::planned;
 use super::skip::{tidy, without};
 use super::writer::{forged, port_closed};
-use crate::control::{Outcome, PassEnd, Ranges};
+use crate::control::{Lease, Outcome, Ranges};
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
@@ -153,7 +153,6 @@ struct Joint {
 struct Member {
     reporter: Reporter,
     joined: Time,
-    pass: u32,
     /// The last lease that it was told, and the last that a pass of its brings.
     told: u32,
     begun: u32,
@@ -262,9 +261,9 @@ impl Joint {
             Job::Streamed(streamed) => {
                 self.write(source, streamed.chunk, Content::Stream(streamed))?;
             }
-            Job::BeginPass { number, lease } => {
+            Job::BeginPass { lease, .. } => {
                 if let Some(member) = self.members.get_mut(&source) {
-                    (member.pass, member.begun) = (number, lease.min(member.told));
+                    member.begun = lease.min(member.told);
                 }
             }
             Job::SourceFailed(failed) => {
@@ -286,7 +285,6 @@ impl Joint {
         let member = Member {
             reporter,
             joined: clock::now(),
-            pass: 0,
             told: 0,
             begun: 0,
             waits: false,
@@ -488,9 +486,8 @@ impl Joint {
             if let Some(Given { chunks, taken }) = given {
                 member.told += 1;
                 member.measure_anew();
-                let failed = Some(Ranges::encode(chunks));
-                let end = PassEnd { number: member.pass, failed, lease: member.told };
-                member.tell(Happened::PassEnd(end));
+                let (number, chunks) = (member.told, Some(Ranges::encode(chunks)));
+                member.tell(Happened::Lease(Lease { number, chunks }));
                 self.tell_taken(taken);
             }
         }

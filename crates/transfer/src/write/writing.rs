@@ -231,7 +231,7 @@ impl<S: Store> Writing<S> {
         }
         let failed = planned::runs(std::mem::take(&mut self.failed).into_iter());
         let failed = Some(Ranges::encode(failed));
-        self.reporter.tell(Happened::PassEnd(PassEnd { number: pass.number, failed, lease: 0 }));
+        self.reporter.tell(Happened::PassEnd(PassEnd { number: pass.number, failed }));
     }
 
     fn finish(&mut self, store: S) -> Result<(), Error> {
