@@ -200,8 +200,7 @@ pub struct Status {
     /// Where this end's time went, in nanoseconds: waiting for the pacer.
     #[prost(uint64, tag = "16")]
     pub paced_nanos: u64,
-    /// Waiting for the receiver's grant; where chunks go by stream, for a stream that takes more
-    /// (sending end), or for memory, all streams together (receiving end).
+    /// Waiting for the receiver's grant (sending end).
     #[prost(uint64, tag = "17")]
     pub granted_nanos: u64,
     /// Reading at the source, or writing at the destination.
@@ -253,41 +252,12 @@ pub struct Status {
     /// asks (receiving end).
     #[prost(uint64, tag = "33")]
     pub too_fast: u64,
-}
-
-/// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
-const MOST: u64 = 1 << 56;
-
-impl Status {
-    /// The same with every number so small that a few of them can be added.
-    pub fn believable(mut self) -> Status {
-        let Status { sent, first, retransmitted, reported_lost, rate_bps, rtt_nanos, .. } =
-            &mut self;
-        for count in [sent, first, retransmitted, reported_lost, rate_bps, rtt_nanos] {
-            *count = (*count).min(MOST);
-        }
-        let Status { written, files, received, distinct, duplicates, blocks_lost, .. } = &mut self;
-        for count in [written, files, received, distinct, duplicates, blocks_lost] {
-            *count = (*count).min(MOST);
-        }
-        let Status { socket_lost, memory_lost, hold_lost, highest, refused, .. } = &mut self;
-        for count in [socket_lost, memory_lost, hold_lost, highest, refused] {
-            *count = (*count).min(MOST);
-        }
-        let Status { streamed, looked, unasked, too_fast, .. } = &mut self;
-        for count in [streamed, looked, unasked, too_fast] {
-            *count = (*count).min(MOST);
-        }
-        let Status { paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos, .. } =
-            &mut self;
-        for nanos in [paced_nanos, granted_nanos, disk_nanos, busy_nanos, disk_cpu_nanos] {
-            *nanos = (*nanos).min(MOST);
-        }
-        self.carrier_nanos = self.carrier_nanos.min(MOST);
-        self.awake_nanos = self.awake_nanos.min(MOST);
-        self.due = self.due.map(|due| due.min(MOST));
-        self
-    }
+    /// Waiting for a stream that takes more, where chunks go by stream (sending end).
+    #[prost(uint64, tag = "34")]
+    pub stream_nanos: u64,
+    /// Waiting for memory for chunks that come by stream, all streams together (receiving end).
+    #[prost(uint64, tag = "35")]
+    pub room_nanos: u64,
 }
 
 /// A file of the destination is another copy's at this moment; its end is waited for.

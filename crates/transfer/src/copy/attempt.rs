@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
 
     /// Bytes that stand so far.
     pub(super) fn progress(&self) -> u64 {
-        self.hooks.status().written
+        self.hooks.counters().written.bytes
     }
 
     /// What this host took in all, where a receiving core decides that.

@@ -15,8 +15,8 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::recent::{Recent, over};
-use crate::control::Status;
 use crate::counters::board::Board;
+use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Class, Error};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
@@ -81,7 +81,7 @@ pub(super) struct State {
     /// How many connections are best has been told.
     streams_told: bool,
     /// What earlier attempts counted.
-    pub(super) earlier: Status,
+    pub(super) earlier: Counters,
 }
 
 impl State {
@@ -103,7 +103,7 @@ impl State {
             single: false,
             planned: false,
             streams_told: false,
-            earlier: Status::default(),
+            earlier: Counters::default(),
         }
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn stalled(stall: Duration, planned: bool) -> Error {
 impl ClientHooks {
     /// A new session: its columns begin anew, and what has failed may do better.
     pub(super) fn begin_attempt(&mut self) {
-        let before = self.status();
+        let before = self.counters();
         let mut state = self.state.borrow_mut();
         state.earlier = before;
         state.last_progress = Instant::now();
@@ -146,51 +146,26 @@ impl ClientHooks {
         self.board.set_totals(bytes, files);
         if !self.sends {
             // What sources bring together is counted on from there; a plain writer counts anew.
-            self.board.update(|status| status.written = state.earlier.written);
+            let bytes = state.earlier.written.bytes;
+            self.board.update(|counters| counters.written.bytes = bytes);
         }
         if let Some(nanos) = first {
             self.board.note_first_datagram(nanos);
         }
     }
 
-    /// The two ends' columns in one, over all attempts.
-    pub(super) fn status(&self) -> Status {
-        let now = self.status_now();
-        let state = self.state.borrow();
-        let sum = &state.earlier;
-        Status {
-            written: now.written.max(sum.written),
-            sent: now.sent.saturating_add(sum.sent),
-            first: now.first.saturating_add(sum.first),
-            retransmitted: now.retransmitted.saturating_add(sum.retransmitted),
-            reported_lost: now.reported_lost.saturating_add(sum.reported_lost),
-            rounds: now.rounds.max(sum.rounds),
-            received: now.received.saturating_add(sum.received),
-            distinct: now.distinct.saturating_add(sum.distinct),
-            duplicates: now.duplicates.saturating_add(sum.duplicates),
-            blocks_lost: now.blocks_lost.saturating_add(sum.blocks_lost),
-            socket_lost: now.socket_lost.saturating_add(sum.socket_lost),
-            refused: now.refused.saturating_add(sum.refused),
-            unasked: now.unasked.saturating_add(sum.unasked),
-            too_fast: now.too_fast.saturating_add(sum.too_fast),
-            memory_lost: now.memory_lost.saturating_add(sum.memory_lost),
-            hold_lost: now.hold_lost.saturating_add(sum.hold_lost),
-            highest: now.highest.saturating_add(sum.highest),
-            paced_nanos: now.paced_nanos.saturating_add(sum.paced_nanos),
-            granted_nanos: now.granted_nanos.saturating_add(sum.granted_nanos),
-            busy_nanos: now.busy_nanos.saturating_add(sum.busy_nanos),
-            // What an earlier attempt sent had to go, as far as anybody knows.
-            due: now.due.map(|due| due.saturating_add(sum.first)),
-            ..now
-        }
+    /// The two ends' counters in one, over all attempts.
+    pub(super) fn counters(&self) -> Counters {
+        let mut sum = self.state.borrow().earlier.clone();
+        sum += self.counters_now();
+        sum
     }
 
-    /// The two ends' columns in one, of the present attempt.
-    fn status_now(&self) -> Status {
+    /// The two ends' counters in one, of the present attempt.
+    fn counters_now(&self) -> Counters {
         let (mine, theirs) = (self.board.mine(), self.board.theirs());
-        let looked = mine.looked.saturating_add(theirs.looked);
         let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
-        Status { looked, ..joined(from, &to) }
+        Counters::joined(&from, &to)
     }
 
     /// From the start to the first data datagram.
@@ -199,26 +174,27 @@ impl ClientHooks {
         Some(Span::from_nanos(started.elapsed().as_nanos() as u64).saturating_sub(ago))
     }
 
-    fn progress(&self, state: &mut State, status: &Status) -> Progress {
-        state.recent.note(Instant::now(), status.written);
+    fn progress(&self, state: &mut State, counters: &Counters) -> Progress {
+        let Counters { sender, receiver, written, .. } = counters;
+        state.recent.note(Instant::now(), written.bytes);
         let (total_bytes, total_files) = self.board.totals();
         let rate_now = state.recent.rate();
-        let moved = status.written.saturating_sub(state.resumed.unwrap_or(0));
-        let missing = Bytes::new(total_bytes.saturating_sub(status.written));
+        let moved = written.bytes.saturating_sub(state.resumed.unwrap_or(0));
+        let missing = Bytes::new(total_bytes.saturating_sub(written.bytes));
         Progress {
-            bytes: status.written,
+            bytes: written.bytes,
             total_bytes,
-            files: status.files,
+            files: written.files,
             total_files,
             rate_now,
             rate_average: over(moved, state.started.elapsed()),
             setup: self.setup(state.started),
             left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
-            sent: status.sent,
-            retransmitted: status.retransmitted,
-            blocks_lost: status.blocks_lost,
-            refused: status.unasked,
-            rtt: Span::from_nanos(status.rtt_nanos),
+            sent: sender.sent,
+            retransmitted: sender.retransmitted,
+            blocks_lost: receiver.blocks_lost,
+            refused: receiver.unasked,
+            rtt: sender.rtt,
             resumed_bytes: state.resumed.unwrap_or(0),
             sources: Vec::new(),
         }
@@ -231,8 +207,8 @@ impl ClientHooks {
         if !self.state.borrow().planned {
             return;
         }
-        let status = self.status();
-        let progress = self.progress(&mut self.state.borrow_mut(), &status);
+        let counters = self.counters();
+        let progress = self.progress(&mut self.state.borrow_mut(), &counters);
         self.observer.progress(&progress);
     }
 
@@ -261,13 +237,13 @@ impl ClientHooks {
     /// The end of an attempt that tried numbers of connections: it may have been over before the
     /// best was found.
     pub(super) fn tried_streams(&self) {
-        let status = self.status();
-        self.tell_streams(&mut self.state.borrow_mut(), &status);
+        let sender = self.counters().sender;
+        self.tell_streams(&mut self.state.borrow_mut(), &sender);
     }
 
-    fn tell_streams(&self, state: &mut State, status: &Status) {
+    fn tell_streams(&self, state: &mut State, sender: &SenderCounters) {
         if !std::mem::replace(&mut state.streams_told, true) {
-            let (count, found) = (status.streams, status.streams_found);
+            let (count, found) = (sender.streams, sender.streams_found);
             self.observer.notice(Notice::Streams { count, found });
         }
     }
@@ -281,7 +257,7 @@ impl Hooks for ClientHooks {
         if self.cut.get() {
             return Err(End::NoDatagrams);
         }
-        let status = self.status();
+        let counters = self.counters();
         let mut state = self.state.borrow_mut();
         if state.failed_bytes > MOST_FAILED {
             let what = "more files fail than fit into memory: the list of them takes 256 MiB";
@@ -290,8 +266,9 @@ impl Hooks for ClientHooks {
         // Before the plan nothing comes across, and perhaps for long: each end tells how much it
         // has looked at. A sign of life is not enough, for a disk may hang beside it. What has been
         // written was synced all along, so that the end takes no time of its own.
-        let Status { written, received, streamed, looked, .. } = status;
-        let count = [received, streamed, looked].into_iter().fold(written, u64::saturating_add);
+        let (received, looked) = (counters.receiver.received, counters.looked);
+        let Written { bytes, streamed, .. } = counters.written;
+        let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
         if count != state.last_count {
             state.last_count = count;
             state.last_progress = Instant::now();
@@ -299,10 +276,10 @@ impl Hooks for ClientHooks {
         if state.last_progress.elapsed() >= self.stall {
             return Err(End::Fatal(stalled(self.stall, state.planned)));
         }
-        if status.streams_found {
-            self.tell_streams(&mut state, &status);
+        if counters.sender.streams_found {
+            self.tell_streams(&mut state, &counters.sender);
         }
-        let progress = self.progress(&mut state, &status);
+        let progress = self.progress(&mut state, &counters);
         self.observer.progress(&progress);
         Ok(())
     }
@@ -388,34 +365,6 @@ impl Hooks for ClientHooks {
     }
 }
 
-/// Both ends' columns in one. What the sender last told is older than what the receiver has seen
-/// since: what has come was sent, each block once for the first time.
-fn joined(from: Status, to: &Status) -> Status {
-    let sent = from.sent.max(to.highest);
-    let first = from.first.max(to.distinct).min(sent);
-    Status {
-        sent,
-        first,
-        retransmitted: sent - first,
-        written: to.written,
-        files: to.files,
-        received: to.received,
-        distinct: to.distinct,
-        duplicates: to.duplicates,
-        blocks_lost: to.blocks_lost,
-        socket_lost: to.socket_lost,
-        refused: to.refused,
-        unasked: to.unasked,
-        too_fast: to.too_fast,
-        memory_lost: to.memory_lost,
-        hold_lost: to.hold_lost,
-        highest: to.highest,
-        streamed: to.streamed,
-        due: to.due,
-        ..from
-    }
-}
-
 /// Entries of a manifest; numbers beyond it name nothing.
 fn entries_of<'a>(
     manifest: &'a Manifest,
@@ -450,6 +399,8 @@ pub(super) fn shown(path: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Status;
+    use crate::counters::Times;
     use crate::progress::Nobody;
 
     fn hooks_of(sends: bool) -> ClientHooks {
@@ -463,17 +414,6 @@ mod tests {
             names: Names::None,
             state: RefCell::new(State::new()),
         }
-    }
-
-    #[test]
-    fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
-        let from = Status { sent: 50, first: 49, retransmitted: 1, ..Status::default() };
-        let to = Status { received: 90, distinct: 88, duplicates: 2, highest: 95, ..from.clone() };
-        let both = joined(from.clone(), &to);
-        assert_eq!((both.sent, both.first, both.retransmitted), (95, 88, 7));
-        // And one that told of more is believed.
-        let both = joined(from, &Status { received: 40, distinct: 40, highest: 41, ..to });
-        assert_eq!((both.sent, both.first, both.retransmitted), (50, 49, 1));
     }
 
     #[test]
@@ -493,13 +433,13 @@ mod tests {
         for sends in [true, false] {
             let mut hooks = hooks_of(sends);
             for _ in 0..300 {
-                hooks.board.set_theirs(lies.clone());
+                hooks.board.set_theirs(&lies);
                 assert!(hooks.tick().is_ok());
                 hooks.begin_attempt();
             }
-            let theirs = lies.clone().believable();
-            let sum = theirs.paced_nanos + theirs.granted_nanos + theirs.busy_nanos;
-            assert!(sum < u64::MAX / 2 && hooks.status().sent > 0);
+            let Times { paced, granted, busy, .. } = Counters::from(&lies).times;
+            assert!((paced + granted + busy).as_nanos() < u64::MAX / 2);
+            assert!(hooks.counters().sender.sent > 0);
         }
     }
 
@@ -522,7 +462,7 @@ mod tests {
             let hooks = hooks(planned);
             // All of it is there, or nothing is known yet.
             let written = if planned { 100 } else { 0 };
-            hooks.board.set_theirs(Status { written, ..Status::default() });
+            hooks.board.set_theirs(&Status { written, ..Status::default() });
             hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));
             assert!(hooks.tick().is_ok());
             hooks.state.borrow_mut().last_progress = long_ago;
@@ -542,7 +482,7 @@ mod tests {
             hooks.tick().is_err()
         };
         assert!(!stalled(&|| hooks.board.watch().step()), "this end looks at its files");
-        let looked = |looked| hooks.board.set_theirs(Status { looked, ..Status::default() });
+        let looked = |looked| hooks.board.set_theirs(&Status { looked, ..Status::default() });
         assert!(!stalled(&|| looked(1)), "the other one does");
         assert!(!stalled(&|| looked(2)));
         assert!(stalled(&|| looked(2)), "its disk hangs");

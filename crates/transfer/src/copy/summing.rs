@@ -3,12 +3,13 @@
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::Bytes;
 
 use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
 use super::stream_bound;
-use crate::control::{Outcome, Status};
+use crate::control::Outcome;
+use crate::counters::{Counters, SenderCounters, Times};
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary};
@@ -30,12 +31,12 @@ pub(super) fn summary(
     attempt: &Attempt<'_>,
     finished: Finished,
 ) -> Result<Summary, Error> {
-    let status = final_status(attempt, &finished);
+    let Counters { sender, receiver, written, times, .. } = final_counters(attempt, &finished);
     let elapsed = clock::now().since(attempt.started);
     let (total_bytes, total_files) = attempt.hooks.board.totals();
     let state = attempt.hooks.state.borrow();
     if let (true, Some((path, failed))) = (state.single, state.failed.first_key_value()) {
-        return Err(single(path, failed, status.written));
+        return Err(single(path, failed, written.bytes));
     }
     let outcome = &finished.outcome;
     let failed_files = (state.failed.len() as u64).max(outcome.failed_count);
@@ -44,16 +45,17 @@ pub(super) fn summary(
     let copied_bytes =
         total_bytes.saturating_sub(resumed_bytes.saturating_add(outcome.failed_bytes));
     let fake = options.receive == Receive::Fake;
-    let moved = status.written.saturating_sub(resumed_bytes).min(copied_bytes);
+    let moved = written.bytes.saturating_sub(resumed_bytes).min(copied_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     // What was on its way when the last block came is not lost.
-    let path_lost = status.highest.saturating_sub(status.received);
+    let path_lost = receiver.highest.saturating_sub(receiver.received);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
     let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let bound_by = is_telling.then(|| told_bound(attempt, &status, elapsed, finished.fixed_rate));
-    let last_block = last_block(attempt, &finished, &status);
-    let sender = sender_columns(&status);
-    let blocks = status.due.map_or(status.first, |due| due.min(status.first));
+    let bound_by = is_telling.then(|| told_bound(attempt, &times, elapsed, finished.fixed_rate));
+    let last_block = last_block(attempt, &finished, sender.rtt);
+    let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
+    let SenderCounters { rate, rtt, .. } = sender;
+    let sender = SenderAccounting::from(&sender);
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
@@ -66,18 +68,18 @@ pub(super) fn summary(
         last_block,
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
-        rate: Rate::from_bps(status.rate_bps),
-        rtt: Span::from_nanos(status.rtt_nanos),
+        rate,
+        rtt,
         // One that the path did not take was given up for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
         path_lost,
-        socket_lost: status.socket_lost,
-        memory_lost: status.memory_lost,
-        hold_lost: status.hold_lost,
-        refused_datagrams: status.refused,
+        socket_lost: receiver.socket_lost,
+        memory_lost: receiver.memory_lost,
+        hold_lost: receiver.hold_lost,
+        refused_datagrams: receiver.refused,
         sender,
-        receiver: receiver_columns(&status),
+        receiver: ReceiverAccounting::from(&receiver),
         waste: sender.waste(blocks),
         segments: attempt.hooks.board.segments(),
         bound_by: bound_by.unwrap_or(BoundBy::Nothing),
@@ -89,7 +91,7 @@ pub(super) fn summary(
         unread_files,
         verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
         cpu: cpu_time(),
-        far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs())),
+        far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs().times)),
         receives: attempt.capacity(),
         sources: Vec::new(),
         failed_sources: 0,
@@ -113,36 +115,12 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
 }
 
 /// When the last block came, by this end's clock.
-fn last_block(attempt: &Attempt<'_>, finished: &Finished, status: &Status) -> Option<Span> {
+fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
     // The outcome's own way here.
-    let way = Span::from_nanos(if attempt.hooks.sends { status.rtt_nanos / 2 } else { 0 });
+    let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let told = finished.told.since(attempt.started);
     Some(told.saturating_sub(after).saturating_sub(way))
-}
-
-fn sender_columns(status: &Status) -> SenderAccounting {
-    SenderAccounting {
-        sent: status.sent,
-        first: status.first,
-        retransmitted: status.retransmitted,
-        reported_lost: status.reported_lost,
-        rounds: status.rounds,
-        ..SenderAccounting::default()
-    }
-}
-
-fn receiver_columns(status: &Status) -> ReceiverAccounting {
-    ReceiverAccounting {
-        received: status.received,
-        distinct: status.distinct,
-        duplicates: status.duplicates,
-        blocks_lost: status.blocks_lost,
-        reported_lost: status.reported_lost,
-        highest: status.highest,
-        refused: status.unasked,
-        too_fast: status.too_fast,
-    }
 }
 
 /// The end of a copy of one file, which failed.
@@ -162,64 +140,64 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
 }
 
 /// Both ends' last words.
-fn final_status(attempt: &Attempt<'_>, finished: &Finished) -> Status {
+fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     if let Some(status) = &finished.outcome.status
         && attempt.hooks.sends
     {
-        attempt.hooks.board.set_theirs(status.clone());
+        attempt.hooks.board.set_theirs(status);
     }
-    attempt.hooks.status()
+    attempt.hooks.counters()
 }
 
-/// Where the time of the slower end went, if that can be told; `all` is over all attempts.
-fn told_bound(attempt: &Attempt<'_>, all: &Status, elapsed: Span, fixed_rate: bool) -> BoundBy {
+/// Where the time of the slower end went, if that can be told; `all` is the sender's over all
+/// attempts.
+fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };
     let small = bytes / files.max(1) < SMALL;
-    if !explains(all, &to, elapsed) {
+    if !explains(all, &to.times, elapsed) {
         return BoundBy::Nothing;
     }
-    match from.streams {
-        0 => bound(&from, &to, fixed_rate, small),
-        _ => stream_bound::bound(&from, &to, fixed_rate, small),
+    match from.sender.streams {
+        0 if from.sender.sent == 0 => BoundBy::Nothing,
+        0 => bound(&from.times, &to.times, fixed_rate, small),
+        streams => stream_bound::bound(&from.times, &to.times, streams, fixed_rate, small),
     }
 }
 
 /// Whether what the threads did is where the time went: threads that moved all in a moment, after
 /// a long login or a silence, say nothing of what bounded the copy.
-fn explains(from: &Status, to: &Status, elapsed: Span) -> bool {
-    let sending = from.paced_nanos.saturating_add(from.granted_nanos);
-    let sending = sending.saturating_add(from.busy_nanos);
+fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
+    let sending = from.paced + from.granted + from.stream + from.busy;
     // A sender that waits for reports is none of these, while the receiver works on.
-    let receiving = to.disk_nanos.max(to.busy_nanos).max(to.awake_nanos);
-    sending.max(receiving) >= elapsed.as_nanos() / 2
+    let receiving = to.disk.max(to.busy).max(to.awake);
+    sending.max(receiving) >= elapsed / 2
 }
 
-fn bound(from: &Status, to: &Status, fixed_rate: bool, small: bool) -> BoundBy {
-    let work = from.busy_nanos.saturating_sub(from.disk_nanos);
-    let most = from.paced_nanos.max(from.granted_nanos).max(from.disk_nanos).max(work);
-    if most == 0 || from.sent == 0 {
+fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
+    let work = from.busy.saturating_sub(from.disk);
+    let most = from.paced.max(from.granted).max(from.disk).max(work);
+    if most == Span::ZERO {
         return BoundBy::Nothing;
     }
     let destination = || stream_bound::destination(to, small);
     // It works beside all else, and goes on when the sender has nothing left to wait for.
-    if to.disk_nanos > most {
+    if to.disk > most {
         return destination();
     }
-    let whole = from.paced_nanos + from.granted_nanos + from.busy_nanos;
-    let receives = to.busy_nanos.max(to.awake_nanos) > work.max(whole / 10 * 8);
-    if receives && !(fixed_rate && most == from.paced_nanos) {
+    let whole = from.paced + from.granted + from.busy;
+    let receives = to.busy.max(to.awake) > work.max(whole / 10 * 8);
+    if receives && !(fixed_rate && most == from.paced) {
         return BoundBy::ReceiverCpu;
     }
-    if most == from.paced_nanos {
+    if most == from.paced {
         return if fixed_rate { BoundBy::RateOption } else { BoundBy::Path };
     }
-    if most == from.granted_nanos {
-        let waited = from.granted_nanos;
-        return if to.disk_nanos * 2 > waited { destination() } else { BoundBy::PeerLimit };
+    if most == from.granted {
+        return if to.disk * 2 > from.granted { destination() } else { BoundBy::PeerLimit };
     }
-    let waits = most == from.disk_nanos && 2 * from.disk_cpu_nanos < from.disk_nanos;
+    let waits = most == from.disk && from.disk_cpu * 2 < from.disk;
     if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
 }
 
@@ -228,8 +206,8 @@ pub(super) fn hex(digest: &[u8]) -> Option<String> {
 }
 
 /// CPU time of the threads of the end that receives, by its own account.
-fn receiving_cpu(to: &Status) -> Span {
-    Span::from_nanos(to.busy_nanos.saturating_add(to.disk_cpu_nanos))
+fn receiving_cpu(to: &Times) -> Span {
+    to.busy + to.disk_cpu
 }
 
 /// User and system time of this process.
@@ -242,42 +220,46 @@ pub(super) fn cpu_time() -> Span {
 mod tests {
     use super::*;
 
-    fn sending(paced_nanos: u64, granted_nanos: u64, busy_nanos: u64) -> Status {
-        Status { sent: 1, paced_nanos, granted_nanos, busy_nanos, ..Status::default() }
+    fn sending(paced: u64, granted: u64, busy: u64) -> Times {
+        let [paced, granted, busy] = [paced, granted, busy].map(Span::from_nanos);
+        Times { paced, granted, busy, ..Times::default() }
     }
 
     #[test]
     fn threads_that_worked_for_a_moment_only_explain_nothing() {
         const SECOND: u64 = 1_000_000_000;
         let elapsed = Span::from_nanos(10 * SECOND);
-        let idle = Status::default();
+        let idle = Times::default();
         assert!(!explains(&sending(SECOND, SECOND, SECOND), &idle, elapsed));
         assert!(explains(&sending(2 * SECOND, 2 * SECOND, SECOND), &idle, elapsed));
         // A disk that goes on when all is sent.
-        let writes = Status { disk_nanos: 9 * SECOND, ..Status::default() };
+        let writes = Times { disk: Span::from_secs(9), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &writes, elapsed));
         // A receiver that is behind, and has its sender wait for reports.
-        let behind = Status { awake_nanos: 6 * SECOND, ..Status::default() };
+        let behind = Times { awake: Span::from_secs(6), ..Times::default() };
         assert!(explains(&sending(SECOND, 0, 0), &behind, elapsed));
     }
 
     #[test]
     fn the_receivers_cpu_is_named_where_its_threads_have_no_time_left() {
-        let of = |from: &Status, to: &Status| bound(from, to, false, false);
-        let busy = Status { busy_nanos: 95, ..Status::default() };
+        let of = |from: &Times, to: &Times| bound(from, to, false, false);
+        let busy = Times { busy: Span::from_nanos(95), ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &busy), BoundBy::ReceiverCpu);
-        assert_eq!(of(&sending(60, 0, 40), &Status::default()), BoundBy::Path);
+        assert_eq!(of(&sending(60, 0, 40), &Times::default()), BoundBy::Path);
         assert_eq!(bound(&sending(60, 0, 40), &busy, true, false), BoundBy::RateOption);
         assert_eq!(of(&sending(3, 0, 97), &busy), BoundBy::SenderCpu);
         // One that is always behind, but has no CPU for it.
-        let behind = Status { awake_nanos: 95, busy_nanos: 20, ..Status::default() };
+        let (awake, cpu) = (Span::from_nanos(95), Span::from_nanos(20));
+        let behind = Times { awake, busy: cpu, ..Times::default() };
         assert_eq!(of(&sending(60, 0, 40), &behind), BoundBy::ReceiverCpu);
         assert_eq!(of(&sending(0, 90, 10), &behind), BoundBy::ReceiverCpu);
         // Hashing is no disk.
-        let writing =
-            |disk_cpu_nanos| Status { disk_nanos: 90, disk_cpu_nanos, ..Status::default() };
+        let writing = |cpu| {
+            let (disk, disk_cpu) = (Span::from_nanos(90), Span::from_nanos(cpu));
+            Times { disk, disk_cpu, ..Times::default() }
+        };
         assert_eq!(of(&sending(10, 80, 10), &writing(80)), BoundBy::ReceiverCpu);
         assert_eq!(of(&sending(10, 80, 10), &writing(20)), BoundBy::DestinationDisk);
-        assert_eq!(of(&sending(10, 80, 10), &Status::default()), BoundBy::PeerLimit);
+        assert_eq!(of(&sending(10, 80, 10), &Times::default()), BoundBy::PeerLimit);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use longhaul_proto::time::Time;
 
+use super::Counters;
 use crate::control::Status;
 use crate::summary::Segments;
 use longhaul_files::Watch;
@@ -14,8 +15,8 @@ use longhaul_files::Watch;
 /// One end's notice board.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    mine: Mutex<Status>,
-    theirs: Mutex<Status>,
+    mine: Mutex<Counters>,
+    theirs: Mutex<Counters>,
     /// When a sealed datagram last came from the other end; 0 before the first.
     heard: AtomicU64,
     /// When anything last came from the other end, by any way.
@@ -36,8 +37,8 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Changes this end's columns.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
+    /// Changes this end's counters.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
     }
 
@@ -54,14 +55,19 @@ impl Board {
     /// The calling thread carries the control stream; before the transfer it had taken `before` of
     /// CPU time.
     pub(crate) fn note_carrying(&self, before: Duration) {
-        let carried = super::thread_time().saturating_sub(before).as_nanos() as u64;
-        self.update(|status| status.carrier_nanos = carried);
+        let carried = super::span(super::thread_time().saturating_sub(before));
+        self.update(|counters| counters.times.carrier = carried);
     }
 
-    /// This end's columns.
-    pub(crate) fn mine(&self) -> Status {
+    /// This end's counters.
+    pub(crate) fn mine(&self) -> Counters {
         let mine = self.mine.lock().expect("no holder of a board panics").clone();
-        Status { looked: self.watch.looked(), ..mine }
+        Counters { looked: self.watch.looked(), ..mine }
+    }
+
+    /// This end's counters, as it tells them to the other end.
+    pub(crate) fn status(&self) -> Status {
+        Status::from(&self.mine())
     }
 
     /// Who does long work at the files tells it of that.
@@ -69,18 +75,18 @@ impl Board {
         &self.watch
     }
 
-    /// The other end's columns, as it last told them.
-    pub(crate) fn theirs(&self) -> Status {
+    /// The other end's counters, as it last told them.
+    pub(crate) fn theirs(&self) -> Counters {
         self.theirs.lock().expect("no holder of a board panics").clone()
     }
 
-    /// The other end told its columns; an older message that comes late changes nothing. Numbers
+    /// The other end told its counters; an older message that comes late changes nothing. Numbers
     /// beyond belief are cut: what is added up from them must not overflow.
-    pub(crate) fn set_theirs(&self, status: Status) {
-        let status = status.believable();
+    pub(crate) fn set_theirs(&self, status: &Status) {
+        let told = Counters::from(status);
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");
-        if status.sent >= theirs.sent && status.written >= theirs.written {
-            *theirs = status;
+        if told.sender.sent >= theirs.sender.sent && told.written.bytes >= theirs.written.bytes {
+            *theirs = told;
         }
     }
 

@@ -1,11 +1,326 @@
-//! What the threads of a transfer count while they run: the [`board`] that others read, and the
-//! time that a writing thread has [`spent`].
+//! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
+//! which others read them, and the time that a writing thread has [`spent`]. `wire` is the one
+//! place where counters become a message and come from one.
 
 pub(crate) mod board;
 pub(crate) mod spent;
+mod wire;
+
+use std::ops::AddAssign;
+
+use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+/// What one end of a transfer has counted, over all its passes. The parts that belong to the other
+/// role stay zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) sender: SenderCounters,
+    pub(crate) receiver: ReceiverCounters,
+    pub(crate) written: Written,
+    pub(crate) times: Times,
+    /// Names looked at and chunks read, to find out what there is to do.
+    pub(crate) looked: u64,
+}
+
+/// Counts of the sending end. Adding a later pass or attempt keeps its rate, round-trip time and
+/// streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SenderCounters {
+    /// Datagrams sent.
+    pub(crate) sent: u64,
+    /// Blocks sent for the first time.
+    pub(crate) first: u64,
+    /// Blocks sent again.
+    pub(crate) retransmitted: u64,
+    /// Losses as the receiving end reported them.
+    pub(crate) reported_lost: u64,
+    /// Rounds of the segment that needed most.
+    pub(crate) rounds: u32,
+    /// Sending rate.
+    pub(crate) rate: Rate,
+    /// Smoothed round-trip time.
+    pub(crate) rtt: Span,
+    /// Connections that carry the chunks now, where they go by stream.
+    pub(crate) streams: u32,
+    /// That number was found to be the best of those tried.
+    pub(crate) streams_found: bool,
+}
+
+/// Counts of a receiving end's flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReceiverCounters {
+    /// Datagrams received, a duplicate too.
+    pub(crate) received: u64,
+    /// Blocks that came for the first time.
+    pub(crate) distinct: u64,
+    /// Blocks that were there already.
+    pub(crate) duplicates: u64,
+    /// Blocks found missing, once each.
+    pub(crate) blocks_lost: u64,
+    /// Losses that were reported.
+    pub(crate) reported_lost: u64,
+    /// One more than the highest packet number received, summed over passes.
+    pub(crate) highest: u64,
+    /// Datagrams that the kernel dropped for want of buffer.
+    pub(crate) socket_lost: u64,
+    /// Datagrams with data that came before their flow was known and found no memory.
+    pub(crate) hold_lost: u64,
+    /// Genuine datagrams that found no memory for their chunk.
+    pub(crate) memory_lost: u64,
+    /// Datagrams that were refused: of no flow, forged, malformed, or copies.
+    pub(crate) refused: u64,
+    /// Blocks that nobody asked for.
+    pub(crate) unasked: u64,
+    /// Datagrams known to have been sent faster than they were asked for.
+    pub(crate) too_fast: u64,
+}
+
+/// What a receiving end has written. Adding a later attempt keeps its files and what it had to
+/// bring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Bytes of the object that are written.
+    pub(crate) bytes: u64,
+    /// Files that stand under their names.
+    pub(crate) files: u64,
+    /// Bytes of chunks that have come by stream.
+    pub(crate) streamed: u64,
+    /// Blocks that had to come by datagram; nothing before the end.
+    pub(crate) due: Option<u64>,
+}
+
+/// Where an end's time went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Waiting for the pacer.
+    pub(crate) paced: Span,
+    /// Waiting for the receiver's grant.
+    pub(crate) granted: Span,
+    /// Waiting for a stream that takes more.
+    pub(crate) stream: Span,
+    /// Waiting for memory for chunks that come by stream, all streams together.
+    pub(crate) room: Span,
+    /// Reading at the source, or writing at the destination.
+    pub(crate) disk: Span,
+    /// How much of that was CPU time, for hashing and moving bytes.
+    pub(crate) disk_cpu: Span,
+    /// Working on datagrams; at the receiving end, CPU time of the thread that receives.
+    pub(crate) busy: Span,
+    /// CPU time of the thread that carries the control stream, and chunks that go by stream.
+    pub(crate) carrier: Span,
+    /// How long the thread that receives did not wait for datagrams, with a CPU or without one.
+    pub(crate) awake: Span,
+}
+
+impl From<&SenderCounters> for SenderAccounting {
+    fn from(counters: &SenderCounters) -> SenderAccounting {
+        let SenderCounters { sent, first, retransmitted, reported_lost, rounds, .. } = *counters;
+        SenderAccounting {
+            sent,
+            first,
+            retransmitted,
+            reported_lost,
+            rounds,
+            ..SenderAccounting::default()
+        }
+    }
+}
+
+impl SenderCounters {
+    /// What a core counts, which now sends at `rate` over a path of `rtt`.
+    pub(crate) fn of(core: &SenderAccounting, rate: Rate, rtt: Span) -> SenderCounters {
+        let SenderAccounting { sent, first, retransmitted, reported_lost, rounds, .. } = *core;
+        let (streams, streams_found) = (0, false);
+        SenderCounters {
+            sent,
+            first,
+            retransmitted,
+            reported_lost,
+            rounds,
+            rate,
+            rtt,
+            streams,
+            streams_found,
+        }
+    }
+}
+
+impl From<&ReceiverCounters> for ReceiverAccounting {
+    fn from(counters: &ReceiverCounters) -> ReceiverAccounting {
+        ReceiverAccounting {
+            received: counters.received,
+            distinct: counters.distinct,
+            duplicates: counters.duplicates,
+            blocks_lost: counters.blocks_lost,
+            reported_lost: counters.reported_lost,
+            highest: counters.highest,
+            refused: counters.unasked,
+            too_fast: counters.too_fast,
+        }
+    }
+}
+
+impl From<&ReceiverAccounting> for ReceiverCounters {
+    fn from(core: &ReceiverAccounting) -> ReceiverCounters {
+        ReceiverCounters {
+            received: core.received,
+            distinct: core.distinct,
+            duplicates: core.duplicates,
+            blocks_lost: core.blocks_lost,
+            reported_lost: core.reported_lost,
+            highest: core.highest,
+            unasked: core.refused,
+            too_fast: core.too_fast,
+            ..ReceiverCounters::default()
+        }
+    }
+}
+
+/// Adds counts that no peer's lie may make overflow.
+fn add<const N: usize>(pairs: [(&mut u64, u64); N]) {
+    for (sum, more) in pairs {
+        *sum = sum.saturating_add(more);
+    }
+}
+
+impl AddAssign for SenderCounters {
+    fn add_assign(&mut self, later: SenderCounters) {
+        add([
+            (&mut self.sent, later.sent),
+            (&mut self.first, later.first),
+            (&mut self.retransmitted, later.retransmitted),
+            (&mut self.reported_lost, later.reported_lost),
+        ]);
+        let SenderCounters { sent, first, retransmitted, reported_lost, .. } = *self;
+        let rounds = self.rounds.max(later.rounds);
+        *self = SenderCounters { sent, first, retransmitted, reported_lost, rounds, ..later };
+    }
+}
+
+impl AddAssign for ReceiverCounters {
+    fn add_assign(&mut self, later: ReceiverCounters) {
+        add([
+            (&mut self.received, later.received),
+            (&mut self.distinct, later.distinct),
+            (&mut self.duplicates, later.duplicates),
+            (&mut self.blocks_lost, later.blocks_lost),
+            (&mut self.reported_lost, later.reported_lost),
+            (&mut self.highest, later.highest),
+            (&mut self.socket_lost, later.socket_lost),
+            (&mut self.hold_lost, later.hold_lost),
+            (&mut self.memory_lost, later.memory_lost),
+            (&mut self.refused, later.refused),
+            (&mut self.unasked, later.unasked),
+            (&mut self.too_fast, later.too_fast),
+        ]);
+    }
+}
+
+impl AddAssign for Written {
+    /// A later attempt counts on from the bytes that are there.
+    fn add_assign(&mut self, later: Written) {
+        let (bytes, streamed) =
+            (self.bytes.max(later.bytes), self.streamed.saturating_add(later.streamed));
+        *self = Written { bytes, streamed, ..later };
+    }
+}
+
+impl AddAssign for Times {
+    fn add_assign(&mut self, later: Times) {
+        *self = Times {
+            paced: self.paced + later.paced,
+            granted: self.granted + later.granted,
+            stream: self.stream + later.stream,
+            room: self.room + later.room,
+            disk: self.disk + later.disk,
+            disk_cpu: self.disk_cpu + later.disk_cpu,
+            busy: self.busy + later.busy,
+            carrier: self.carrier + later.carrier,
+            awake: self.awake + later.awake,
+        };
+    }
+}
+
+impl Counters {
+    /// Both ends in one: the sender's counts and times, and the receiver's counts. What the sender
+    /// last told is older than what the receiver has seen since: what has come was sent, each block
+    /// once for the first time.
+    pub(crate) fn joined(from: &Counters, to: &Counters) -> Counters {
+        let sent = from.sender.sent.max(to.receiver.highest);
+        let first = from.sender.first.max(to.receiver.distinct).min(sent);
+        let sender = SenderCounters { sent, first, retransmitted: sent - first, ..from.sender };
+        let (receiver, written, times) = (to.receiver, to.written, from.times);
+        Counters { sender, receiver, written, times, looked: from.looked.saturating_add(to.looked) }
+    }
+}
+
+impl AddAssign for Counters {
+    /// Adds a later attempt, whose looks at files alone are kept.
+    fn add_assign(&mut self, mut later: Counters) {
+        // What an earlier attempt sent had to go, as far as anybody knows.
+        let sent = self.sender.first;
+        later.written.due = later.written.due.map(|due| due.saturating_add(sent));
+        self.sender += later.sender;
+        self.receiver += later.receiver;
+        self.written += later.written;
+        self.times += later.times;
+        self.looked = later.looked;
+    }
+}
 
 /// Returns the CPU time of the calling thread.
 pub(crate) fn thread_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The same span as the counters have it.
+pub(crate) fn span(duration: std::time::Duration) -> Span {
+    Span::from_nanos(duration.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_told_long_ago_is_known_to_have_sent_what_came_since() {
+        let sender = SenderCounters { sent: 50, first: 49, retransmitted: 1, ..Default::default() };
+        let from = Counters { sender, ..Counters::default() };
+        let came = |received, distinct, highest| {
+            let receiver = ReceiverCounters { received, distinct, highest, ..Default::default() };
+            let to = Counters { receiver, ..Counters::default() };
+            let SenderCounters { sent, first, retransmitted, .. } =
+                Counters::joined(&from, &to).sender;
+            (sent, first, retransmitted)
+        };
+        assert_eq!(came(90, 88, 95), (95, 88, 7));
+        // And one that told of more is believed.
+        assert_eq!(came(40, 40, 41), (50, 49, 1));
+    }
+
+    #[test]
+    fn a_later_attempt_adds_its_counts_and_keeps_what_is_only_true_now() {
+        let attempt = |n: u64, due| Counters {
+            sender: SenderCounters {
+                sent: n,
+                first: n,
+                rounds: n as u32,
+                rtt: Span::from_millis(n),
+                ..Default::default()
+            },
+            receiver: ReceiverCounters { received: n, ..Default::default() },
+            written: Written { bytes: 10 * n, files: n, streamed: n, due },
+            times: Times { paced: Span::from_secs(n), ..Default::default() },
+            looked: n,
+        };
+        let mut sum = attempt(9, None);
+        sum += attempt(4, Some(2));
+        assert_eq!((sum.sender.sent, sum.sender.rounds, sum.receiver.received), (13, 9, 13));
+        assert_eq!((sum.sender.rtt, sum.times.paced), (Span::from_millis(4), Span::from_secs(13)));
+        assert_eq!(sum.written, Written { bytes: 90, files: 4, streamed: 13, due: Some(11) });
+        assert_eq!(sum.looked, 4);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::Counters;
 use super::board::Board;
 
 /// Time spent hashing and writing, and the CPU time of it.
@@ -23,8 +24,7 @@ impl Spent {
 
     /// Lets the process know.
     pub(crate) fn publish(&self, board: &Board) {
-        let nanos = |span: Duration| span.as_nanos() as u64;
-        let (disk, cpu) = (nanos(self.time), nanos(self.cpu));
-        board.update(|status| (status.disk_nanos, status.disk_cpu_nanos) = (disk, cpu));
+        let (disk, cpu) = (super::span(self.time), super::span(self.cpu));
+        board.update(|Counters { times, .. }| (times.disk, times.disk_cpu) = (disk, cpu));
     }
 }

@@ -28,9 +28,9 @@ use super::drain::Drain;
 use super::outbox::{Outbox, Shadow};
 use super::refusals::Refusals;
 use super::relay::Relays;
-use crate::control::{Frame, Message, Relay, Status};
+use crate::control::{Frame, Message, Relay};
 use crate::counters::board::Board;
-use crate::counters::thread_time;
+use crate::counters::{Counters, ReceiverCounters, span, thread_time};
 use crate::options::Receive;
 use crate::random::random_challenge;
 use crate::write::budget::{EARLY_GRANT, Part};
@@ -77,7 +77,7 @@ pub(crate) struct ReceivePass {
     pub(crate) writer: Jobs,
     pub(crate) drained: Arc<Drained>,
     pub(crate) board: Arc<Board>,
-    pub(crate) earlier: Status,
+    pub(crate) earlier: Counters,
     pub(crate) letters: Receiver<Letter>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Receiving {
     inlet: mpsc::Sender<Message>,
     writer: Jobs,
     board: Arc<Board>,
-    earlier: Status,
+    earlier: Counters,
     letters: Receiver<Letter>,
     refusals: Refusals,
     /// Datagrams that the port has handed to this flow, or that it received by itself.
@@ -347,30 +347,26 @@ impl Receiving {
         // Idle is what the clock says, and not how far the socket has been read.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
-        let busy = cpu.saturating_sub(began.cpu).as_nanos() as u64;
-        let awake =
-            clock.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle)).as_nanos();
+        let busy = span(cpu.saturating_sub(began.cpu));
+        let awake = clock.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle));
         self.core.set_socket_lost(now, self.flow, drops + self.fallen);
         let Some(counts) = self.core.accounting(self.flow) else { return };
-        let sum = &self.earlier;
         let moved = counts.distinct * u64::from(self.layout.block_size());
         let moved = self.fake.then_some(moved.min(self.layout.object().get()));
-        self.board.update(|status| {
-            status.written = moved.unwrap_or(status.written);
-            status.received = sum.received + counts.received;
-            status.distinct = sum.distinct + counts.distinct;
-            status.duplicates = sum.duplicates + counts.duplicates;
-            status.blocks_lost = sum.blocks_lost + counts.blocks_lost;
-            status.reported_lost = sum.reported_lost + counts.reported_lost;
-            status.highest = sum.highest + counts.highest;
-            status.socket_lost = sum.socket_lost + drops;
-            status.hold_lost = sum.hold_lost + self.fallen;
-            status.refused = sum.refused + refused;
-            status.unasked = sum.unasked + counts.refused;
-            status.too_fast = sum.too_fast + counts.too_fast;
-            status.memory_lost = sum.memory_lost + no_room;
-            status.busy_nanos = sum.busy_nanos + busy;
-            status.awake_nanos = sum.awake_nanos + awake;
+        let mut receiver = self.earlier.receiver;
+        receiver += ReceiverCounters {
+            socket_lost: drops,
+            hold_lost: self.fallen,
+            memory_lost: no_room,
+            refused,
+            ..ReceiverCounters::from(counts)
+        };
+        let earlier = &self.earlier.times;
+        self.board.update(|counters| {
+            counters.written.bytes = moved.unwrap_or(counters.written.bytes);
+            counters.receiver = receiver;
+            counters.times.busy = earlier.busy + busy;
+            counters.times.awake = earlier.awake + awake;
         });
     }
 

@@ -27,8 +27,9 @@ use tokio::sync::oneshot;
 use super::outbox::{Outbox, Shadow};
 use super::payloads::Payloads;
 use super::relay::Relays;
-use crate::control::{Compare, Digests, EntryFailed, Message, Relay, Status};
+use crate::control::{Compare, Digests, EntryFailed, Message, Relay};
 use crate::counters::board::Board;
+use crate::counters::{Counters, SenderCounters, span};
 use crate::error::{Class, Error};
 use crate::write::skip::blocks_of;
 use longhaul_files::Failure;
@@ -96,7 +97,7 @@ pub(crate) struct SendPass {
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
     /// What earlier passes of the transfer counted.
-    pub(crate) earlier: Status,
+    pub(crate) earlier: Counters,
     pub(crate) notices: UnboundedSender<Noticed>,
 }
 
@@ -134,7 +135,7 @@ struct Sending {
     inbox: Receiver<Command>,
     outbox: Outbox,
     board: Arc<Board>,
-    earlier: Status,
+    earlier: Counters,
     notices: UnboundedSender<Noticed>,
     ordered: bool,
     /// Digests that have gone by datagram only, and since when the first of them waits.
@@ -430,22 +431,17 @@ impl Sending {
 
     fn publish(&mut self, now: Time) {
         self.published = now;
-        let (sum, counts) = (&self.earlier, self.core.accounting());
-        let (rate, rtt) = (self.core.rate(), self.core.rtt());
-        let nanos = |span: Duration| span.as_nanos() as u64;
-        self.board.update(|status| {
-            status.sent = sum.sent + counts.sent;
-            status.first = sum.first + counts.first;
-            status.retransmitted = sum.retransmitted + counts.retransmitted;
-            status.reported_lost = sum.reported_lost + counts.reported_lost;
-            status.rounds = sum.rounds.max(counts.rounds);
-            status.rate_bps = rate.as_bps();
-            status.rtt_nanos = rtt.as_nanos();
-            status.paced_nanos = sum.paced_nanos + nanos(self.paced);
-            status.granted_nanos = sum.granted_nanos + nanos(self.granted);
-            status.busy_nanos = sum.busy_nanos + nanos(self.busy);
-            let (reading, cpu) = self.payloads.reading();
-            (status.disk_nanos, status.disk_cpu_nanos) = (nanos(reading), nanos(cpu));
+        let counts = self.core.accounting();
+        let mut sender = self.earlier.sender;
+        sender += SenderCounters::of(counts, self.core.rate(), self.core.rtt());
+        let (earlier, (reading, cpu)) = (&self.earlier.times, self.payloads.reading());
+        self.board.update(|counters| {
+            counters.sender = sender;
+            let times = &mut counters.times;
+            times.paced = earlier.paced + span(self.paced);
+            times.granted = earlier.granted + span(self.granted);
+            times.busy = earlier.busy + span(self.busy);
+            (times.disk, times.disk_cpu) = (span(reading), span(cpu));
         });
     }
 }

@@ -19,6 +19,7 @@ use super::send::Noticed;
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::counters::board::Board;
+use crate::counters::{Counters, span};
 use crate::error::{Class, Error};
 use crate::session::{SegmentWatch, Session};
 use crate::summary::Segments;
@@ -255,12 +256,12 @@ impl Streaming {
 
     /// This thread has waited for a stream since `since`; for the rest it has read.
     fn account_wait(&self, since: Time) {
-        let waited = clock::now().since(since).as_nanos();
+        let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
-        let (reading, cpu) = (reading.as_nanos() as u64, cpu.as_nanos() as u64);
-        self.board.update(|status| {
-            status.granted_nanos += waited;
-            (status.busy_nanos, status.disk_nanos, status.disk_cpu_nanos) = (reading, reading, cpu);
+        let (reading, cpu) = (span(reading), span(cpu));
+        self.board.update(|Counters { times, .. }| {
+            times.stream = times.stream + waited;
+            (times.busy, times.disk, times.disk_cpu) = (reading, reading, cpu);
         });
     }
 
@@ -283,10 +284,10 @@ impl Streaming {
         }
         let now = clock::now();
         pace.pacer.spend(now, Bytes::new(len as u64));
-        let rate = pace.pacer.rate().as_bps();
-        self.board.update(|status| {
-            status.paced_nanos += now.since(waited).as_nanos();
-            status.rate_bps = rate;
+        let rate = pace.pacer.rate();
+        self.board.update(|counters| {
+            counters.times.paced = counters.times.paced + now.since(waited);
+            counters.sender.rate = rate;
         });
         true
     }
@@ -389,7 +390,7 @@ impl Streaming {
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();
-        trial.look(clock::now(), self.board.theirs().streamed);
+        trial.look(clock::now(), self.board.theirs().written.streamed);
         let (found, count) = (trial.is_found(), trial.count());
         if found {
             self.count_segments();
@@ -407,7 +408,9 @@ impl Streaming {
     fn tell_ways(&self) {
         let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count) as u32;
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
-        self.board.update(|status| (status.streams, status.streams_found) = (count, found));
+        self.board.update(|Counters { sender, .. }| {
+            (sender.streams, sender.streams_found) = (count, found);
+        });
     }
 }
 

@@ -4,7 +4,8 @@
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
 
-use crate::control::{Pass, Status};
+use crate::control::Pass;
+use crate::counters::ReceiverCounters;
 use crate::error::{Class, Error};
 use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
@@ -73,8 +74,13 @@ const PART_TOO_FAST: u64 = 4;
 ///
 /// # Errors
 /// [`Class::Verification`] with how much was in vain, or too fast.
-pub(super) fn wanted(status: &Status, row: Option<&'static Row>, block: u32) -> Result<(), Error> {
-    let Status { received, distinct, duplicates, unasked, too_fast, highest, .. } = status;
+pub(super) fn wanted(
+    counters: &ReceiverCounters,
+    row: Option<&'static Row>,
+    block: u32,
+) -> Result<(), Error> {
+    let ReceiverCounters { received, distinct, duplicates, unasked, too_fast, highest, .. } =
+        counters;
     let blocks = |bytes: Bytes| bytes.get() / u64::from(block.max(1));
     // Some protocols send again before it is known what is missing.
     let is_frugal = row.is_some_and(|row| row.frugal);
@@ -116,7 +122,13 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.frugal);
         let came = |distinct, duplicates, unasked| {
             let received = distinct + duplicates;
-            Status { received, distinct, duplicates, unasked, ..Status::default() }
+            ReceiverCounters {
+                received,
+                distinct,
+                duplicates,
+                unasked,
+                ..ReceiverCounters::default()
+            }
         };
         let wanted = |status, row| wanted(&status, row, 1440);
         // All that may be sent early was there, or all that was under way was taken back.
@@ -134,15 +146,24 @@ mod tests {
     #[test]
     fn a_sender_that_is_too_fast_is_told_from_one_that_was_asleep() {
         let sent = |highest, too_fast| {
-            let status = Status { highest, distinct: highest, too_fast, ..Status::default() };
+            let status = ReceiverCounters {
+                highest,
+                distinct: highest,
+                too_fast,
+                ..ReceiverCounters::default()
+            };
             wanted(&status, None, 1440)
         };
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
         assert!(error.class == Class::Verification && error.what.contains("12501 datagrams"));
         // What makes it too fast is named where it is of no use.
-        let flood =
-            Status { highest: 50_000, too_fast: 20_000, unasked: 18_000, ..Status::default() };
+        let flood = ReceiverCounters {
+            highest: 50_000,
+            too_fast: 20_000,
+            unasked: 18_000,
+            ..ReceiverCounters::default()
+        };
         assert!(wanted(&flood, None, 1440).unwrap_err().what.contains("18000 blocks that"));
     }
 

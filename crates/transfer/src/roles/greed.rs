@@ -19,7 +19,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_proto::wire::header::Kind;
 
-use crate::control::Status;
+use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
@@ -100,7 +100,7 @@ impl Greedy {
             writer,
             drained: drained.clone(),
             board: board.clone(),
-            earlier: Status::default(),
+            earlier: Counters::default(),
             letters,
         };
         port.register(FLOW, Box::new(Receiving::new(clock::now(), pass))).unwrap();
@@ -142,7 +142,7 @@ impl Greedy {
     /// Awaits that the flow tells of so many datagrams that it had no memory for.
     fn lost(&self, count: u64) {
         let begun = std::time::Instant::now();
-        while self.board.mine().memory_lost != count {
+        while self.board.mine().receiver.memory_lost != count {
             assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
             self.mailbox.post(Letter::Drained);
             // It tells ten times a second.

@@ -25,7 +25,7 @@ use crate::control::{
     Ranges, Status,
 };
 use crate::counters::board::Board;
-use crate::counters::thread_time;
+use crate::counters::{Counters, thread_time};
 use crate::error::{Class, Error};
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
 use crate::flow::shared_core::SharedCore;
@@ -191,7 +191,7 @@ impl ReceivingEnd<'_> {
                     let failed = EntryFailed { at_source: true, ..failed };
                     self.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
                 }
-                Message::Status(status) => self.board.set_theirs(status),
+                Message::Status(status) => self.board.set_theirs(&status),
                 _ => {}
             }
         }
@@ -213,14 +213,14 @@ async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
 async fn room_for_chunk(room: Arc<Semaphore>, board: Arc<Board>) -> Option<OwnedSemaphorePermit> {
     let asked = clock::now();
     let permit = room.acquire_owned().await.ok();
-    let waited = clock::now().since(asked).as_nanos();
-    board.update(|status| status.granted_nanos += waited);
+    let waited = clock::now().since(asked);
+    board.update(|Counters { times, .. }| times.room = times.room + waited);
     permit
 }
 
 /// A piece of a chunk has come.
 fn count_piece(board: &Board, piece: &ChunkPiece) {
-    board.update(|status| status.streamed += piece.bytes.len() as u64);
+    board.update(|counters| counters.written.streamed += piece.bytes.len() as u64);
 }
 
 fn lost_writer() -> Error {
@@ -254,11 +254,11 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        let status = self.end.board.mine();
+        let counters = self.end.board.mine();
         if let Some(flow) = &self.flow {
-            bounds::wanted(&status, self.end.terms.protocol, flow.layout.block_size())?;
+            bounds::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        self.end.wire.outbox().tell(Message::Status(status));
+        self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
             let (now, lived) = (clock::now(), self.end.board.lived());
@@ -298,7 +298,7 @@ impl Running<'_, '_> {
                 self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(&failed));
                 self.job(Job::SourceFailed(failed));
             }
-            Message::Status(status) => self.end.board.set_theirs(status),
+            Message::Status(status) => self.end.board.set_theirs(&status),
             Message::ChunkPiece(piece) => {
                 bounds::piece(self.end.terms.protocol)?;
                 count_piece(&self.end.board, &piece);
@@ -385,7 +385,7 @@ impl Running<'_, '_> {
             writer: self.jobs.clone(),
             drained: drained.clone(),
             board: end.board.clone(),
-            earlier: if pass.number == 0 { Status::default() } else { end.board.mine() },
+            earlier: if pass.number == 0 { Counters::default() } else { end.board.mine() },
             letters,
         };
         end.port.register(id, Box::new(Receiving::new(clock::now(), flow)))?;
@@ -411,7 +411,7 @@ impl Running<'_, '_> {
         let Some(layout) = &self.layout else { return };
         let implied = [&self.implied[..], &[self.padding()]].concat();
         let due = self.due.blocks(layout, &implied);
-        self.end.board.update(|status| status.due = Some(due));
+        self.end.board.update(|counters| counters.written.due = Some(due));
     }
 
     /// Once the plan is known, the flow is told what need not come.
@@ -496,7 +496,7 @@ impl Running<'_, '_> {
             Happened::Outcome(outcome, mark) => {
                 let mut outcome = *outcome;
                 self.note_due();
-                outcome.status = Some(self.end.board.mine());
+                outcome.status = Some(self.end.board.status());
                 let last = self.end.board.last_block();
                 outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
                 let told = Message::Outcome(outcome.clone());

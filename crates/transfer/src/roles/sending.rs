@@ -19,9 +19,9 @@ use super::silence::Silence;
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
 use super::{Hooks, There, Whence, closing, listing, offer};
-use crate::control::{Heard, Message, Outcome, Pass, Plan, Status};
+use crate::control::{Heard, Message, Outcome, Pass, Plan};
 use crate::counters::board::Board;
-use crate::counters::thread_time;
+use crate::counters::{Counters, thread_time};
 use crate::error::{Class, Error};
 use crate::flow::feedback::Feedback;
 use crate::flow::payloads::Payloads;
@@ -200,7 +200,7 @@ impl Running<'_, '_> {
                 self.plan.have.extend(chunks);
                 self.plan.have = tidy(std::mem::take(&mut self.plan.have));
             }
-            Message::Status(status) => self.end.board.set_theirs(status),
+            Message::Status(status) => self.end.board.set_theirs(&status),
             Message::Held(held) if self.end.decides => {
                 let patience = Duration::from_secs(held.seconds.into());
                 self.end.hooks.held(&Held { path: held.path, patience });
@@ -326,8 +326,7 @@ impl Running<'_, '_> {
             Noticed::Core(Event::Resumed) => self.end.hooks.silence(None),
             // At the end of a round the other end should know what it ought to have.
             Noticed::Core(_) => {
-                let mine = self.end.board.mine();
-                self.end.wire.outbox().tell(Message::Status(mine));
+                self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }
             Noticed::TooLarge { .. } => {}
         }
@@ -466,7 +465,7 @@ impl Running<'_, '_> {
             datagram: self.datagram,
             outbox: end.wire.outbox().clone(),
             board: end.board.clone(),
-            earlier: if self.number == 0 { Status::default() } else { end.board.mine() },
+            earlier: if self.number == 0 { Counters::default() } else { end.board.mine() },
             notices: self.notices_end.clone(),
         };
         let (commands, done) = send::spawn(pass, payloads)?;
@@ -507,7 +506,7 @@ impl Running<'_, '_> {
         let (bulk, outbox) = (end.wire.bulk(), end.wire.outbox().clone());
         let planned = self.plan.complete;
         let board = end.board.clone();
-        board.update(|status| status.rtt_nanos = end.terms.rtt.as_nanos());
+        board.update(|counters| counters.sender.rtt = end.terms.rtt);
         let notices = self.notices_end.clone();
         stream::send(stream::Outgo {
             payloads,
@@ -556,8 +555,7 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        let mine = self.end.board.mine();
-        self.end.wire.outbox().tell(Message::Status(mine));
+        self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
             // Pulses come all the time.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;

@@ -63,7 +63,7 @@ impl Silence {
         } else {
             self.alone += passed;
         }
-        let sent = board.theirs().sent;
+        let sent = board.theirs().sender.sent;
         if self.alone < TOLD + rtt * 2 {
             self.sent = sent;
         }
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn an_end_that_sends_nothing_is_not_missed() {
         let mut rig = Rig::new();
-        rig.board.set_theirs(Status { sent: 100, ..Status::default() });
+        rig.board.set_theirs(&Status { sent: 100, ..Status::default() });
         assert!(!rig.look(60.0, true, false));
-        rig.board.set_theirs(Status { sent: 101, ..Status::default() });
+        rig.board.set_theirs(&Status { sent: 101, ..Status::default() });
         assert!(rig.look(0.1, true, false));
     }
 

@@ -451,7 +451,7 @@ async fn told_meanwhile(
             }
             _ = tick.tick() => {
                 hooks.tick()?;
-                wire.outbox().tell(Message::Status(board.mine()));
+                wire.outbox().tell(Message::Status(board.status()));
             }
         }
     }

@@ -13,6 +13,7 @@ use super::chunk::Content;
 use super::jobs::{Happened, Jobs};
 use super::writer;
 use crate::control::{Compared, Offer};
+use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::error::Error;
 use longhaul_files::digest::Digest;
@@ -46,6 +47,13 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
+    /// So much of the object is written.
+    pub(crate) fn wrote(&self, bytes: u64, files: u64) {
+        self.board.update(|Counters { written, .. }| {
+            (written.bytes, written.files) = (bytes, files);
+        });
+    }
+
     /// Tells the receiving end; one that is gone needs no events.
     pub(crate) fn tell(&self, event: Happened) {
         let _ = self.events.send(event);

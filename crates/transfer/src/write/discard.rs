@@ -42,7 +42,7 @@ impl Opened for Discarding {
 
     fn take_chunk(&mut self, chunk: u64, content: Content, _: &Digest) -> Result<(), Error> {
         let len = self.object.chunk_content(chunk);
-        self.reporter.board.update(|status| status.written += len as u64);
+        self.reporter.board.update(|counters| counters.written.bytes += len as u64);
         self.left = self.left.saturating_sub(len as u64);
         if content.release(len) {
             self.reporter.tell(Happened::Drained);
@@ -54,7 +54,7 @@ impl Opened for Discarding {
         let is_over = pass.all_arrived || self.left == 0;
         if is_over {
             let (bytes, _) = self.reporter.board.totals();
-            self.reporter.board.update(|status| status.written = bytes);
+            self.reporter.board.update(|counters| counters.written.bytes = bytes);
             self.reporter.tell(Happened::Outcome(Box::default(), None));
         }
         Ok(is_over)

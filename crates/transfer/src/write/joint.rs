@@ -23,6 +23,7 @@ use super::planned;
 use super::skip::{tidy, without};
 use super::writer::{forged, port_closed};
 use crate::control::{Lease, Outcome, Ranges};
+use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
@@ -172,7 +173,7 @@ impl Member {
 
     /// Whether it gives no sign of life.
     fn is_silent(&self, now: Time) -> bool {
-        let rtt = Span::from_nanos(self.reporter.board.theirs().rtt_nanos);
+        let rtt = self.reporter.board.theirs().sender.rtt;
         now.since(self.reporter.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
     }
 
@@ -245,7 +246,8 @@ impl Joint {
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();
         let resumed = self.resumed;
-        self.board.update(|status| (status.written, status.files) = (resumed, files));
+        self.board
+            .update(|Counters { written, .. }| (written.bytes, written.files) = (resumed, files));
         if resumed > 0 {
             let _ = self.news.send(News::Resumed(resumed));
         }
@@ -369,9 +371,10 @@ impl Joint {
             return Ok(Some(verdict));
         }
         member.brought += 1;
-        member.reporter.board.update(|status| status.written += len as u64);
-        let (written, files) = (self.resumed + sink.bytes_written(), sink.files_done());
-        self.board.update(|status| (status.written, status.files) = (written, files));
+        member.reporter.board.update(|counters| counters.written.bytes += len as u64);
+        let (bytes, files) = (self.resumed + sink.bytes_written(), sink.files_done());
+        self.board
+            .update(|Counters { written, .. }| (written.bytes, written.files) = (bytes, files));
         self.spent.publish(&self.board);
         let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
         let once = || std::iter::once(chunk..chunk + 1).collect();
@@ -499,7 +502,7 @@ impl Joint {
         let mut outcome = sink.finish()?;
         self.tell_named(std::mem::take(&mut outcome.named));
         let files = outcome.files + outcome.skipped;
-        self.board.update(|status| status.files = files);
+        self.board.update(|counters| counters.written.files = files);
         let outcome = planned::outcome(outcome, &BTreeMap::new(), self.resumed);
         // What was there before is the whole copy's, no single source's.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };

@@ -36,7 +36,7 @@ impl Rehearsal {
         mut plan: Plan,
         reporter: Reporter,
     ) -> Rehearsal {
-        reporter.board.update(|status| status.written = plan.resumed_bytes);
+        reporter.board.update(|counters| counters.written.bytes = plan.resumed_bytes);
         let asked = Questions::of(&plan);
         let questions = planned::questions(&std::mem::take(&mut plan.compare));
         let mut rehearsal = Rehearsal {

@@ -189,7 +189,7 @@ impl<S: Store> Writing<S> {
         reporter: Reporter,
     ) -> Writing<S> {
         let (questions, resumed) = (Questions::of(&plan), plan.resumed_bytes);
-        reporter.board.update(|status| status.written = resumed);
+        reporter.board.update(|counters| counters.written.bytes = resumed);
         reporter.tell(planned::happened(object.manifest(), plan, object.implied()));
         Writing {
             object,
@@ -237,7 +237,7 @@ impl<S: Store> Writing<S> {
     fn finish(&mut self, store: S) -> Result<(), Error> {
         let (mut outcome, mark) = self.spent.on(|| store.finish())?;
         let files = outcome.files + outcome.skipped;
-        self.reporter.board.update(|status| status.files = files);
+        self.reporter.board.update(|counters| counters.written.files = files);
         self.spent.publish(&self.reporter.board);
         let named = std::mem::take(&mut outcome.named);
         if !named.is_empty() {
@@ -268,8 +268,8 @@ impl<S: Store> Opened for Writing<S> {
             self.wrong.forget(chunk);
             self.failed.remove(&chunk);
         }
-        let (written, files) = (self.resumed + store.bytes_written(), store.files_done());
-        self.reporter.board.update(|status| (status.written, status.files) = (written, files));
+        let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
+        self.reporter.wrote(bytes, files);
         self.spent.publish(&self.reporter.board);
         if content.release(len) {
             self.reporter.tell(Happened::Drained);
@@ -288,8 +288,8 @@ impl<S: Store> Opened for Writing<S> {
             range.clone().map(|chunk| self.object.chunk_content(chunk) as u64).sum::<u64>()
         };
         self.resumed += needless.iter().map(there).sum::<u64>();
-        let (written, files) = (self.resumed + store.bytes_written(), store.files_done());
-        self.reporter.board.update(|status| (status.written, status.files) = (written, files));
+        let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
+        self.reporter.wrote(bytes, files);
         self.reporter.tell(match self.object.is_large(entry) {
             true => Happened::Same(needless),
             false => Happened::Needless(needless),

@@ -19,7 +19,8 @@ use super::slow::Slow;
 use super::standstill::Standstill;
 use super::survey::Found;
 use super::{Ended, Sources, all_failed, summing};
-use crate::control::{Outcome, Status};
+use crate::control::Outcome;
+use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
@@ -337,7 +338,8 @@ impl<'a> Copying<'a> {
 
     /// Ten times a second: how far it is, and whether it goes on.
     fn look(&mut self) -> Result<(), Error> {
-        let Status { written, looked, .. } = self.board.mine();
+        let Counters { written, looked, .. } = self.board.mine();
+        let written = written.bytes;
         let (total, _) = self.board.totals();
         let (now, is_there) = (Instant::now(), self.sources.rows.any_connected());
         let moved = written.saturating_add(looked);
@@ -368,16 +370,16 @@ impl<'a> Copying<'a> {
     }
 
     fn progress(&self) -> Progress {
-        let status = self.board.mine();
+        let written = self.board.mine().written;
         let (total_bytes, total_files) = self.board.totals();
         let rate_now = self.recent.rate();
-        let missing = Bytes::new(total_bytes.saturating_sub(status.written));
-        let moved = status.written.saturating_sub(self.resumed);
+        let missing = Bytes::new(total_bytes.saturating_sub(written.bytes));
+        let moved = written.bytes.saturating_sub(self.resumed);
         let sum = self.sources.rows.total();
         Progress {
-            bytes: status.written,
+            bytes: written.bytes,
             total_bytes,
-            files: status.files,
+            files: written.files,
             total_files,
             rate_now,
             rate_average: over(moved, self.sources.rows.started().elapsed()),
@@ -390,7 +392,7 @@ impl<'a> Copying<'a> {
     fn summary(&self, outcome: &Outcome) -> Summary {
         let mut whole = summing::of_flows(&self.summaries, &self.sources.rows);
         let (bytes, files) = self.board.totals();
-        let moved = self.board.mine().written.saturating_sub(self.resumed);
+        let moved = self.board.mine().written.bytes.saturating_sub(self.resumed);
         let failed_files = outcome.failed_count.max(self.failed_files);
         whole.bytes = bytes;
         whole.files = files;

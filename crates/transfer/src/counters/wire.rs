@@ -1,0 +1,159 @@
+//! Counters as a message of the control stream. Nothing else reads or writes its fields.
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+use super::{Counters, ReceiverCounters, SenderCounters, Times, Written};
+use crate::control::Status;
+
+/// What no honest count or time in nanoseconds comes near: 2 years, 70 PB.
+const MOST: u64 = 1 << 56;
+
+impl From<&Counters> for Status {
+    fn from(counters: &Counters) -> Status {
+        let Counters { sender, receiver, written, times, looked } = counters;
+        Status {
+            sent: sender.sent,
+            first: sender.first,
+            retransmitted: sender.retransmitted,
+            // An end counts its own, and zero for the other role.
+            reported_lost: sender.reported_lost.max(receiver.reported_lost),
+            rounds: sender.rounds,
+            rate_bps: sender.rate.as_bps(),
+            rtt_nanos: sender.rtt.as_nanos(),
+            written: written.bytes,
+            files: written.files,
+            received: receiver.received,
+            distinct: receiver.distinct,
+            duplicates: receiver.duplicates,
+            blocks_lost: receiver.blocks_lost,
+            socket_lost: receiver.socket_lost,
+            highest: receiver.highest,
+            paced_nanos: times.paced.as_nanos(),
+            granted_nanos: times.granted.as_nanos(),
+            disk_nanos: times.disk.as_nanos(),
+            busy_nanos: times.busy.as_nanos(),
+            refused: receiver.refused,
+            disk_cpu_nanos: times.disk_cpu.as_nanos(),
+            memory_lost: receiver.memory_lost,
+            streams: sender.streams,
+            streams_found: sender.streams_found,
+            streamed: written.streamed,
+            hold_lost: receiver.hold_lost,
+            looked: *looked,
+            carrier_nanos: times.carrier.as_nanos(),
+            unasked: receiver.unasked,
+            awake_nanos: times.awake.as_nanos(),
+            due: written.due,
+            too_fast: receiver.too_fast,
+            stream_nanos: times.stream.as_nanos(),
+            room_nanos: times.room.as_nanos(),
+        }
+    }
+}
+
+impl From<&Status> for Counters {
+    /// Every number becomes so small that a few of them can be added.
+    fn from(status: &Status) -> Counters {
+        let count = |count: u64| count.min(MOST);
+        let span = |nanos: u64| Span::from_nanos(nanos.min(MOST));
+        let reported_lost = count(status.reported_lost);
+        Counters {
+            sender: SenderCounters {
+                sent: count(status.sent),
+                first: count(status.first),
+                retransmitted: count(status.retransmitted),
+                reported_lost,
+                rounds: status.rounds,
+                rate: Rate::from_bps(count(status.rate_bps)),
+                rtt: span(status.rtt_nanos),
+                streams: status.streams,
+                streams_found: status.streams_found,
+            },
+            receiver: ReceiverCounters {
+                received: count(status.received),
+                distinct: count(status.distinct),
+                duplicates: count(status.duplicates),
+                blocks_lost: count(status.blocks_lost),
+                reported_lost,
+                highest: count(status.highest),
+                socket_lost: count(status.socket_lost),
+                hold_lost: count(status.hold_lost),
+                memory_lost: count(status.memory_lost),
+                refused: count(status.refused),
+                unasked: count(status.unasked),
+                too_fast: count(status.too_fast),
+            },
+            written: Written {
+                bytes: count(status.written),
+                files: count(status.files),
+                streamed: count(status.streamed),
+                due: status.due.map(count),
+            },
+            times: Times {
+                paced: span(status.paced_nanos),
+                granted: span(status.granted_nanos),
+                stream: span(status.stream_nanos),
+                room: span(status.room_nanos),
+                disk: span(status.disk_nanos),
+                disk_cpu: span(status.disk_cpu_nanos),
+                busy: span(status.busy_nanos),
+                carrier: span(status.carrier_nanos),
+                awake: span(status.awake_nanos),
+            },
+            looked: count(status.looked),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_comes_back_as_it_was_sent() {
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            number
+        };
+        let reported_lost = next();
+        let sent = Status {
+            sent: next(),
+            first: next(),
+            retransmitted: next(),
+            reported_lost,
+            rounds: next() as u32,
+            rate_bps: next(),
+            rtt_nanos: next(),
+            written: next(),
+            files: next(),
+            received: next(),
+            distinct: next(),
+            duplicates: next(),
+            blocks_lost: next(),
+            socket_lost: next(),
+            highest: next(),
+            paced_nanos: next(),
+            granted_nanos: next(),
+            disk_nanos: next(),
+            busy_nanos: next(),
+            refused: next(),
+            disk_cpu_nanos: next(),
+            memory_lost: next(),
+            streams: next() as u32,
+            streams_found: true,
+            streamed: next(),
+            hold_lost: next(),
+            looked: next(),
+            carrier_nanos: next(),
+            unasked: next(),
+            awake_nanos: next(),
+            due: Some(next()),
+            too_fast: next(),
+            stream_nanos: next(),
+            room_nanos: next(),
+        };
+        assert_eq!(Status::from(&Counters::from(&sent)), sent);
+    }
+}
