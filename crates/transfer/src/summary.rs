@@ -138,3 +138,8 @@ pub struct Summary {
     /// How many of them failed for good, with what only they have.
     pub failed_sources: u64,
 }
+
+/// A digest as people write it; nothing for an empty one.
+pub(crate) fn hex(digest: &[u8]) -> Option<String> {
+    (!digest.is_empty()).then(|| data_encoding::HEXLOWER.encode(digest))
+}

@@ -112,6 +112,58 @@ fn modules_import_each_other_in_no_loop() {
     none(loops.collect(), "modules import each other");
 }
 
+/// The levels of the modules of `transfer`; all others are leaves below them.
+const TRANSFER: [(&str, u8); 11] = [
+    ("api", 9),
+    ("copy", 8),
+    ("serve", 8),
+    ("probe", 7),
+    ("many", 6),
+    ("roles", 5),
+    ("reach", 5),
+    ("flow", 4),
+    ("write", 3),
+    ("counters", 2),
+    ("control", 1),
+];
+
+/// Imports that do not point downwards.
+fn upward(imports: &Imports, level: impl Fn(&str) -> u8) -> Vec<String> {
+    let all = imports.iter().flat_map(|(module, names)| names.iter().map(move |n| (module, n)));
+    let wrong = all.filter(|(module, name)| level(name) >= level(module).max(1));
+    wrong.map(|(module, name)| format!("{module} must not import {name}")).collect()
+}
+
+#[test]
+fn modules_of_transfer_import_only_those_below_them() {
+    let crates = imports();
+    let transfer = &crates["transfer"];
+    for (module, _) in TRANSFER {
+        assert!(transfer.contains_key(module), "{module} is gone: change TRANSFER");
+    }
+    let level = |name: &str| TRANSFER.iter().find(|(of, _)| *of == name).map_or(0, |(_, l)| *l);
+    none(upward(transfer, level), "arrows between the modules of transfer point downwards");
+}
+
+#[test]
+fn an_import_of_a_module_above_is_found() {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    let imports: Imports = [
+        ("high".to_owned(), names(&["low", "leaf"])),
+        ("low".to_owned(), names(&["high"])),
+        ("leaf".to_owned(), names(&["low", "other"])),
+        ("other".to_owned(), names(&[])),
+    ]
+    .into();
+    let level = |name: &str| match name {
+        "high" => 2,
+        "low" => 1,
+        _ => 0,
+    };
+    let found = upward(&imports, level);
+    assert_eq!(found, ["leaf must not import low", "low must not import high"]);
+}
+
 #[test]
 fn a_loop_is_found_by_whatever_way_round() {
     let imports = |list: &[(&str, &str)]| -> Imports {

@@ -1,5 +1,7 @@
 //! The client's wish: the first message of a transfer.
 
+use longhaul_files::filter::Filter;
+
 /// Which way the object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
@@ -108,4 +110,22 @@ pub struct Pattern {
     /// The glob.
     #[prost(string, tag = "2")]
     pub glob: String,
+}
+
+impl From<&Filter> for Pattern {
+    fn from(filter: &Filter) -> Pattern {
+        match filter {
+            Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
+            Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },
+        }
+    }
+}
+
+impl From<&Pattern> for Filter {
+    fn from(pattern: &Pattern) -> Filter {
+        match pattern.include {
+            true => Filter::Include(pattern.glob.clone()),
+            false => Filter::Exclude(pattern.glob.clone()),
+        }
+    }
 }

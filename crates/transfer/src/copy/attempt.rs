@@ -22,46 +22,29 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
 use super::cut::{CutWatch, Knock};
-use super::hooks::{ClientHooks, State, interrupted};
-use super::part::{Part, To};
-use super::reach::{Look, Reach, Reached, usual_datagram};
-use super::route::{Host, Route};
+use super::hooks::{ClientHooks, State};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::error::{Class, Error};
-use crate::options::{CopyOptions, Filter, Names, Protocol, Receive};
+use crate::many::part::{Part, To};
+use crate::notices::interrupted;
+use crate::options::{CopyOptions, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::random::{random_flow, random_u64};
+use crate::reach::route::{Host, Route};
+use crate::reach::way::Way;
+use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
 use crate::roles::receiving::{Received, ReceivingEnd};
 use crate::roles::sending::SendingEnd;
 use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
-use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::session::{self, Identity, Session, Settings};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
-/// What carries the data of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way<'a> {
-    /// Datagrams, by a protocol of the registry.
-    Datagrams(&'a str),
-    /// So many streams beside the control stream; with none, that alone.
-    Streams(u16),
-}
-
-impl Way<'_> {
-    /// The carriers of a session for it.
-    pub(super) fn carriers(self) -> Carriers {
-        match self {
-            Way::Streams(1..) => Carriers::Tcp,
-            Way::Streams(0) | Way::Datagrams(_) => Carriers::Both,
-        }
-    }
-}
-
 /// A copy's tries, one after the other.
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
@@ -400,7 +383,7 @@ impl<'a> Attempt<'a> {
             preserve: options.preserve,
             checksum: options.checksum,
             dry_run: options.dry_run,
-            filters: options.filters.iter().map(pattern).collect(),
+            filters: options.filters.iter().map(Pattern::from).collect(),
             protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
             cipher: terms.suite.name().to_owned(),
             receive: receive_name(options.receive).to_owned(),
@@ -442,23 +425,6 @@ impl<'a> Attempt<'a> {
                 }
             });
         }
-    }
-}
-
-/// How the other host of `route` is reached.
-pub(super) fn reach<'a>(
-    options: &'a CopyOptions,
-    route: &'a Route,
-    identity: &'a Identity,
-    observer: &'a dyn Observer,
-) -> Reach<'a> {
-    Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
-}
-
-pub(super) fn pattern(filter: &Filter) -> Pattern {
-    match filter {
-        Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
-        Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,17 +12,18 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-use super::recent::{Recent, over};
 use crate::counters::board::Board;
+use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Class, Error};
+use crate::notices::{entries_of, interrupted, made, shown, stalled, told};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::roles::wire::End;
 use crate::roles::{Hooks, There, Whence};
 use longhaul_files::manifest::MAX_PATH;
 use longhaul_files::watch::Held;
-use longhaul_files::{Entry, Kind, Manifest};
+use longhaul_files::{Kind, Manifest};
 use longhaul_text::clipped;
 
 /// How many further attempts there are where a source file changes while it is read.
@@ -106,24 +105,6 @@ impl State {
             earlier: Counters::default(),
         }
     }
-}
-
-/// The error of a copy that its user ended.
-pub(super) fn interrupted() -> Error {
-    Error::new(Class::Interrupted, "interrupted")
-        .advise("the same command goes on where this one stopped")
-}
-
-/// The error of a copy in which nothing moves any more.
-pub(super) fn stalled(stall: Duration, planned: bool) -> Error {
-    let seconds = stall.as_secs();
-    let what = match planned {
-        true => format!("nothing has come across for {seconds} s"),
-        false => {
-            format!("nothing has come across for {seconds} s, nor been looked at on the disks")
-        }
-    };
-    Error::new(Class::Stalled, what).advise("the same command goes on where this one stopped")
 }
 
 impl ClientHooks {
@@ -363,37 +344,6 @@ impl Hooks for ClientHooks {
         self.observer
             .notice(Notice::FileFailed { path: shown(path), reason: format!("{reason} ({side})") });
     }
-}
-
-/// Entries of a manifest; numbers beyond it name nothing.
-fn entries_of<'a>(
-    manifest: &'a Manifest,
-    entries: &'a [Range<u64>],
-) -> impl Iterator<Item = (u32, &'a Entry)> {
-    let all = manifest.entries();
-    let numbers = entries.iter().flat_map(|range| range.start..range.end.min(all.len() as u64));
-    numbers.filter_map(|number| Some((number as u32, all.get(number as usize)?)))
-}
-
-/// What is to be told of entries that were made, or would be.
-pub(super) fn made<'a>(
-    manifest: &'a Manifest,
-    entries: &'a [Range<u64>],
-) -> impl Iterator<Item = Notice> + 'a {
-    entries_of(manifest, entries).map(|(made, _)| told(manifest, made, &manifest.path(made)))
-}
-
-fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
-    let path = shown(path);
-    match &manifest.entries()[number as usize].kind {
-        Kind::File { .. } => Notice::File { path },
-        Kind::Folder => Notice::Folder { path },
-        Kind::Link { target } => Notice::Link { path, target: shown(target) },
-    }
-}
-
-pub(super) fn shown(path: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(path))
 }
 
 #[cfg(test)]

@@ -1,21 +1,15 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `route` says which way the object goes, `reach` opens the way to the other host; `attempt` is
-//! one session's try, `cut` looks whether UDP still passes; `hooks` is what the user sees and
-//! wishes meanwhile, `recent` how fast it goes; `summing` makes the summary, `stream_bound` says
-//! what bounded streams. `many` is a copy from several sources, each a copy like that by itself;
-//! `part` is what they share; `rehearsal` is a session without a network, for the fuzzer.
+//! `attempt` is one session's try, `cut` looks whether UDP still passes; `hooks` is what the user
+//! sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what bounded streams;
+//! `rehearsal` is a session without a network, for the fuzzer. A copy from several sources is one
+//! such copy for each of them, led by `many`.
 
 mod attempt;
 mod cut;
 mod hooks;
-mod many;
-mod part;
-pub(crate) mod reach;
-mod recent;
 mod rehearsal;
-pub(crate) mod route;
 mod stream_bound;
 mod summing;
 
@@ -26,24 +20,23 @@ use longhaul_proto::units::Bytes;
 
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
-use crate::options::{CopyOptions, MOST_TRIED, Protocol, Receive, TCP_STREAMS};
+use crate::many::part::{Part, To};
+use crate::many::{self, OneCopy};
+use crate::notices::interrupted;
+use crate::options::{CopyOptions, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
+use crate::reach::route::Route;
+use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, Way, first_way};
 use crate::reactor;
 use crate::roles::wire::End;
 use crate::summary::Summary;
 use crate::write::budget::Budget;
-use attempt::{Attempt, Way};
-use part::{Part, To};
-use route::Route;
+use attempt::Attempt;
 
+pub use crate::many::{Answer as SurveyAnswer, Found as SurveyFound};
 pub use crate::write::memory::MemoryFile;
-pub use many::{Answer as SurveyAnswer, Found as SurveyFound};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
-
-/// The first pause before a lost connection is taken up again; doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Copies; blocks until the end.
 ///
@@ -71,7 +64,7 @@ pub fn copy(
                 let part = Part::alone(Budget::new(options.memory.max(least))?, core);
                 run(&options, route, observer, cancel, part).await
             }
-            _ => many::run(&options, &routes, &observer, &cancel).await,
+            _ => many::run(&options, &routes, &observer, &cancel, one).await,
         }
     })
 }
@@ -116,15 +109,15 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     Err(Error::new(Class::Usage, what).advise("leave --dry-run or --receive out"))
 }
 
-/// What carries the data of the first try.
-fn first_way(options: &CopyOptions) -> Way<'_> {
-    match &options.protocol {
-        // A plan is all that is wanted: the control stream carries that.
-        _ if options.dry_run => Way::Streams(0),
-        Protocol::Registry(name) => Way::Datagrams(name),
-        Protocol::Tcp { streams } => Way::Streams(*streams),
-        Protocol::TcpTried => Way::Streams(MOST_TRIED),
-    }
+/// The copy of one source of several.
+fn one(
+    options: CopyOptions,
+    route: Route,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+    part: Part,
+) -> OneCopy {
+    Box::pin(async move { run(&options, &route, observer, cancel, part).await })
 }
 
 async fn run(
@@ -197,7 +190,7 @@ async fn run(
 async fn rest(pause: &mut Duration, cancel: &Cancel) -> Result<(), Error> {
     tokio::select! {
         () = tokio::time::sleep(*pause) => {}
-        () = cancel.wished() => return Err(hooks::interrupted()),
+        () = cancel.wished() => return Err(interrupted()),
     }
     *pause = (*pause * 2).min(LONGEST_PAUSE);
     Ok(())

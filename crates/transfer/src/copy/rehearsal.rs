@@ -11,13 +11,14 @@ use longhaul_net::port::Port;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::attempt::Attempt;
-use super::part::Part;
-use super::reach::Reached;
-use super::route::Route;
-use super::{first_way, summing};
+use super::summing;
 use crate::error::{Class, Error};
+use crate::many::part::Part;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Observer};
+use crate::reach::Reached;
+use crate::reach::route::Route;
+use crate::reach::way::first_way;
 use crate::reactor;
 use crate::roles::wire::End;
 use crate::session::{PeerId, Session};

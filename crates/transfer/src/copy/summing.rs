@@ -9,10 +9,10 @@ use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
 use super::stream_bound;
 use crate::control::Outcome;
-use crate::counters::{Counters, SenderCounters, Times};
+use crate::counters::{Counters, SenderCounters, Times, process_time};
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
-use crate::summary::{BoundBy, Summary};
+use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::show;
 
@@ -90,7 +90,7 @@ pub(super) fn summary(
         blake3: hex(&finished.outcome.digest),
         unread_files,
         verified: !fake && !options.dry_run && failed_files == 0 && unread_files == 0,
-        cpu: cpu_time(),
+        cpu: process_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs().times)),
         receives: attempt.capacity(),
         sources: Vec::new(),
@@ -201,19 +201,9 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
     if waits { BoundBy::SourceDisk } else { BoundBy::SenderCpu }
 }
 
-pub(super) fn hex(digest: &[u8]) -> Option<String> {
-    (!digest.is_empty()).then(|| data_encoding::HEXLOWER.encode(digest))
-}
-
 /// CPU time of the threads of the end that receives, by its own account.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
-}
-
-/// User and system time of this process.
-pub(super) fn cpu_time() -> Span {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What the threads of a transfer count while they run: the counters of one end, the [`board`] on
-//! which others read them, and the time that a writing thread has [`spent`]. `wire` is the one
+//! which others read them, the time that a writing thread has [`spent`], and how fast bytes come to
+//! stand ([`recent`]). `wire` is the one
 //! place where counters become a message and come from one.
 
 pub(crate) mod board;
+pub(crate) mod recent;
 pub(crate) mod spent;
 mod wire;
 
@@ -274,6 +276,12 @@ impl AddAssign for Counters {
 pub(crate) fn thread_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Returns the user and system time of this process.
+pub(crate) fn process_time() -> Span {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// The same span as the counters have it.

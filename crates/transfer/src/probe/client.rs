@@ -21,12 +21,12 @@ use super::{
     stream,
 };
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
-use crate::copy::reach::{Look, Reach, Reached, usual_datagram};
-use crate::copy::route::Host;
 use crate::error::{Class, Error};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::random::{random_flow, random_u64};
+use crate::reach::route::Host;
+use crate::reach::{Look, Reach, Reached, usual_datagram};
 use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, Session, Settings};

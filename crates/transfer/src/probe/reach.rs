@@ -6,8 +6,8 @@ use std::path::Path as FsPath;
 
 use longhaul_net::zone;
 
-use crate::copy::reach::data_size;
 use crate::error::Error;
+use crate::reach::data_size;
 use crate::reactor;
 use crate::session::connect::{look, resolve};
 use crate::session::{Carriers, Identity, Settings};

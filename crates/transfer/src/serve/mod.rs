@@ -2,7 +2,7 @@
 //!
 //! `door` says what an id may reach; `register` knows the transfers under way, so that a copy that
 //! is taken up again finds its destination free, and further streams find their transfer;
-//! `transfer` answers one request (`hooks` is what others ask it meanwhile), `survey` the question
+//! `transfer` answers one request (`hooks` is what others ask it meanwhile), [`answer`] the question
 //! before it where there are several sources; `closing` ends a server; `over_ssh` is the server of
 //! one copy that ssh started; `told` is what a server says of all that, `refusals` as far as it
 //! fits a log. `rehearsal` is a session without a network, for the fuzzer.
@@ -14,7 +14,6 @@ mod over_ssh;
 mod refusals;
 mod register;
 mod rehearsal;
-mod survey;
 mod told;
 mod transfer;
 
@@ -32,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::control::{Frame, Message, Request, Survey};
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCores;
+use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::reactor;
@@ -81,7 +81,7 @@ struct Server {
     /// Partial files that transfers left.
     left: Arc<Left>,
     /// For surveys.
-    surveys: survey::Seats,
+    surveys: answer::Seats,
     /// For probes.
     seats: probe::server::Seats,
     /// Who is told what happens.
@@ -102,7 +102,7 @@ impl Server {
             register: Register::default(),
             protocols: registry::find,
             left: Arc::default(),
-            surveys: survey::Seats::default(),
+            surveys: answer::Seats::default(),
             seats: probe::server::Seats::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,
@@ -295,7 +295,7 @@ async fn surveyed(
     };
     let client = Client::of_survey(&session, survey);
     (server.tell)(Told::Asked(client.clone()));
-    let result = survey::answer(server, &mut session, survey).await;
+    let result = answer_survey(server, &mut session, survey).await;
     (server.tell)(client.ended(&result));
     if let Err(error) = result {
         let _ = session.close(Some((&error).into())).await;
@@ -306,6 +306,17 @@ async fn surveyed(
     // Its hold may be over: the others may have taken long.
     server.port.expect(session.remote.ip());
     Some(requested(server, session, request).await)
+}
+
+/// Answers a survey, if the client may read what it names.
+async fn answer_survey(
+    server: &Server,
+    session: &mut Session,
+    survey: &Survey,
+) -> Result<(), Error> {
+    let places = transfer::places(server, &session.peer, &survey.paths)?;
+    let memory = Box::new(server.memory.list_for(session.peer));
+    answer::answer(session, survey, places, &server.surveys, memory).await
 }
 
 /// Answers a request, and tells of it.

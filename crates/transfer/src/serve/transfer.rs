@@ -221,7 +221,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
         }
         Direction::Pull => {
             let places = places(server, &peer, &request.paths)?;
-            let filters = request.filters.iter().map(filter).collect();
+            let filters = request.filters.iter().map(Filter::from).collect();
             let watch = Watch::default();
             let options = SourceOptions { recursive: request.recursive, filters, watch };
             Work::Send { places, options }
@@ -317,13 +317,6 @@ fn receive(name: &str) -> Result<Receive, Error> {
             let what = format!("no receive strategy {other} is known here");
             Err(Error::new(Class::Usage, what).advise("choose naive, scatter or fake"))
         }
-    }
-}
-
-pub(super) fn filter(pattern: &crate::control::Pattern) -> Filter {
-    match pattern.include {
-        true => Filter::Include(pattern.glob.clone()),
-        false => Filter::Exclude(pattern.glob.clone()),
     }
 }
 

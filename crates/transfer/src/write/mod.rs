@@ -1,10 +1,10 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
 //! [`destination`] says what an object can be written to: [`files`] or a `rehearsal` of them,
-//! [`memory`], [`discard`], or, for several sources of one object, [`joint`]. [`writer`] is the
-//! thread; it finds the digest of each chunk, and `writing` puts what is verified into a store.
-//! `leases` decides which of several sources brings which chunk. A thread reads [`jobs`], which are
-//! whole chunks ([`chunk`]) and messages of the control stream. [`planned`] cuts what the
+//! [`memory`], or [`discard`]. [`writer`] is the thread; it finds the digest of each chunk, and
+//! `writing` puts what is verified into a store. A thread reads [`jobs`], which are whole chunks
+//! ([`chunk`]) and messages of the control stream. Replicas write by a thread of their own
+//! ([`many`](crate::many)). [`planned`] cuts what the
 //! destination says into messages that fit a frame. `ahead` limits the digests that come before
 //! their chunks, `withheld` the time that chunks wait for theirs, `wrong` how often one chunk may
 //! come wrong. [`skip`] computes the blocks that need not come. [`claims`] keeps two sources from
@@ -18,8 +18,6 @@ pub(crate) mod destination;
 pub(crate) mod discard;
 pub(crate) mod files;
 pub(crate) mod jobs;
-pub(crate) mod joint;
-mod leases;
 pub(crate) mod memory;
 pub(crate) mod planned;
 mod rehearsal;

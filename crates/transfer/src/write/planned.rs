@@ -22,7 +22,7 @@ const FAILURE_BYTES: usize = 512 << 10;
 const FIELD: usize = 6;
 
 /// The plan as messages, the last of them marked.
-pub(super) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
+pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {
         let have = Some(Ranges::encode(have.iter().cloned()));
@@ -38,7 +38,7 @@ pub(super) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
 }
 
 /// What is to be compared, as slices of a plan that goes on.
-pub(super) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
+pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
     let mut slices = Vec::new();
     for ask in compare {
         for values in ask.values.chunks(VALUES) {
@@ -54,7 +54,7 @@ pub(super) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> 
 }
 
 /// What the end is told of a plan.
-pub(super) fn happened(
+pub(crate) fn happened(
     manifest: &Arc<Manifest>,
     plan: longhaul_files::Plan,
     implied: Vec<Range<u64>>,
@@ -69,9 +69,9 @@ pub(super) fn happened(
     }
 }
 
-/// Tells which entries have failed here since `count` of `failures` were told; the source knows those
-/// `at_source`.
-pub(super) fn tell_failures(
+/// Tells which entries have failed here since `count` of `failures` were told. The source knows
+/// those `at_source`.
+pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,
     at_source: &BTreeMap<u32, bool>,
@@ -88,7 +88,7 @@ pub(super) fn tell_failures(
 }
 
 /// Entries that have got their names.
-pub(super) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> Happened {
+pub(crate) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> Happened {
     entries.sort_unstable();
     let entries = runs(entries.into_iter().map(u64::from));
     Happened::Named { manifest: manifest.clone(), entries }
@@ -102,7 +102,7 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
 /// that failed at the source, and whether each changed there.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     outcome: longhaul_files::Outcome,
     at_source: &BTreeMap<u32, bool>,
     resumed_bytes: u64,
@@ -136,7 +136,7 @@ pub(super) fn outcome(
 }
 
 /// Ascending numbers as ranges.
-pub(super) fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+pub(crate) fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {
         match runs.last_mut() {

@@ -128,7 +128,7 @@ pub(crate) fn forged() -> Error {
     Error::new(Class::Unfinished, what).advise("run the same command again")
 }
 
-pub(super) fn port_closed(why: &str) -> Error {
+pub(crate) fn port_closed(why: &str) -> Error {
     Error::new(Class::Unfinished, format!("the data port closed: {why}"))
 }
 

@@ -1,4 +1,9 @@
 //! The way to another host: a session, a port for the data, and how large its datagrams may be.
+//!
+//! [`route`] says which way an object goes, [`way`] what carries its data.
+
+pub(crate) mod route;
+pub(crate) mod way;
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,9 +18,9 @@ use longhaul_proto::time::Span;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::route::Host;
+use self::route::{Host, Route};
 use crate::error::Error;
-use crate::options::{ReachOptions, Trust};
+use crate::options::{CopyOptions, ReachOptions, Trust};
 use crate::progress::Observer;
 use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
@@ -87,6 +92,16 @@ impl Doors<'_> {
             }
         }
     }
+}
+
+/// How the other host of `route` is reached.
+pub(crate) fn reach<'a>(
+    options: &'a CopyOptions,
+    route: &'a Route,
+    identity: &'a Identity,
+    observer: &'a dyn Observer,
+) -> Reach<'a> {
+    Reach { host: route.host(), identity, trust: &options.trust, observer, options: &options.reach }
 }
 
 impl Reach<'_> {

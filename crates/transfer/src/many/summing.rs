@@ -5,9 +5,8 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
 use super::rows::Rows;
+use crate::counters::process_time;
 use crate::summary::{BoundBy, Summary};
-
-use super::super::summing::cpu_time;
 
 /// What sources that each brought something else come to; `failed` more have failed.
 pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
@@ -90,7 +89,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         cipher: word(|s| &s.cipher),
         blake3: None,
         verified: false,
-        cpu: cpu_time(),
+        cpu: process_time(),
         far_cpu: None,
         sources: rows.table(),
         receives: None,

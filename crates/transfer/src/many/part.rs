@@ -9,16 +9,16 @@ use std::time::Duration;
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Rate;
 
-use super::reach::{DataPorts, Reached};
+use super::writer::JointLink;
 use crate::flow::shared_core::SharedCore;
 use crate::options::{CopyOptions, Names, Receive};
+use crate::reach::{DataPorts, Reached};
 use crate::write::budget::Budget;
 use crate::write::claims::Claims;
 use crate::write::destination::Destination;
 use crate::write::discard::Discard;
 use crate::write::files::Files;
 use crate::write::jobs::Jobs;
-use crate::write::joint::JointLink;
 use crate::write::memory::{Memory, MemoryFile};
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, Place, SinkOptions};
@@ -28,42 +28,42 @@ use longhaul_files::{Asked, Place, SinkOptions};
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// What all sources share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// How many sources there are.
-    pub(super) sources: u64,
-    pub(super) memory: Budget,
+    pub(crate) sources: u64,
+    pub(crate) memory: Budget,
     /// Ports for data; nothing where each session opens its own.
-    pub(super) ports: Option<DataPorts>,
+    pub(crate) ports: Option<DataPorts>,
     /// The receiving core of all flows, where the protocol has one for many.
-    pub(super) core: Option<SharedCore>,
+    pub(crate) core: Option<SharedCore>,
     /// Threads that write, which the sources share; none where each has its own.
-    pub(super) writers: Vec<Jobs>,
+    pub(crate) writers: Vec<Jobs>,
     /// Names that no two sources may bring.
-    pub(super) claims: Option<Arc<Claims>>,
+    pub(crate) claims: Option<Arc<Claims>>,
     /// Partial files that attempts left.
-    pub(super) left: Arc<Left>,
+    pub(crate) left: Arc<Left>,
 }
 
 impl Shared {
     /// The thread that writes what source `number` brings.
-    pub(super) fn writer_of(&self, number: usize) -> Option<&Jobs> {
+    pub(crate) fn writer_of(&self, number: usize) -> Option<&Jobs> {
         self.writers.get(number % self.writers.len().max(1))
     }
 }
 
 /// One source's part.
-pub(super) struct Part {
-    pub(super) shared: Rc<Shared>,
+pub(crate) struct Part {
+    pub(crate) shared: Rc<Shared>,
     /// Its number among the sources.
-    pub(super) number: usize,
+    pub(crate) number: usize,
     /// What a pull writes to.
-    pub(super) to: To,
+    pub(crate) to: To,
     /// A session that stands already, for the first try.
-    pub(super) reached: RefCell<Option<Reached>>,
+    pub(crate) reached: RefCell<Option<Reached>>,
 }
 
 /// What a pull writes to.
-pub(super) enum To {
+pub(crate) enum To {
     /// The files that the command names.
     Files,
     /// Those that several sources bring together.
@@ -74,7 +74,7 @@ pub(super) enum To {
 
 impl Part {
     /// Where an attempt of this source writes to: below `place` if that is files.
-    pub(super) fn destination(
+    pub(crate) fn destination(
         &self,
         place: &FsPath,
         asked: &Arc<Asked>,
@@ -105,7 +105,7 @@ impl Part {
 impl Shared {
     /// What one source has of a `limit` for all: all of it where the receiving core divides what
     /// comes by `protocol`, an equal part where each goes its own way.
-    pub(super) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
+    pub(crate) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
         match (&self.core, protocol) {
             (Some(core), Some(row)) if core.is_of(row) => limit,
             _ => Rate::from_bps((limit.as_bps() / self.sources).max(1)),
@@ -116,7 +116,7 @@ impl Shared {
 impl Part {
     /// That of a copy which is alone; `core` receives, where it comes to this host by a protocol
     /// that shares out what the host takes.
-    pub(super) fn alone(memory: Budget, core: Option<SharedCore>) -> Part {
+    pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> Part {
         let (ports, writers, claims) = (None, Vec::new(), None);
         let left = Arc::default();
         let shared = Shared { sources: 1, memory, ports, core, writers, claims, left };
@@ -125,7 +125,7 @@ impl Part {
 }
 
 /// How the destination of a pull is written.
-pub(super) fn sink_options(options: &CopyOptions) -> SinkOptions {
+pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
     SinkOptions {
         preserve: options.preserve,
         set_id: false,

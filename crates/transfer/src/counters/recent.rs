@@ -10,18 +10,18 @@ const NOW: Duration = Duration::from_secs(1);
 
 /// Bytes that stood at recent times.
 #[derive(Debug, Default)]
-pub(super) struct Recent(Vec<(Instant, u64)>);
+pub(crate) struct Recent(Vec<(Instant, u64)>);
 
 impl Recent {
     /// So many bytes stand at `now`.
-    pub(super) fn note(&mut self, now: Instant, written: u64) {
+    pub(crate) fn note(&mut self, now: Instant, written: u64) {
         self.0.push((now, written));
         let old = self.0.iter().rposition(|(at, _)| now.duration_since(*at) >= NOW);
         self.0.drain(..old.unwrap_or(0));
     }
 
     /// The rate over the last second, or what there is of it.
-    pub(super) fn rate(&self) -> Rate {
+    pub(crate) fn rate(&self) -> Rate {
         match (self.0.first(), self.0.last()) {
             (Some((since, before)), Some((at, now))) if at > since => {
                 over(now.saturating_sub(*before), at.duration_since(*since))
@@ -32,6 +32,6 @@ impl Recent {
 }
 
 /// So many bytes in so much time.
-pub(super) fn over(bytes: u64, time: Duration) -> Rate {
+pub(crate) fn over(bytes: u64, time: Duration) -> Rate {
     Bytes::new(bytes) / Span::from_nanos(time.as_nanos() as u64)
 }

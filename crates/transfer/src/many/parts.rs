@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::super::hooks::interrupted;
-use super::super::route::Route;
 use super::{Sources, all_failed, summing};
 use crate::error::{Class, Error};
+use crate::notices::interrupted;
 use crate::options::CopyOptions;
 use crate::progress::{Notice, SourceState};
+use crate::reach::route::Route;
 use crate::summary::Summary;
 use longhaul_files::Place;
 use longhaul_text::mkdir;

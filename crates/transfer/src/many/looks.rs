@@ -13,20 +13,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::super::attempt::reach;
-use super::super::hooks::interrupted;
-use super::super::part::Shared;
-use super::super::reach::{Look as Search, Reached};
-use super::super::route::Route;
-use super::super::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
 use super::Sources;
 use super::agree::votes;
+use super::part::Shared;
 use super::replicas::{TICK, fail};
 use super::rows::Rows;
 use super::survey::{Found, survey};
 use crate::error::{Class, Error};
+use crate::notices::interrupted;
 use crate::options::CopyOptions;
 use crate::progress::{Notice, Observer, Progress, SourceState};
+use crate::reach::route::Route;
+use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
+use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
 /// Once enough agree, the others have as long again as that took, and this at least and at the

@@ -1,8 +1,8 @@
 //! The writing thread of an object that several sources bring together: one destination, one
 //! journal, and leases of what is still missing.
 //!
-//! To each source's receiving end it is what [`writer`](super::writer) is to the one of a plain
-//! copy. What a chunk must hash to was agreed on beforehand: a source that brings something else is
+//! To each source's receiving end it is what [`writer`](crate::write::writer) is to the one of a
+//! plain copy. What a chunk must hash to was agreed on beforehand: a source that brings something else is
 //! named, and takes no more part. Chunks that come twice are written once.
 
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use longhaul_net::clock;
 use longhaul_proto::time::{Span, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::chunk::Content;
-use super::destination::{Destination, Incoming, Reporter};
-use super::jobs::{Happened, Job, JobInbox, Jobs, Join};
 use super::leases::{Given, Leases};
-use super::planned;
-use super::skip::{tidy, without};
-use super::writer::{forged, port_closed};
 use crate::control::{Lease, Outcome, Ranges};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
+use crate::write::chunk::Content;
+use crate::write::destination::{Destination, Incoming, Reporter};
+use crate::write::jobs::{Happened, Job, JobInbox, Jobs, Join};
+use crate::write::planned;
+use crate::write::skip::{tidy, without};
+use crate::write::writer::{forged, port_closed};
 use longhaul_files::digest::Digest;
 use longhaul_files::place::show;
 use longhaul_files::{

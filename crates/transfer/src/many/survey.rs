@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::super::attempt::pattern;
 use super::paths;
-use crate::control::{Frame, MAX_MANIFEST, Message, Survey, Surveyed};
-use crate::copy::route::Route;
+use crate::control::{Frame, MAX_MANIFEST, Message, Pattern, Survey, Surveyed};
 use crate::error::{Class, Error};
 use crate::options::CopyOptions;
+use crate::reach::route::Route;
 use crate::session::Session;
 use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, Manifest, VirtualObject};
@@ -55,7 +54,7 @@ pub(super) async fn survey(
     let survey = Survey {
         paths: paths(route).iter().map(bytes).collect(),
         recursive: options.recursive,
-        filters: options.filters.iter().map(pattern).collect(),
+        filters: options.filters.iter().map(Pattern::from).collect(),
     };
     session.write(&Frame::from(Message::Survey(survey))).await?;
     let mut answer = Answer { memory, ..Answer::default() };

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Server;
-use super::transfer::{filter, places};
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Class, Error};
+use crate::options::Filter;
 use crate::session::Session;
 use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 
@@ -23,7 +22,7 @@ const SIGN: Duration = Duration::from_secs(1);
 const READING: usize = 4;
 
 /// The places for surveys that read.
-pub(super) struct Seats(Arc<Semaphore>);
+pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {
     fn default() -> Seats {
@@ -49,20 +48,24 @@ async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
     Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
-/// Answers a survey; the session is open for a request after it.
-pub(super) async fn answer(
-    server: &Server,
+/// Answers a survey of `places` when there is a seat; the session is open for a request after it.
+/// What is read is charged to `memory`.
+///
+/// # Errors
+/// The client has gone, or something cannot be read whole.
+pub(crate) async fn answer(
     session: &mut Session,
     survey: &Survey,
+    places: Vec<Place>,
+    seats: &Seats,
+    memory: Box<dyn ListMemory>,
 ) -> Result<(), Error> {
-    let places = places(server, &session.peer, &survey.paths)?;
-    let filters = survey.filters.iter().map(filter).collect();
+    let filters = survey.filters.iter().map(Filter::from).collect();
     let watch = Watch::default();
     let looked = watch.clone();
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
-    let seat = server.surveys.take(session).await?;
-    let memory = Box::new(server.memory.list_for(session.peer));
+    let seat = seats.take(session).await?;
     let reading = tokio::task::spawn_blocking(move || {
         // Kept until the reading ends, which it does some time after a client has gone.
         let _seat = seat;

@@ -1,16 +1,18 @@
 //! A copy from several hosts at once, under one receiver's schedule.
 //!
-//! Each source is a copy of its own, with its own session and its own tries; what they share is
-//! in [`Shared`]: one port for data, one memory, one receiving core. `parts` are sources that each
-//! have something else; `replicas` are sources that all have the same, which `survey` finds out
-//! of one and `looks` of all, and `agree` judges. `standstill` says when they bring nothing any
+//! Each source is a copy of its own, with its own session and its own tries; `part` is what they
+//! share: one port for data, one memory, one receiving core. `parts` are sources that each have
+//! something else; `replicas` are sources that all have the same, which `survey` finds out of one
+//! and `looks` of all, and `agree` judges. [`writer`] is the thread that writes what replicas bring,
+//! `leases` decides which of them brings which chunk. `standstill` says when they bring nothing any
 //! more, `slow` when one brings much less than before. `rows` is what the user sees of each,
-//! `summing` makes one summary.
+//! `summing` makes one summary. [`answer`] is a server's side of a survey.
 
 mod agree;
-#[cfg(test)]
-mod lies;
+pub(crate) mod answer;
+mod leases;
 mod looks;
+pub(crate) mod part;
 mod parts;
 mod replicas;
 mod rows;
@@ -20,7 +22,9 @@ mod summing;
 mod survey;
 #[cfg(test)]
 mod tests;
+pub(crate) mod writer;
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,17 +32,17 @@ use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::settings::Settings;
 use tokio::task::JoinSet;
 
-use super::part::{Part, Shared, To};
-use super::reach::DataPorts;
-use super::route::{Host, Route};
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer};
+use crate::reach::DataPorts;
+use crate::reach::route::{Host, Route};
 use crate::summary::Summary;
 use crate::write::budget::Budget;
 use crate::write::claims::Claims;
-use crate::write::writer;
+use crate::write::writer as plain;
+use part::{Part, Shared, To};
 use rows::Rows;
 
 pub use survey::{Answer, Found};
@@ -47,14 +51,21 @@ pub use survey::{Answer, Found};
 /// at the same time.
 const WRITERS: usize = 4;
 
-/// Copies from all of `routes`.
-pub(super) async fn run(
+/// A source's own copy under way.
+pub(crate) type OneCopy = Pin<Box<dyn Future<Output = Result<Summary, Error>>>>;
+
+/// Starts a source's own copy.
+type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, Part) -> OneCopy;
+
+/// Copies from all of `routes`, from each by the copy that `one` starts.
+pub(crate) async fn run(
     options: &CopyOptions,
     routes: &[Route],
     observer: &Arc<dyn Observer>,
     cancel: &Cancel,
+    one: StartOne,
 ) -> Result<Summary, Error> {
-    let sources = Sources::new(options, routes, observer, cancel)?;
+    let sources = Sources::new(options, routes, observer, cancel, one)?;
     match options.replicas {
         true => replicas::run(options, &sources).await,
         false => parts::run(options, &sources).await,
@@ -70,6 +81,7 @@ struct Sources<'a> {
     rows: Arc<Rows>,
     observer: Arc<dyn Observer>,
     cancel: Cancel,
+    one: StartOne,
 }
 
 /// How a source's own copy ended.
@@ -81,6 +93,7 @@ impl<'a> Sources<'a> {
         routes: &'a [Route],
         observer: &Arc<dyn Observer>,
         cancel: &Cancel,
+        one: StartOne,
     ) -> Result<Sources<'a>, Error> {
         let names: Vec<String> = routes.iter().map(|route| name(options, route)).collect();
         let of_each = routes.iter().enumerate();
@@ -106,7 +119,7 @@ impl<'a> Sources<'a> {
                 true => Vec::new(),
                 false => {
                     let count = routes.len().min(WRITERS);
-                    (0..count).map(|_| writer::thread()).collect::<Result<_, _>>()?
+                    (0..count).map(|_| plain::thread()).collect::<Result<_, _>>()?
                 }
             },
             claims: (!options.replicas).then(|| Claims::new(names.clone())),
@@ -118,6 +131,7 @@ impl<'a> Sources<'a> {
             rows: Arc::new(Rows::new(names)),
             observer: observer.clone(),
             cancel: cancel.clone(),
+            one,
         })
     }
 
@@ -141,9 +155,8 @@ impl<'a> Sources<'a> {
         let number = part.number;
         let (options, route) = (self.options[number].clone(), self.routes[number].clone());
         let (observer, cancel) = (self.observer_of(number), self.cancel.clone());
-        tasks.spawn_local(async move {
-            (number, super::run(&options, &route, observer, cancel, part).await)
-        });
+        let copy = (self.one)(options, route, observer, cancel, part);
+        tasks.spawn_local(async move { (number, copy.await) });
     }
 }
 

@@ -7,27 +7,26 @@ use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::super::hooks::{interrupted, made, shown, stalled};
-use super::super::part::{To, sink_options};
-use super::super::reach::Reached;
-use super::super::recent::{Recent, over};
-use super::super::route::Route;
-use super::super::summing::hex;
 use super::agree::agree;
 use super::looks::{self, First, Look, Looked, Looks};
+use super::part::{To, sink_options};
 use super::slow::Slow;
 use super::standstill::Standstill;
 use super::survey::Found;
+use super::writer::{self, Agreed, JointLink, News, WHOLE};
 use super::{Ended, Sources, all_failed, summing};
 use crate::control::Outcome;
 use crate::counters::Counters;
 use crate::counters::board::Board;
+use crate::counters::recent::{Recent, over};
 use crate::error::{Class, Error};
+use crate::notices::{interrupted, made, shown, stalled};
 use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
-use crate::summary::Summary;
+use crate::reach::Reached;
+use crate::reach::route::Route;
+use crate::summary::{Summary, hex};
 use crate::write::jobs::{Job, Jobs};
-use crate::write::joint::{self, Agreed, JointLink, News, WHOLE};
 use longhaul_files::Place;
 use longhaul_files::digest::Digest;
 
@@ -72,7 +71,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     let (place, sink) = (Place::Ambient(destination.clone()), sink_options(options));
     let whole = board.clone();
     let opened =
-        tokio::task::spawn_blocking(move || joint::spawn(agreed, &place, &sink, whole, news_end));
+        tokio::task::spawn_blocking(move || writer::spawn(agreed, &place, &sink, whole, news_end));
     let lost = |_| Error::new(Class::Unfinished, "the destination was not opened");
     let jobs = tokio::select! {
         opened = opened => opened.map_err(lost)??,

@@ -13,7 +13,7 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 use longhaul_proto::wire::{Control, Request};
 
-use super::tests::{options, server};
+use super::{options, server};
 use crate::copy::copy;
 use crate::location::Location;
 use crate::options::CopyOptions;

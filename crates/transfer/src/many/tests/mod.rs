@@ -1,5 +1,7 @@
 //! Many senders into one receiver, in one process: what grows with them, and what does not.
 
+mod lies;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -111,8 +113,7 @@ fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
         return receive_from_all();
     }
     // Tests beside this one have threads of the same names.
-    let name =
-        "copy::many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
+    let name = "many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
