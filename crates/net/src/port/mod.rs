@@ -6,7 +6,7 @@
 
 pub mod address;
 mod answers;
-mod hold;
+mod early;
 pub mod mtu;
 pub mod place;
 mod receive;

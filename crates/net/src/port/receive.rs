@@ -18,7 +18,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answers::Answers;
-use super::hold::{Hold, Offer};
+use super::early::{EarlyDatagrams, EarlyVerdict};
 use super::scatter::{ScatterCall, Spill};
 use super::{Command, Counters, Datagrams, FlowSink, Shared, Slot, mtu};
 use crate::socket::{Inbox, Message};
@@ -33,7 +33,7 @@ pub(super) struct ReceiveLoop {
     shared: Arc<Shared>,
     commands: Receiver<Command>,
     flows: HashMap<FlowId, Box<dyn FlowSink>>,
-    hold: Hold,
+    early: EarlyDatagrams,
     slots: Vec<Slot>,
     due: Vec<FlowId>,
     /// Flows that have letters.
@@ -51,7 +51,7 @@ impl ReceiveLoop {
             shared,
             commands,
             flows: HashMap::new(),
-            hold: Hold::default(),
+            early: EarlyDatagrams::default(),
             slots: Vec::new(),
             due: Vec::new(),
             woken: Vec::new(),
@@ -91,7 +91,7 @@ impl ReceiveLoop {
     /// Waits for datagrams, commands or the next wake-up. Whether there are datagrams.
     fn sleep(&mut self) -> bool {
         let wakeups = self.flows.values().filter_map(|sink| sink.next_wakeup());
-        let earliest = wakeups.chain(self.hold.next_expiry()).min();
+        let earliest = wakeups.chain(self.early.next_expiry()).min();
         let now = clock::now();
         let timeout = earliest.filter(|time| *time != Time::NEVER).map(|time| {
             let left = clock::duration(time.since(now));
@@ -138,8 +138,8 @@ impl ReceiveLoop {
             Command::Register(flow, sink) => self.register(self.heard, flow, sink),
             Command::Unregister(flow) => self.remove(flow),
             Command::Wake(flow) => self.woken.push(flow),
-            Command::Expect(address) => self.hold.expect(now, address),
-            Command::Announce(flow, address) => self.hold.announce(now, flow, address),
+            Command::Expect(address) => self.early.expect(now, address),
+            Command::Announce(flow, address) => self.early.announce(now, flow, address),
             Command::Close => self.why = Some("the port was closed".into()),
         }
     }
@@ -148,7 +148,7 @@ impl ReceiveLoop {
         self.flows.insert(flow, sink);
         // A sink may have letters from before it was registered.
         self.call(flow, |sink| sink.on_wake(now));
-        if let Some(held) = self.hold.take(flow) {
+        if let Some(held) = self.early.take(flow) {
             self.call(flow, |sink| sink.on_fallen(held.fallen));
             let messages: Vec<Message<'_>> = held
                 .datagrams
@@ -303,16 +303,16 @@ impl ReceiveLoop {
             tally.probes += 1;
             return;
         }
-        match self.hold.offer(message.at, header, message.path, bytes) {
-            Offer::Held => tally.held += 1,
-            Offer::Full => tally.dropped += 1,
-            Offer::Foreign => tally.foreign += 1,
+        match self.early.offer(message.at, header, message.path, bytes) {
+            EarlyVerdict::Held => tally.held += 1,
+            EarlyVerdict::Full => tally.dropped += 1,
+            EarlyVerdict::Foreign => tally.foreign += 1,
         }
     }
 
     fn may_answer(&mut self, probe: &Message<'_>) -> bool {
         let (now, from) = (probe.at, probe.path.remote.ip());
-        self.answers.may(now, from, self.hold.expects(now, from))
+        self.answers.may(now, from, self.early.expects(now, from))
     }
 
     /// Hands each flow its datagrams, one call a flow; then tells them that all have theirs.
@@ -341,7 +341,7 @@ impl ReceiveLoop {
             self.call(flow, |sink| sink.on_wake(now));
         }
         self.woken = woken;
-        self.shared.counters.dropped.fetch_add(self.hold.expire(now), Ordering::Relaxed);
+        self.shared.counters.dropped.fetch_add(self.early.expire(now), Ordering::Relaxed);
         let mut due = std::mem::take(&mut self.due);
         let wakes = self.flows.iter().filter_map(|(flow, sink)| Some((*flow, sink.next_wakeup()?)));
         due.extend(wakes.filter(|(_, time)| *time <= now).map(|(flow, _)| flow));

@@ -123,7 +123,7 @@ pub struct FlowKeys {
 }
 
 /// What the end that has the object seals and opens with.
-pub struct SendingEnd {
+pub struct SenderKeys {
     /// Seals blocks.
     pub data: Sealer,
     /// Seals control messages, probes, challenges.
@@ -133,7 +133,7 @@ pub struct SendingEnd {
 }
 
 /// What the end that wants the object opens and seals with.
-pub struct ReceivingEnd {
+pub struct ReceiverKeys {
     /// Opens blocks.
     pub data: Opener,
     /// Opens control messages, probes, challenges.
@@ -153,8 +153,8 @@ impl FlowKeys {
     }
 
     /// The sealers and openers of the end that has the object.
-    pub fn sending_end(self) -> SendingEnd {
-        SendingEnd {
+    pub fn sending_end(self) -> SenderKeys {
+        SenderKeys {
             data: Sealer::new(self.schedule(Direction::Forward, Class::Data)),
             control: Sealer::new(self.schedule(Direction::Forward, Class::Control)),
             reports: Opener::new(self.schedule(Direction::Backward, Class::Control)),
@@ -162,8 +162,8 @@ impl FlowKeys {
     }
 
     /// The sealers and openers of the end that wants the object.
-    pub fn receiving_end(self) -> ReceivingEnd {
-        ReceivingEnd {
+    pub fn receiving_end(self) -> ReceiverKeys {
+        ReceiverKeys {
             data: Opener::new(self.schedule(Direction::Forward, Class::Data)),
             control: Opener::new(self.schedule(Direction::Forward, Class::Control)),
             reports: Sealer::new(self.schedule(Direction::Backward, Class::Control)),

@@ -21,8 +21,8 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
-use super::cut::{CutWatch, Knock};
 use super::hooks::{ClientHooks, State};
+use super::udp_watchdog::{Knock, UdpWatchdog};
 use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
 use crate::error::{Class, Error};
 use crate::many::part::{Part, To};
@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
         let mut state = State::new();
-        if options.receive == Receive::Fake || matches!(part.to, To::Joint(_)) {
+        if options.receive == Receive::Fake || matches!(part.to, To::Replicas(_)) {
             // Nothing stands at the end, or other sources bring the version that was agreed on.
             state.rereads = 0;
         }
@@ -97,7 +97,7 @@ impl<'a> Attempt<'a> {
                 observer,
                 cancel,
                 board: Arc::default(),
-                cut: Rc::default(),
+                udp_cut: Rc::default(),
                 sends,
                 stall: options.stall,
                 names: options.names,
@@ -233,7 +233,7 @@ impl<'a> Attempt<'a> {
             self.open_streams(&terms, &session, stream_ends);
         }
         let request = self.request(&terms, flow.0);
-        let _watch = terms.protocol.and_then(|_| self.watch_for_cut(&session));
+        let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
         let mut wire = Wire::new(session);
         wire.outbox().tell(Message::Request(request));
         let board = self.hooks.board.clone();
@@ -396,14 +396,14 @@ impl<'a> Attempt<'a> {
             try_streams: terms.try_streams,
             names: options.names >= Names::Done,
             settings: terms.settings.iter().map(setting).collect(),
-            surveyed: matches!(self.part.to, To::Joint(_)),
+            surveyed: matches!(self.part.to, To::Replicas(_)),
             replaces: self.transfer.replace(terms.transfer),
         }
     }
 
-    fn watch_for_cut(&self, session: &Session) -> Option<CutWatch> {
+    fn watch_udp(&self, session: &Session) -> Option<UdpWatchdog> {
         let knock = Knock { identity: self.identity.clone(), trust: self.options.trust.clone() };
-        CutWatch::begin(session, self.hooks.board.clone(), knock, self.hooks.cut.clone())
+        UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
     /// Opens the further sessions that carry chunks, each to the same server and no other.

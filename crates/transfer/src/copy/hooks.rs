@@ -35,7 +35,7 @@ pub(super) struct ClientHooks {
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
     /// UDP passes no longer, but TCP does.
-    pub(super) cut: Rc<Cell<bool>>,
+    pub(super) udp_cut: Rc<Cell<bool>>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
@@ -123,7 +123,7 @@ impl ClientHooks {
         let (bytes, files) = self.board.totals();
         let first = self.board.first_datagram();
         self.board = Arc::default();
-        self.cut = Rc::default();
+        self.udp_cut = Rc::default();
         self.board.set_totals(bytes, files);
         if !self.sends {
             // What sources bring together is counted on from there; a plain writer counts anew.
@@ -235,7 +235,7 @@ impl Hooks for ClientHooks {
         if self.cancel.is_cancelled() {
             return Err(End::Fatal(interrupted()));
         }
-        if self.cut.get() {
+        if self.udp_cut.get() {
             return Err(End::NoDatagrams);
         }
         let counters = self.counters();
@@ -358,7 +358,7 @@ mod tests {
             observer: Arc::new(Nobody),
             cancel: Cancel::default(),
             board: Arc::default(),
-            cut: Rc::default(),
+            udp_cut: Rc::default(),
             sends,
             stall: Duration::from_secs(60),
             names: Names::None,

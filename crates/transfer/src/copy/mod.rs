@@ -1,17 +1,17 @@
 //! A copy, seen from the client: from the request to the verified object, over as many sessions
 //! as it takes.
 //!
-//! `attempt` is one session's try, `cut` looks whether UDP still passes; `hooks` is what the user
-//! sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what bounded streams;
-//! `rehearsal` is a session without a network, for the fuzzer. A copy from several sources is one
-//! such copy for each of them, led by `many`.
+//! `attempt` is one session's try, `udp_watchdog` looks whether UDP still passes; `hooks` is what
+//! the user sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what
+//! bounded streams; `rehearsal` is a session without a network, for the fuzzer. A copy from several
+//! sources is one such copy for each of them, led by `many`.
 
 mod attempt;
-mod cut;
 mod hooks;
 mod rehearsal;
 mod stream_bound;
 mod summing;
+mod udp_watchdog;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use longhaul_proto::wire::header::Kind;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::send::Command;
+use super::send::SendCommand;
 use crate::control::{Frame, Message};
 use crate::counters::board::Board;
 use crate::random::random_challenge;
@@ -23,7 +23,7 @@ use crate::random::random_challenge;
 /// The port's side of a sending flow.
 pub(crate) struct Feedback {
     reports: Opener,
-    commands: Sender<Command>,
+    commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
     /// Where the receiver is, and where it may be.
     address: AddressRule,
@@ -38,7 +38,7 @@ impl Feedback {
     /// go to where they come from.
     pub(crate) fn new(
         reports: Opener,
-        commands: Sender<Command>,
+        commands: Sender<SendCommand>,
         inlet: mpsc::Sender<Message>,
         address: AddressRule,
         board: Arc<Board>,
@@ -52,8 +52,8 @@ impl Feedback {
         let advice = self.address.on_genuine(now, path, len, CHALLENGE_COST, random_challenge);
         let _ = match advice {
             Advice::Nothing => return,
-            Advice::Adopted => self.commands.send(Command::Peer(path)),
-            Advice::Send(challenge) => self.commands.send(Command::Ask(path, challenge)),
+            Advice::Adopted => self.commands.send(SendCommand::Peer(path)),
+            Advice::Send(challenge) => self.commands.send(SendCommand::Ask(path, challenge)),
         };
     }
 
@@ -62,18 +62,18 @@ impl Feedback {
         let content = &self.scratch[..len];
         match kind {
             Kind::Challenge => {
-                let _ = self.commands.send(Command::Challenge(path, content.to_vec()));
+                let _ = self.commands.send(SendCommand::Challenge(path, content.to_vec()));
             }
             Kind::ChallengeAnswer => {
                 if let Ok(echo) = content.try_into()
                     && self.address.on_echo(path, &echo)
                 {
-                    let _ = self.commands.send(Command::Peer(path));
+                    let _ = self.commands.send(SendCommand::Peer(path));
                 }
             }
             _ => match Frame::decode(content).ok().and_then(|frame| frame.message) {
                 Some(Message::Relay(relay)) => {
-                    let _ = self.commands.send(Command::Relay(relay));
+                    let _ = self.commands.send(SendCommand::Relay(relay));
                 }
                 Some(message) => {
                     // What finds no room comes by the stream.
@@ -98,7 +98,7 @@ impl FlowSink for Feedback {
                 Ok(len) => len,
                 Err(error) => {
                     if error == OpenError::Ended && !std::mem::replace(&mut self.forged, true) {
-                        let _ = self.commands.send(Command::Forged);
+                        let _ = self.commands.send(SendCommand::Forged);
                     }
                     continue;
                 }
@@ -116,7 +116,7 @@ impl FlowSink for Feedback {
     }
 
     fn on_port_closed(&mut self, _why: &str) {
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.commands.send(SendCommand::Stop);
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     /// A sending flow's ear on a port, and what it tells its thread.
     struct Rig {
         port: Port,
-        told: Receiver<Command>,
+        told: Receiver<SendCommand>,
         /// The receiver's seal, and a stranger's.
         seals: [Sealer; 2],
     }
@@ -170,7 +170,7 @@ mod tests {
             from.send(to.into(), &sealed[..len]).unwrap();
         }
 
-        fn told(&self) -> Command {
+        fn told(&self) -> SendCommand {
             self.told.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
         }
 
@@ -178,8 +178,8 @@ mod tests {
         fn moved(&self) -> SocketAddr {
             loop {
                 match self.told() {
-                    Command::Ask(..) => {}
-                    Command::Peer(path) => return path.remote,
+                    SendCommand::Ask(..) => {}
+                    SendCommand::Peer(path) => return path.remote,
                     _ => panic!("neither asked nor moved"),
                 }
             }
@@ -196,7 +196,7 @@ mod tests {
         let mut rig = Rig::new(AddressRule::contacted(receiver.local_addr()));
         rig.send(&receiver, 1, Kind::Challenge, &[8; 16]);
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
-        let Command::Challenge(path, challenge) = rig.told() else { panic!("no challenge") };
+        let SendCommand::Challenge(path, challenge) = rig.told() else { panic!("no challenge") };
         assert_eq!((path.remote, challenge), (receiver.local_addr(), vec![9; 16]));
     }
 
@@ -208,11 +208,11 @@ mod tests {
             rig.send(&receiver, 1, Kind::Control, &[]);
         }
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
-        assert!(matches!(rig.told(), Command::Challenge(..)));
+        assert!(matches!(rig.told(), SendCommand::Challenge(..)));
         for _ in 0..2 {
             rig.send(&receiver, 1, Kind::Control, &[]);
         }
-        assert!(matches!(rig.told(), Command::Forged));
+        assert!(matches!(rig.told(), SendCommand::Forged));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(rig.moved(), before.local_addr());
         rig.send(&stranger, 1, Kind::Control, &[]);
         rig.send(&after, 0, Kind::Control, &[]);
-        let Command::Ask(path, challenge) = rig.told() else { panic!("it must prove itself") };
+        let SendCommand::Ask(path, challenge) = rig.told() else { panic!("it must prove itself") };
         assert_eq!(path.remote, after.local_addr());
         // What is no echo, or comes from elsewhere, moves nothing.
         rig.send(&after, 0, Kind::ChallengeAnswer, &[0; 16]);

@@ -47,7 +47,7 @@ const ALIVE: Span = Span::from_millis(250);
 const SHORT_ONES: u64 = 16;
 
 /// What a sending thread is told.
-pub(crate) enum Command {
+pub(crate) enum SendCommand {
     /// A control message for the core.
     Relay(Relay),
     /// Sealed datagrams come from there: that is where the flow goes.
@@ -68,9 +68,9 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What a sending thread notices that is for its end to decide.
+/// What a sending thread events that is for its end to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Noticed {
+pub(crate) enum SenderEvent {
     /// A file went wrong here.
     Failed(Failure),
     /// The receiver speaks, but our datagrams no longer reach it: they are too large, or the first
@@ -98,14 +98,17 @@ pub(crate) struct SendPass {
     pub(crate) board: Arc<Board>,
     /// What earlier passes of the transfer counted.
     pub(crate) earlier: Counters,
-    pub(crate) notices: UnboundedSender<Noticed>,
+    pub(crate) events: UnboundedSender<SenderEvent>,
 }
 
 /// What a sending thread leaves: the payloads, for a further pass.
 pub(crate) type Done = oneshot::Receiver<Result<Payloads, Error>>;
 
 /// Starts the thread.
-pub(crate) fn spawn(pass: SendPass, payloads: Payloads) -> Result<(Sender<Command>, Done), Error> {
+pub(crate) fn spawn(
+    pass: SendPass,
+    payloads: Payloads,
+) -> Result<(Sender<SendCommand>, Done), Error> {
     let (commands, inbox) = std::sync::mpsc::channel();
     let (ended, done) = oneshot::channel();
     std::thread::Builder::new()
@@ -132,11 +135,11 @@ struct Sending {
     batch: Batch,
     blocks: Vec<Block>,
     payloads: Payloads,
-    inbox: Receiver<Command>,
+    inbox: Receiver<SendCommand>,
     outbox: Outbox,
     board: Arc<Board>,
     earlier: Counters,
-    notices: UnboundedSender<Noticed>,
+    events: UnboundedSender<SenderEvent>,
     ordered: bool,
     /// Digests that have gone by datagram only, and since when the first of them waits.
     unsure: Digests,
@@ -154,7 +157,7 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(pass: SendPass, mut payloads: Payloads, inbox: Receiver<Command>) -> Sending {
+    fn new(pass: SendPass, mut payloads: Payloads, inbox: Receiver<SendCommand>) -> Sending {
         payloads.rewind();
         Sending {
             flow: pass.flow,
@@ -172,7 +175,7 @@ impl Sending {
             outbox: pass.outbox,
             board: pass.board,
             earlier: pass.earlier,
-            notices: pass.notices,
+            events: pass.events,
             ordered: false,
             unsure: Digests::default(),
             unsure_since: Time::ZERO,
@@ -190,7 +193,7 @@ impl Sending {
     fn run(mut self) -> Result<Payloads, Error> {
         wait::take_slack_out();
         let mut mark = clock::now();
-        self.ordered = tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        self.ordered = tell_failures(&mut self.payloads, &self.outbox, &self.events);
         loop {
             if !self.take_commands()? {
                 break;
@@ -228,33 +231,33 @@ impl Sending {
         }
     }
 
-    fn take(&mut self, command: Command) -> Result<bool, Error> {
+    fn take(&mut self, command: SendCommand) -> Result<bool, Error> {
         let now = clock::now();
         match command {
-            Command::Relay(relay) => {
+            SendCommand::Relay(relay) => {
                 if let Some(control) = self.relays.take(&relay) {
                     self.look_for_hole(now, &control);
                     self.core.on_control(now, self.flow, &control);
                 }
             }
-            Command::Peer(path) => {
+            SendCommand::Peer(path) => {
                 self.path = Some(path);
                 self.shadow.set_path(path);
                 // The first block may have to wait for a disk; the other end waits for a sign.
                 self.shadow.send_empty();
             }
-            Command::Ask(path, challenge) => {
+            SendCommand::Ask(path, challenge) => {
                 self.shadow.send_to(path, Kind::Challenge, &challenge);
             }
-            Command::Challenge(path, challenge) => {
+            SendCommand::Challenge(path, challenge) => {
                 self.shadow.send_to(path, Kind::ChallengeAnswer, &challenge);
             }
-            Command::Skip(runs) => {
+            SendCommand::Skip(runs) => {
                 for run in runs {
                     self.core.skip(now, self.flow, run);
                 }
             }
-            Command::Compare(ask) => {
+            SendCommand::Compare(ask) => {
                 let (compared, same) = self.payloads.compare(&ask)?;
                 self.keep_alive(clock::now());
                 self.outbox.tell(Message::Compared(compared));
@@ -262,9 +265,9 @@ impl Sending {
                     self.core.skip(now, self.flow, run);
                 }
             }
-            Command::PeerCard(card) => self.core.set_peer_card(now, card),
-            Command::Forged => return Err(crate::write::writer::forged()),
-            Command::Stop => return Ok(false),
+            SendCommand::PeerCard(card) => self.core.set_peer_card(now, card),
+            SendCommand::Forged => return Err(crate::write::writer::forged()),
+            SendCommand::Stop => return Ok(false),
         }
         Ok(true)
     }
@@ -285,7 +288,7 @@ impl Sending {
         if !self.hole_told {
             self.hole_told = true;
             let begun = self.arrived > self.core.accounting().sent / SHORT_ONES;
-            let _ = self.notices.send(Noticed::TooLarge { begun });
+            let _ = self.events.send(SenderEvent::TooLarge { begun });
         }
     }
 
@@ -346,7 +349,7 @@ impl Sending {
     /// Once a file has failed, digests no longer go ahead of the stream: what is sent in its place
     /// must not be taken for content.
     fn tell_digests(&mut self, now: Time) {
-        let failed = tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        let failed = tell_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();
         if !digests.is_empty() {
             let message = Digests {
@@ -381,7 +384,7 @@ impl Sending {
         }
         while let Some(event) = self.core.poll_event() {
             self.publish(clock::now());
-            let _ = self.notices.send(Noticed::Core(event));
+            let _ = self.events.send(SenderEvent::Core(event));
         }
     }
 
@@ -450,12 +453,12 @@ impl Sending {
 pub(super) fn tell_failures(
     payloads: &mut Payloads,
     outbox: &Outbox,
-    notices: &UnboundedSender<Noticed>,
+    events: &UnboundedSender<SenderEvent>,
 ) -> bool {
     let failures = payloads.new_failures();
     for failure in failures {
         tell_failure(failure, outbox);
-        let _ = notices.send(Noticed::Failed(failure.clone()));
+        let _ = events.send(SenderEvent::Failed(failure.clone()));
     }
     !failures.is_empty()
 }

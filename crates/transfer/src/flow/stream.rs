@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::outbox::Outbox;
 use super::payloads::Payloads;
-use super::send::Noticed;
+use super::send::SenderEvent;
 use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::counters::board::Board;
@@ -36,7 +36,7 @@ const WAITING: usize = CHUNK as usize / PIECE;
 /// How often it is looked what has come while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
 
-enum Command {
+enum StreamCommand {
     Skip(Vec<Range<u64>>),
     Compare(Compare),
     Planned,
@@ -45,24 +45,24 @@ enum Command {
 
 /// A running sender of chunks.
 pub(crate) struct Outgoing {
-    commands: Sender<Command>,
+    commands: Sender<StreamCommand>,
     done: oneshot::Receiver<Result<Payloads, Error>>,
 }
 
 impl Outgoing {
     /// The receiver has these chunks.
     pub(crate) fn skip(&self, chunks: Vec<Range<u64>>) {
-        let _ = self.commands.send(Command::Skip(chunks));
+        let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
     /// The receiver asks which of its chunks are the same here.
     pub(crate) fn compare(&self, ask: Compare) {
-        let _ = self.commands.send(Command::Compare(ask));
+        let _ = self.commands.send(StreamCommand::Compare(ask));
     }
 
     /// The plan is complete: the chunks may go.
     pub(crate) fn planned(&self) {
-        let _ = self.commands.send(Command::Planned);
+        let _ = self.commands.send(StreamCommand::Planned);
     }
 
     /// Resolves when the thread ends before it was stopped.
@@ -77,7 +77,7 @@ impl Outgoing {
         if self.done.is_terminated() {
             return None;
         }
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.commands.send(StreamCommand::Stop);
         self.done.await.ok()?.ok()
     }
 }
@@ -95,7 +95,7 @@ pub(crate) struct Outgo {
     pub(crate) bulk: mpsc::Sender<ChunkPiece>,
     pub(crate) outbox: Outbox,
     pub(crate) board: Arc<Board>,
-    pub(crate) notices: mpsc::UnboundedSender<Noticed>,
+    pub(crate) events: mpsc::UnboundedSender<SenderEvent>,
     /// How many of the sessions are best is found out by trying; the path's round-trip time.
     pub(crate) trial: Option<Span>,
     /// What all of them together may carry, in bits a second.
@@ -132,7 +132,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
         held: VecDeque::new(),
         outbox: outgo.outbox,
         board: outgo.board,
-        notices: outgo.notices,
+        events: outgo.events,
     };
     let planned = outgo.planned;
     std::thread::Builder::new()
@@ -198,19 +198,19 @@ struct Streaming {
     /// Ways that wait for a chunk, and who joins them.
     idle: VecDeque<usize>,
     freed: Receiver<usize>,
-    inbox: Receiver<Command>,
+    inbox: Receiver<StreamCommand>,
     /// Commands that came while a chunk was being paced; they wait for its end.
-    held: VecDeque<Command>,
+    held: VecDeque<StreamCommand>,
     outbox: Outbox,
     board: Arc<Board>,
-    notices: mpsc::UnboundedSender<Noticed>,
+    events: mpsc::UnboundedSender<SenderEvent>,
 }
 
 impl Streaming {
     fn run(&mut self, mut planned: bool) -> Result<(), Error> {
         self.payloads.rewind();
         self.tell_ways();
-        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
         // The plan needs the manifest, so that does not wait for the plan.
         let manifest = 0..self.payloads.manifest_chunks();
         let mut wanted = without(&self.wanted, std::slice::from_ref(&manifest));
@@ -225,7 +225,7 @@ impl Streaming {
         while !planned {
             let command = self.held.pop_front().map_or_else(|| self.inbox.recv(), Ok);
             match command {
-                Ok(Command::Planned) => planned = true,
+                Ok(StreamCommand::Planned) => planned = true,
                 Ok(command) => {
                     if !self.take(command, &mut wanted)? {
                         return Ok(());
@@ -248,7 +248,7 @@ impl Streaming {
         loop {
             let since = clock::now();
             match self.inbox.recv_timeout(LOOK) {
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
             }
         }
@@ -266,7 +266,7 @@ impl Streaming {
     }
 
     /// A command that has come, those that were held first.
-    fn next_command(&mut self) -> Option<Command> {
+    fn next_command(&mut self) -> Option<StreamCommand> {
         self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
     }
 
@@ -278,7 +278,7 @@ impl Streaming {
             let left = clock::duration(pace.pacer.next().since(clock::now()));
             match self.inbox.recv_timeout(left) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+                Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
                 Ok(command) => self.held.push_back(command),
             }
         }
@@ -293,17 +293,21 @@ impl Streaming {
     }
 
     /// Takes a command; false once the pass is over.
-    fn take(&mut self, command: Command, wanted: &mut Vec<Range<u64>>) -> Result<bool, Error> {
+    fn take(
+        &mut self,
+        command: StreamCommand,
+        wanted: &mut Vec<Range<u64>>,
+    ) -> Result<bool, Error> {
         match command {
-            Command::Planned => {}
-            Command::Skip(have) => *wanted = without(wanted, &tidy(have)),
-            Command::Compare(ask) => {
+            StreamCommand::Planned => {}
+            StreamCommand::Skip(have) => *wanted = without(wanted, &tidy(have)),
+            StreamCommand::Compare(ask) => {
                 let (compared, same) = self.payloads.compare(&ask)?;
-                super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+                super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
                 *wanted = without(wanted, &tidy(same));
                 self.outbox.tell(Message::Compared(compared));
             }
-            Command::Stop => return Ok(false),
+            StreamCommand::Stop => return Ok(false),
         }
         Ok(true)
     }
@@ -312,7 +316,7 @@ impl Streaming {
     fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;
-        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.notices);
+        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.tell(Message::Digests(Digests { chunks, values }));
         let since = clock::now();

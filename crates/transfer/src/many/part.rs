@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Rate;
 
-use super::writer::JointLink;
+use super::writer::ReplicaLink;
 use crate::flow::shared_core::SharedCore;
 use crate::options::{CopyOptions, Names, Receive};
 use crate::reach::{DataPorts, Reached};
@@ -67,7 +67,7 @@ pub(crate) enum To {
     /// The files that the command names.
     Files,
     /// Those that several sources bring together.
-    Joint(JointLink),
+    Replicas(ReplicaLink),
     /// Memory of this process.
     Memory(MemoryFile),
 }
@@ -82,7 +82,7 @@ impl Part {
     ) -> Box<dyn Destination> {
         let (claims, asked) = (self.shared.claims.as_ref(), asked.clone());
         match &self.to {
-            To::Joint(link) => Box::new(link.clone()),
+            To::Replicas(link) => Box::new(link.clone()),
             To::Memory(file) => Box::new(Memory { file: file.clone(), asked }),
             To::Files if options.receive == Receive::Fake => Box::new(Discard),
             To::Files => {

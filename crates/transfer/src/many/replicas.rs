@@ -13,7 +13,7 @@ use super::part::{To, sink_options};
 use super::slow::Slow;
 use super::standstill::Standstill;
 use super::survey::Found;
-use super::writer::{self, Agreed, JointLink, News, WHOLE};
+use super::writer::{self, Agreed, ReplicaEvent, ReplicaLink, WHOLE};
 use super::{Ended, Sources, all_failed, summing};
 use crate::control::Outcome;
 use crate::counters::Counters;
@@ -58,7 +58,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         fail(sources, *number, differs(how), &mut errors);
     }
     let board = Arc::new(Board::default());
-    let (news_end, news) = unbounded_channel();
+    let (events_end, events) = unbounded_channel();
     let digests: Vec<(usize, Digest)> =
         found.iter().map(|(number, _, found)| (*number, found.digest)).collect();
     let of_majority = found.into_iter().find(|(number, ..)| agreement.same.contains(number));
@@ -70,8 +70,9 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     };
     let (place, sink) = (Place::Ambient(destination.clone()), sink_options(options));
     let whole = board.clone();
-    let opened =
-        tokio::task::spawn_blocking(move || writer::spawn(agreed, &place, &sink, whole, news_end));
+    let opened = tokio::task::spawn_blocking(move || {
+        writer::spawn(agreed, &place, &sink, whole, events_end)
+    });
     let lost = |_| Error::new(Class::Unfinished, "the destination was not opened");
     let jobs = tokio::select! {
         opened = opened => opened.map_err(lost)??,
@@ -87,7 +88,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
             start(sources, &mut tasks, &jobs, number, *digest, reached);
         }
     }
-    let mut copying = Copying::new(options, sources, board, news);
+    let mut copying = Copying::new(options, sources, board, events);
     (copying.tasks, copying.errors) = (tasks, errors);
     copying.run(jobs, looks, &reference).await
 }
@@ -125,7 +126,7 @@ fn start(
     reached: Reached,
 ) {
     let mut part = sources.part(number);
-    part.to = To::Joint(JointLink { jobs: jobs.of_source(number), manifest });
+    part.to = To::Replicas(ReplicaLink { jobs: jobs.of_source(number), manifest });
     part.reached = Some(reached).into();
     sources.start(tasks, part);
 }
@@ -150,7 +151,7 @@ struct Copying<'a> {
     options: &'a CopyOptions,
     sources: &'a Sources<'a>,
     board: Arc<Board>,
-    news: UnboundedReceiver<News>,
+    events: UnboundedReceiver<ReplicaEvent>,
     tasks: JoinSet<Ended>,
     summaries: Vec<Summary>,
     errors: Vec<(String, Error)>,
@@ -167,13 +168,13 @@ impl<'a> Copying<'a> {
         options: &'a CopyOptions,
         sources: &'a Sources<'a>,
         board: Arc<Board>,
-        news: UnboundedReceiver<News>,
+        events: UnboundedReceiver<ReplicaEvent>,
     ) -> Copying<'a> {
         Copying {
             options,
             sources,
             board,
-            news,
+            events,
             tasks: JoinSet::new(),
             summaries: Vec::new(),
             errors: Vec::new(),
@@ -202,7 +203,7 @@ impl<'a> Copying<'a> {
         }
         self.tasks.shutdown().await;
         jobs.of_source(WHOLE).send(Job::Stop);
-        while self.news.recv().await.is_some() {}
+        while self.events.recv().await.is_some() {}
         let outcome = outcome?;
         self.sources.observer.progress(&self.progress());
         Ok(self.summary(&outcome))
@@ -217,10 +218,10 @@ impl<'a> Copying<'a> {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                news = self.news.recv() => match news {
-                    Some(News::Outcome(outcome)) => return Ok(*outcome),
-                    Some(News::Failed(error)) => return Err(error),
-                    Some(news) => self.hear(news),
+                events = self.events.recv() => match events {
+                    Some(ReplicaEvent::Outcome(outcome)) => return Ok(*outcome),
+                    Some(ReplicaEvent::Failed(error)) => return Err(error),
+                    Some(events) => self.hear(events),
                     None => {
                         let what = "the writing thread ended before its time";
                         return Err(Error::new(Class::Unfinished, what));
@@ -293,19 +294,19 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, events: ReplicaEvent) {
         let rows = &self.sources.rows;
         let observer = &self.sources.observer;
-        match news {
-            News::Resumed(bytes) => {
+        match events {
+            ReplicaEvent::Resumed(bytes) => {
                 self.resumed = bytes;
                 observer.notice(Notice::Resumed { bytes });
             }
-            News::Waits { source, waits } => {
+            ReplicaEvent::Waits { source, waits } => {
                 let state = if waits { SourceState::Waiting } else { SourceState::Receiving };
                 rows.set_state(source, state);
             }
-            News::Silent { source, silent } => {
+            ReplicaEvent::Silent { source, silent } => {
                 rows.set_silent(source, silent);
                 let what = match silent {
                     true => "gives no sign of life; the others bring what it was to bring",
@@ -313,15 +314,15 @@ impl<'a> Copying<'a> {
                 };
                 observer.notice(Notice::Warning(format!("{} {what}", rows.name(source))));
             }
-            News::Named { manifest, entries } => {
+            ReplicaEvent::Named { manifest, entries } => {
                 made(&manifest, &entries).for_each(|made| observer.notice(made));
             }
-            News::EntryFailed { path, reason } => {
+            ReplicaEvent::EntryFailed { path, reason } => {
                 self.failed_files += 1;
                 let reason = format!("{reason} (here)");
                 observer.notice(Notice::FileFailed { path: shown(&path), reason });
             }
-            News::Outcome(_) | News::Failed(_) => {}
+            ReplicaEvent::Outcome(_) | ReplicaEvent::Failed(_) => {}
         }
     }
 

@@ -23,7 +23,7 @@ use crate::counters::spent::Spent;
 use crate::error::{Class, Error};
 use crate::write::chunk::Content;
 use crate::write::destination::{Destination, Incoming, Reporter};
-use crate::write::jobs::{Happened, Job, JobInbox, Jobs, Join};
+use crate::write::jobs::{Job, JobInbox, Jobs, Join, WriterEvent};
 use crate::write::planned;
 use crate::write::skip::{tidy, without};
 use crate::write::writer::{forged, port_closed};
@@ -60,16 +60,16 @@ pub(crate) struct Agreed {
 
 /// One source's way to take part.
 #[derive(Clone)]
-pub(crate) struct JointLink {
+pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
     /// BLAKE3 of the manifest that the source has shown before.
     pub(crate) manifest: Digest,
 }
 
-impl Destination for JointLink {
+impl Destination for ReplicaLink {
     /// Takes part with a source that has made its offer. Its end waits for no file to be closed.
     fn begin(self: Box<Self>, incoming: Incoming, _: Option<&Jobs>) -> Result<Jobs, Error> {
-        let JointLink { jobs, manifest } = *self;
+        let ReplicaLink { jobs, manifest } = *self;
         let Incoming { offer, reporter, .. } = incoming;
         jobs.send(Job::Join(Box::new(Join { offer, manifest, reporter })));
         Ok(jobs)
@@ -77,7 +77,7 @@ impl Destination for JointLink {
 }
 
 /// What the thread tells the copy.
-pub(crate) enum News {
+pub(crate) enum ReplicaEvent {
     /// Bytes that were there before.
     Resumed(u64),
     /// A source has nothing to bring, or has again.
@@ -95,7 +95,7 @@ pub(crate) enum News {
 }
 
 /// Opens the destination, and starts the thread, which ends when it is told to, or nobody has a way
-/// to it. It is the last to hold `news`.
+/// to it. It is the last to hold `events`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -104,12 +104,12 @@ pub(crate) fn spawn(
     place: &Place,
     options: &SinkOptions,
     board: Arc<Board>,
-    news: UnboundedSender<News>,
+    events: UnboundedSender<ReplicaEvent>,
 ) -> Result<Jobs, Error> {
     let (sink, plan) = Sink::open(place, &agreed.manifest, 0, options, board.watch())?;
     board.set_totals(agreed.manifest.bytes(), agreed.manifest.files());
     let (jobs, inbox) = Jobs::new();
-    let joint = Joint {
+    let writer = ReplicaWriter {
         object: VirtualObject::new(&agreed.manifest, 0),
         values: agreed.values,
         expected: agreed.sources,
@@ -118,21 +118,21 @@ pub(crate) fn spawn(
         members: BTreeMap::new(),
         resumed: plan.resumed_bytes,
         board,
-        news,
+        events,
         failures_told: 0,
         spent: Spent::default(),
         outcome: None,
     };
     std::thread::Builder::new()
         .name("write".into())
-        .spawn(move || joint.run(&plan, &inbox))
+        .spawn(move || writer.run(&plan, &inbox))
         .map_err(|error| {
             Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
         })?;
     Ok(jobs)
 }
 
-struct Joint {
+struct ReplicaWriter {
     object: VirtualObject,
     values: Arc<Vec<Digest>>,
     /// Sources that will take part.
@@ -144,7 +144,7 @@ struct Joint {
     /// What was there before this run.
     resumed: u64,
     board: Arc<Board>,
-    news: UnboundedSender<News>,
+    events: UnboundedSender<ReplicaEvent>,
     failures_told: usize,
     spent: Spent,
     outcome: Option<Outcome>,
@@ -166,7 +166,7 @@ struct Member {
 }
 
 impl Member {
-    fn tell(&self, event: Happened) {
+    fn tell(&self, event: WriterEvent) {
         // An end that has ended leaves, which comes by its own way.
         self.reporter.tell(event);
     }
@@ -197,14 +197,14 @@ impl Member {
     }
 }
 
-impl Joint {
+impl ReplicaWriter {
     fn run(mut self, plan: &Plan, inbox: &JobInbox) {
-        self.attempt(|joint| joint.begin(plan));
+        self.attempt(|writer| writer.begin(plan));
         let mut looked = Instant::now();
         loop {
             match inbox.recv_timeout(TICK) {
                 Ok((WHOLE, Job::Stop)) => return,
-                Ok((source, job)) => self.attempt(|joint| joint.take(source, job)),
+                Ok((source, job)) => self.attempt(|writer| writer.take(source, job)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -216,15 +216,15 @@ impl Joint {
                     self.look();
                 }
             }
-            self.attempt(Joint::settle);
+            self.attempt(ReplicaWriter::settle);
         }
     }
 
     /// After an error nothing is written any more.
-    fn attempt(&mut self, work: impl FnOnce(&mut Joint) -> Result<(), Error>) {
+    fn attempt(&mut self, work: impl FnOnce(&mut ReplicaWriter) -> Result<(), Error>) {
         if let Err(error) = work(self) {
             self.sink = None;
-            let _ = self.news.send(News::Failed(error));
+            let _ = self.events.send(ReplicaEvent::Failed(error));
         }
     }
 
@@ -249,7 +249,7 @@ impl Joint {
         self.board
             .update(|Counters { written, .. }| (written.bytes, written.files) = (resumed, files));
         if resumed > 0 {
-            let _ = self.news.send(News::Resumed(resumed));
+            let _ = self.events.send(ReplicaEvent::Resumed(resumed));
         }
         Ok(())
     }
@@ -296,7 +296,7 @@ impl Joint {
             rate: None,
         };
         if let Some(outcome) = &self.outcome {
-            member.tell(Happened::Outcome(Box::new(outcome.clone()), None));
+            member.tell(WriterEvent::Outcome(Box::new(outcome.clone()), None));
             return;
         }
         self.members.insert(source, member);
@@ -310,7 +310,7 @@ impl Joint {
         let have = without(std::slice::from_ref(&all), &given.chunks);
         let plan = Plan { have, ..Plan::default() };
         let manifest = self.object.manifest();
-        let planned = planned::happened(manifest, plan, self.object.implied());
+        let planned = planned::event(manifest, plan, self.object.implied());
         if let Some(member) = self.members.get(&source) {
             member.tell(planned);
         }
@@ -325,7 +325,7 @@ impl Joint {
     /// A source ends with an error of its own.
     fn fail(&mut self, source: usize, error: Error) {
         if let Some(member) = self.members.get(&source) {
-            member.tell(Happened::Failed(error));
+            member.tell(WriterEvent::Failed(error));
         }
         self.leave(source);
     }
@@ -341,7 +341,7 @@ impl Joint {
         if content.release(len)
             && let Some(member) = self.members.get(&source)
         {
-            member.tell(Happened::Drained);
+            member.tell(WriterEvent::Drained);
         }
         if verdict? == Some(Verdict::Mismatch) {
             let what = self.place_of(chunk);
@@ -409,7 +409,7 @@ impl Joint {
     fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {
-                member.tell(Happened::Needless(chunks));
+                member.tell(WriterEvent::Needless(chunks));
             }
         }
     }
@@ -423,7 +423,7 @@ impl Joint {
                 member.silent = silent;
                 member.measure_anew();
                 self.leases.set_silent(*source, silent);
-                let _ = self.news.send(News::Silent { source: *source, silent });
+                let _ = self.events.send(ReplicaEvent::Silent { source: *source, silent });
             }
             if self.leases.is_idle(*source) || silent || member.told > member.begun {
                 member.measure_anew();
@@ -445,7 +445,7 @@ impl Joint {
         let named = sink.take_named();
         for failure in &sink.failures()[self.failures_told..] {
             let (path, reason) = (failure.path.clone(), failure.reason.clone());
-            let _ = self.news.send(News::EntryFailed { path, reason });
+            let _ = self.events.send(ReplicaEvent::EntryFailed { path, reason });
         }
         self.failures_told = sink.failures().len();
         let needless = tidy(sink.take_needless());
@@ -466,8 +466,8 @@ impl Joint {
             return;
         }
         let named = planned::named(self.object.manifest(), named);
-        if let Happened::Named { manifest, entries } = named {
-            let _ = self.news.send(News::Named { manifest, entries });
+        if let WriterEvent::Named { manifest, entries } = named {
+            let _ = self.events.send(ReplicaEvent::Named { manifest, entries });
         }
     }
 
@@ -484,13 +484,13 @@ impl Joint {
             let waits = given.is_none() && self.leases.is_idle(source);
             if waits != member.waits {
                 member.waits = waits;
-                let _ = self.news.send(News::Waits { source, waits });
+                let _ = self.events.send(ReplicaEvent::Waits { source, waits });
             }
             if let Some(Given { chunks, taken }) = given {
                 member.told += 1;
                 member.measure_anew();
                 let (number, chunks) = (member.told, Some(Ranges::encode(chunks)));
-                member.tell(Happened::Lease(Lease { number, chunks }));
+                member.tell(WriterEvent::Lease(Lease { number, chunks }));
                 self.tell_taken(taken);
             }
         }
@@ -507,10 +507,10 @@ impl Joint {
         // What was there before is the whole copy's, no single source's.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {
-            member.tell(Happened::Outcome(Box::new(told.clone()), None));
+            member.tell(WriterEvent::Outcome(Box::new(told.clone()), None));
         }
         self.outcome = Some(told);
-        let _ = self.news.send(News::Outcome(Box::new(outcome)));
+        let _ = self.events.send(ReplicaEvent::Outcome(Box::new(outcome)));
         Ok(())
     }
 }

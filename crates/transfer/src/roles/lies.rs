@@ -25,7 +25,7 @@ use crate::flow::payloads::Payloads;
 use crate::write::chunk::Streamed;
 use crate::write::destination::{Incoming, Reporter};
 use crate::write::files::Files;
-use crate::write::jobs::{Happened, Job, Jobs};
+use crate::write::jobs::{Job, Jobs, WriterEvent};
 use crate::write::writer;
 use longhaul_files::{Asked, CHUNK, Place, SinkOptions, Source, SourceOptions};
 
@@ -102,7 +102,7 @@ fn questions_about_what_is_not_there_are_answered_with_no_or_refused() {
 /// A writer that awaits the file of [`source`], which it is offered.
 struct Writing {
     jobs: Jobs,
-    happened: UnboundedReceiver<Happened>,
+    events: UnboundedReceiver<WriterEvent>,
     payloads: Payloads,
     folder: TempDir,
 }
@@ -135,14 +135,14 @@ impl Writing {
         // What is there is compared.
         let options = SinkOptions { checksum: true, ..SinkOptions::default() };
         let files = Files { place, asked: Arc::new(Asked::push(true)), options, claim: None };
-        let (events, happened) = tokio::sync::mpsc::unbounded_channel();
-        let reporter = Reporter { board: Arc::new(Board::default()), events };
+        let (events_end, events) = tokio::sync::mpsc::unbounded_channel();
+        let reporter = Reporter { board: Arc::new(Board::default()), events: events_end };
         let (mut offer, _) = offer::whole(&mut source, false);
         change(&mut offer);
         let (closed, _) = tokio::sync::oneshot::channel();
         let incoming = Incoming { offer, list: Box::new(()), reporter, closed };
         let jobs = writer::begin_patient(Box::new(files), incoming, None, patience).unwrap();
-        Writing { jobs, happened, payloads: Payloads::new(source).unwrap(), folder }
+        Writing { jobs, events, payloads: Payloads::new(source).unwrap(), folder }
     }
 
     fn tell(&self, job: Job) {
@@ -162,7 +162,7 @@ impl Writing {
     }
 
     /// The next that happens of what `wanted` takes.
-    fn next<T>(&mut self, mut wanted: impl FnMut(Happened) -> Option<T>) -> T {
+    fn next<T>(&mut self, mut wanted: impl FnMut(WriterEvent) -> Option<T>) -> T {
         loop {
             if let Some(wanted) = wanted(self.happens()) {
                 return wanted;
@@ -174,18 +174,18 @@ impl Writing {
     fn end(&mut self) -> Result<u64, Class> {
         loop {
             match self.happens() {
-                Happened::Outcome(outcome, _) => return Ok(outcome.files),
-                Happened::Failed(error) => return Err(error.class),
+                WriterEvent::Outcome(outcome, _) => return Ok(outcome.files),
+                WriterEvent::Failed(error) => return Err(error.class),
                 _ => {}
             }
         }
     }
 
     /// What happens next.
-    fn happens(&mut self) -> Happened {
+    fn happens(&mut self) -> WriterEvent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let next =
-            async { tokio::time::timeout(Duration::from_secs(20), self.happened.recv()).await };
+            async { tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await };
         runtime.block_on(next).expect("something happens").expect("it says how it ends")
     }
 }
@@ -224,8 +224,8 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
         let copy = std::fs::File::options().write(true).open(copy).unwrap();
         copy.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     });
-    let asked = writing.next(|happened| match happened {
-        Happened::Planned { slices, .. } => slices.into_iter().find_map(|mut s| s.compare.pop()),
+    let asked = writing.next(|event| match event {
+        WriterEvent::Planned { slices, .. } => slices.into_iter().find_map(|mut s| s.compare.pop()),
         _ => None,
     });
     let (answer, same) = writing.payloads.compare(&asked).unwrap();
@@ -237,8 +237,8 @@ fn a_chunk_that_changes_after_it_was_compared_is_asked_for_again() {
     std::fs::write(&copy, old).unwrap();
     writing.tell(Job::Compared(answer));
     writing.send(1);
-    let failed = writing.next(|happened| match happened {
-        Happened::PassEnd(end) => end.failed.map(|failed| failed.decode(3).unwrap()),
+    let failed = writing.next(|event| match event {
+        WriterEvent::PassEnd(end) => end.failed.map(|failed| failed.decode(3).unwrap()),
         _ => None,
     });
     assert_eq!(failed.into_iter().flatten().collect::<Vec<_>>(), [0]);
@@ -257,8 +257,8 @@ fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stand
         let content = writing.payloads.content().to_vec();
         writing.tell(Job::Streamed(Streamed { chunk, content, room: room() }));
     }
-    let error = writing.next(|happened| match happened {
-        Happened::Failed(error) => Some(error),
+    let error = writing.next(|event| match event {
+        WriterEvent::Failed(error) => Some(error),
         _ => None,
     });
     assert_eq!(error.class, Class::Verification);
@@ -281,13 +281,13 @@ impl Writing {
         let mut asked = 0;
         loop {
             match self.happens() {
-                Happened::PassEnd(end) => {
+                WriterEvent::PassEnd(end) => {
                     asked += 1;
                     assert!(asked < 100, "it asks without end");
                     self.tell(Job::BeginPass { number: end.number + 1, lease: 0 });
                     answer(self);
                 }
-                Happened::Failed(error) => return (asked, error),
+                WriterEvent::Failed(error) => return (asked, error),
                 _ => {}
             }
         }
@@ -344,8 +344,8 @@ fn failures_without_end_before_the_list_of_files_end_the_transfer() {
             at_source: true,
             changed: false,
         }));
-        match writing.happened.try_recv() {
-            Ok(Happened::Failed(error)) => Some(error),
+        match writing.events.try_recv() {
+            Ok(WriterEvent::Failed(error)) => Some(error),
             _ => None,
         }
     });

@@ -34,7 +34,7 @@ use crate::session::Session;
 use crate::write::budget::Part;
 use crate::write::chunk::{Drained, Streamed};
 use crate::write::destination::{Destination, Incoming, Reporter};
-use crate::write::jobs::{Happened, Job, Jobs};
+use crate::write::jobs::{Job, Jobs, WriterEvent};
 use crate::write::skip::{blocks_of, blocks_within, tidy, without};
 use longhaul_files::{CHUNK, ListMemory, Mark};
 
@@ -84,7 +84,7 @@ struct Flow {
 struct Running<'a, 'b> {
     end: &'b mut ReceivingEnd<'a>,
     jobs: Jobs,
-    happened: mpsc::UnboundedReceiver<Happened>,
+    events: mpsc::UnboundedReceiver<WriterEvent>,
     /// Whole chunks from further streams.
     pieces: mpsc::Receiver<Result<Streamed, Error>>,
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
@@ -128,9 +128,9 @@ impl ReceivingEnd<'_> {
         listing::hear(self.wire, self.hooks, self.board.watch(), &mut offer).await?;
         offer.check()?;
         let (object_len, manifest_len) = (offer.object_len, offer.manifest_len);
-        let (events, happened) = mpsc::unbounded_channel();
+        let (events_end, events) = mpsc::unbounded_channel();
         let (closed, done) = oneshot::channel();
-        let reporter = Reporter { board: self.board.clone(), events };
+        let reporter = Reporter { board: self.board.clone(), events: events_end };
         let incoming = Incoming { offer, list, reporter, closed };
         let jobs = destination.begin(incoming, self.writer.as_ref())?;
         let (pieces_end, pieces) = mpsc::channel(2);
@@ -138,7 +138,7 @@ impl ReceivingEnd<'_> {
         let mut running = Running {
             end: &mut self,
             jobs,
-            happened,
+            events,
             pieces,
             pieces_end,
             on_wire: Pieces::new(object_len.div_ceil(CHUNK)),
@@ -234,9 +234,9 @@ impl Running<'_, '_> {
         loop {
             tokio::select! {
                 message = self.end.wire.next(), if self.waiting.is_none() => self.take(message?)?,
-                happened = self.happened.recv() => {
-                    let happened = happened.ok_or_else(lost_writer)?;
-                    if let Some(received) = self.on_happened(happened)? {
+                event = self.events.recv() => {
+                    let event = event.ok_or_else(lost_writer)?;
+                    if let Some(received) = self.on_event(event)? {
                         return Ok(received);
                     }
                 }
@@ -445,45 +445,45 @@ impl Running<'_, '_> {
         self.tell_have();
     }
 
-    fn on_happened(&mut self, happened: Happened) -> Result<Option<Received>, End> {
-        match happened {
-            Happened::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
+    fn on_event(&mut self, event: WriterEvent) -> Result<Option<Received>, End> {
+        match event {
+            WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
                 self.end.hooks.planned(&manifest, &skipped, there);
                 self.take_plan(have, implied);
             }
-            Happened::Asks(slices) => self.tell_plan(slices),
-            Happened::Needless(chunks) => {
+            WriterEvent::Asks(slices) => self.tell_plan(slices),
+            WriterEvent::Needless(chunks) => {
                 let chunks = tidy(chunks);
                 let ranges = Some(Ranges::encode(chunks.iter().cloned()));
                 self.end.wire.outbox().tell(Message::Needless(Needless { chunks: ranges }));
                 self.skip(chunks);
             }
-            Happened::WouldCopy { manifest, entries } => {
+            WriterEvent::WouldCopy { manifest, entries } => {
                 self.end.hooks.would_copy(&manifest, &entries);
             }
-            Happened::Named { manifest, entries } => {
+            WriterEvent::Named { manifest, entries } => {
                 self.names_told = true;
                 self.end.hooks.named(&manifest, &entries);
             }
-            Happened::Same(chunks) => self.skip(chunks),
-            Happened::Drained => {
+            WriterEvent::Same(chunks) => self.skip(chunks),
+            WriterEvent::Drained => {
                 if let Some(flow) = &self.flow {
                     flow.mailbox.post(Letter::Drained);
                 }
             }
-            Happened::PassEnd(end) => {
+            WriterEvent::PassEnd(end) => {
                 self.await_only(end.failed.as_ref());
                 self.tell_both_ways(Message::PassEnd(end));
             }
-            Happened::Lease(lease) => {
+            WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
                 // What was planned and found needless before must not come after it.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
-            Happened::EntryFailed { path, reason } => {
+            WriterEvent::EntryFailed { path, reason } => {
                 self.end.hooks.entry_failed(&path, &reason, Whence::Destination);
                 self.end.wire.outbox().tell(Message::EntryFailed(EntryFailed {
                     entry: u64::MAX,
@@ -493,7 +493,7 @@ impl Running<'_, '_> {
                     changed: false,
                 }));
             }
-            Happened::Outcome(outcome, mark) => {
+            WriterEvent::Outcome(outcome, mark) => {
                 let mut outcome = *outcome;
                 self.note_due();
                 outcome.status = Some(self.end.board.status());
@@ -507,7 +507,7 @@ impl Running<'_, '_> {
                 }
                 return Ok(Some(Received { outcome, mark }));
             }
-            Happened::Failed(error) => return Err(End::Fatal(error)),
+            WriterEvent::Failed(error) => return Err(End::Fatal(error)),
         }
         Ok(None)
     }

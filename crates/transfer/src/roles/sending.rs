@@ -25,7 +25,7 @@ use crate::counters::{Counters, thread_time};
 use crate::error::{Class, Error};
 use crate::flow::feedback::Feedback;
 use crate::flow::payloads::Payloads;
-use crate::flow::send::{self, Command, Done, Noticed, SendPass};
+use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
 use crate::flow::stream;
 use crate::random::random_flow;
 use crate::session::Session;
@@ -68,7 +68,7 @@ pub(crate) struct SendingEnd<'a> {
 
 /// The running pass.
 enum Carried {
-    Flow { flow: FlowId, commands: Sender<Command>, done: Done },
+    Flow { flow: FlowId, commands: Sender<SendCommand>, done: Done },
     Stream(stream::Outgoing),
 }
 
@@ -77,8 +77,8 @@ struct Running<'a, 'b> {
     manifest: Arc<Manifest>,
     virtual_object: VirtualObject,
     carried: Option<Carried>,
-    notices: mpsc::UnboundedReceiver<Noticed>,
-    notices_end: mpsc::UnboundedSender<Noticed>,
+    events: mpsc::UnboundedReceiver<SenderEvent>,
+    events_end: mpsc::UnboundedSender<SenderEvent>,
     plan: PlanSoFar,
     /// The present pass.
     number: u32,
@@ -121,7 +121,7 @@ impl SendingEnd<'_> {
         };
         let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
         let payloads = Payloads::new(source)?;
-        let (notices_end, notices) = mpsc::unbounded_channel();
+        let (events_end, events) = mpsc::unbounded_channel();
         let datagram = self.terms.datagram;
         let plan = PlanSoFar::new(virtual_object.chunks(), manifest.entries().len() as u64);
         let mut running = Running {
@@ -129,8 +129,8 @@ impl SendingEnd<'_> {
             manifest,
             virtual_object,
             carried: None,
-            notices,
-            notices_end,
+            events,
+            events_end,
             plan,
             number: 0,
             flows: Flows::default(),
@@ -166,7 +166,7 @@ impl Running<'_, '_> {
                         return Ok(outcome);
                     }
                 }
-                Some(noticed) = self.notices.recv() => self.notice(noticed).await?,
+                Some(event) = self.events.recv() => self.on_event(event).await?,
                 ended = ended(carried) => return Err(ended),
                 _ = tick.tick() => self.tick()?,
             }
@@ -182,14 +182,14 @@ impl Running<'_, '_> {
                 if let Some(Carried::Flow { flow, commands, .. }) = &self.carried
                     && flow.0 == relay.flow
                 {
-                    let _ = commands.send(Command::Relay(relay));
+                    let _ = commands.send(SendCommand::Relay(relay));
                 }
             }
             Message::Card(told) if self.peer_card.is_none() => {
                 let Some(card) = told.speed() else { return Ok(None) };
                 self.peer_card = Some(card);
                 if let Some(Carried::Flow { commands, .. }) = &self.carried {
-                    let _ = commands.send(Command::PeerCard(card));
+                    let _ = commands.send(SendCommand::PeerCard(card));
                 }
             }
             Message::Plan(plan) => self.take_plan(plan)?,
@@ -257,7 +257,7 @@ impl Running<'_, '_> {
         for ask in plan.compare {
             match &self.carried {
                 Some(Carried::Flow { commands, .. }) => {
-                    let _ = commands.send(Command::Compare(ask));
+                    let _ = commands.send(SendCommand::Compare(ask));
                 }
                 Some(Carried::Stream(outgoing)) => outgoing.compare(ask),
                 None => {}
@@ -289,7 +289,7 @@ impl Running<'_, '_> {
             Some(Carried::Flow { commands, .. }) => {
                 if let Ok(layout) = self.layout() {
                     let runs = chunks.iter().flat_map(|chunks| blocks_of(&layout, chunks.clone()));
-                    let _ = commands.send(Command::Skip(runs.collect()));
+                    let _ = commands.send(SendCommand::Skip(runs.collect()));
                 }
             }
             Some(Carried::Stream(outgoing)) => outgoing.skip(chunks.to_vec()),
@@ -302,33 +302,33 @@ impl Running<'_, '_> {
         layout(self.virtual_object.len(), terms.segment, terms.block(self.datagram))
     }
 
-    /// What the sending thread noticed.
-    async fn notice(&mut self, noticed: Noticed) -> Result<(), End> {
-        match noticed {
+    /// Takes an event of the sending thread.
+    async fn on_event(&mut self, event: SenderEvent) -> Result<(), End> {
+        match event {
             // The way has changed: what stands is known best by a new start, with a new search.
-            Noticed::TooLarge { begun: true } => {
+            SenderEvent::TooLarge { begun: true } => {
                 let why = "datagrams of this size no longer pass";
                 return Err(End::Lost(why.into()));
             }
-            Noticed::TooLarge { .. } if self.datagram > SMALLEST_DATAGRAM => {
+            SenderEvent::TooLarge { .. } if self.datagram > SMALLEST_DATAGRAM => {
                 self.datagram =
                     if self.datagram > SAFE_DATAGRAM { SAFE_DATAGRAM } else { SMALLEST_DATAGRAM };
                 if self.waiting.is_none() {
                     self.pass_again().await?;
                 }
             }
-            Noticed::TooLarge { .. } if self.end.decides => return Err(End::NoDatagrams),
-            Noticed::Failed(failure) => {
+            SenderEvent::TooLarge { .. } if self.end.decides => return Err(End::NoDatagrams),
+            SenderEvent::Failed(failure) => {
                 let whence = Whence::at_source(&failure);
                 self.end.hooks.entry_failed(&failure.path, &failure.reason, whence);
             }
-            Noticed::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
-            Noticed::Core(Event::Resumed) => self.end.hooks.silence(None),
+            SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
+            SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
             // At the end of a round the other end should know what it ought to have.
-            Noticed::Core(_) => {
+            SenderEvent::Core(_) => {
                 self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
             }
-            Noticed::TooLarge { .. } => {}
+            SenderEvent::TooLarge { .. } => {}
         }
         Ok(())
     }
@@ -466,7 +466,7 @@ impl Running<'_, '_> {
             outbox: end.wire.outbox().clone(),
             board: end.board.clone(),
             earlier: if self.number == 0 { Counters::default() } else { end.board.mine() },
-            notices: self.notices_end.clone(),
+            events: self.events_end.clone(),
         };
         let (commands, done) = send::spawn(pass, payloads)?;
         let address = match end.path {
@@ -507,7 +507,7 @@ impl Running<'_, '_> {
         let planned = self.plan.complete;
         let board = end.board.clone();
         board.update(|counters| counters.sender.rtt = end.terms.rtt);
-        let notices = self.notices_end.clone();
+        let events = self.events_end.clone();
         stream::send(stream::Outgo {
             payloads,
             wanted,
@@ -516,7 +516,7 @@ impl Running<'_, '_> {
             bulk,
             outbox,
             board,
-            notices,
+            events,
             // Later passes bring little.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
@@ -540,7 +540,7 @@ impl Running<'_, '_> {
     fn stop(&mut self) -> impl Future<Output = Option<Payloads>> + use<> {
         let carried = self.carried.take();
         if let Some(Carried::Flow { flow, commands, .. }) = &carried {
-            let _ = commands.send(Command::Stop);
+            let _ = commands.send(SendCommand::Stop);
             self.end.port.unregister(*flow);
         }
         async move {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::chunk::Content;
-use super::jobs::{Happened, Jobs};
+use super::jobs::{Jobs, WriterEvent};
 use super::writer;
 use crate::control::{Compared, Offer};
 use crate::counters::Counters;
@@ -43,7 +43,7 @@ pub(crate) struct Incoming {
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) board: Arc<Board>,
-    pub(crate) events: UnboundedSender<Happened>,
+    pub(crate) events: UnboundedSender<WriterEvent>,
 }
 
 impl Reporter {
@@ -55,7 +55,7 @@ impl Reporter {
     }
 
     /// Tells the receiving end; one that is gone needs no events.
-    pub(crate) fn tell(&self, event: Happened) {
+    pub(crate) fn tell(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }
 }

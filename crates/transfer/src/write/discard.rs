@@ -2,7 +2,7 @@
 
 use super::chunk::Content;
 use super::destination::{Open, Opened, PassState, Reporter};
-use super::jobs::Happened;
+use super::jobs::WriterEvent;
 use super::planned;
 use crate::error::Error;
 use longhaul_files::digest::Digest;
@@ -29,7 +29,7 @@ impl Open for Discard {
         let implied = object.implied();
         let never_sent: u64 = implied.iter().map(|range| range.end - range.start).sum();
         let left = object.len().saturating_sub(prefix + never_sent);
-        reporter.tell(planned::happened(object.manifest(), Plan::default(), implied));
+        reporter.tell(planned::event(object.manifest(), Plan::default(), implied));
         Ok(Box::new(Discarding { object, reporter, left }))
     }
 }
@@ -45,7 +45,7 @@ impl Opened for Discarding {
         self.reporter.board.update(|counters| counters.written.bytes += len as u64);
         self.left = self.left.saturating_sub(len as u64);
         if content.release(len) {
-            self.reporter.tell(Happened::Drained);
+            self.reporter.tell(WriterEvent::Drained);
         }
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Opened for Discarding {
         if is_over {
             let (bytes, _) = self.reporter.board.totals();
             self.reporter.board.update(|counters| counters.written.bytes = bytes);
-            self.reporter.tell(Happened::Outcome(Box::default(), None));
+            self.reporter.tell(WriterEvent::Outcome(Box::default(), None));
         }
         Ok(is_over)
     }

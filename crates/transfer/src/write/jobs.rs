@@ -55,7 +55,7 @@ pub(crate) struct Join {
 }
 
 /// What the writer tells its end.
-pub(crate) enum Happened {
+pub(crate) enum WriterEvent {
     /// The destination is open, and this need not come.
     Planned {
         manifest: Arc<Manifest>,
@@ -90,7 +90,7 @@ pub(crate) enum Happened {
 }
 
 /// What a writing thread is told, and by which of the sources that bring chunks to it.
-pub(crate) type Told = (usize, Job);
+pub(crate) type SourceJob = (usize, Job);
 
 /// Bytes of digests, answers and failures that wait for the thread at most: ten times what a full
 /// memory of chunks needs. Chunks are bounded by what was granted.
@@ -99,7 +99,7 @@ const MOST_WAITING: usize = 256 << 20;
 /// The way of one source to a writing thread. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Jobs {
-    sender: Sender<Told>,
+    sender: Sender<SourceJob>,
     source: usize,
     next: Arc<AtomicUsize>,
     most: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Jobs {
 
 /// Where a writing thread is told.
 pub(crate) struct JobInbox {
-    receiver: Receiver<Told>,
+    receiver: Receiver<SourceJob>,
     level: Arc<AtomicUsize>,
 }
 
@@ -159,7 +159,7 @@ impl Jobs {
 
 impl JobInbox {
     /// What the thread is told next, within `time`.
-    pub(crate) fn recv_timeout(&self, time: Duration) -> Result<Told, RecvTimeoutError> {
+    pub(crate) fn recv_timeout(&self, time: Duration) -> Result<SourceJob, RecvTimeoutError> {
         let told = self.receiver.recv_timeout(time);
         if let Ok((_, job)) = &told {
             self.level.fetch_sub(job.weight(), Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Job {
             Job::SourceFailed(failed) => failed.path.len() + failed.reason.len(),
             _ => return 0,
         };
-        size_of::<Told>() + inner
+        size_of::<SourceJob>() + inner
     }
 }
 

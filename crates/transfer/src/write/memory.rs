@@ -185,7 +185,7 @@ mod tests {
 
     use super::super::chunk::{Content, Streamed};
     use super::super::destination::PassState;
-    use super::super::jobs::Happened;
+    use super::super::jobs::WriterEvent;
     use super::*;
     use longhaul_files::manifest::FileTime;
     use longhaul_files::{Listed, Shape};
@@ -209,7 +209,7 @@ mod tests {
 
     struct Copying {
         opened: Box<dyn Opened>,
-        events: UnboundedReceiver<Happened>,
+        events: UnboundedReceiver<WriterEvent>,
     }
 
     fn open(memory: &MemoryFile, manifest: &Arc<Manifest>) -> Result<Copying, Error> {
@@ -241,7 +241,7 @@ mod tests {
         /// The chunks that the plan says are there.
         fn have(&mut self) -> Vec<std::ops::Range<u64>> {
             match self.events.try_recv() {
-                Ok(Happened::Planned { have, .. }) => have,
+                Ok(WriterEvent::Planned { have, .. }) => have,
                 _ => panic!("a plan comes first"),
             }
         }
@@ -256,13 +256,15 @@ mod tests {
         copying.bring(0, 1);
         copying.bring(1, 0);
         assert!(!copying.settle() && memory.take().is_none());
-        let Ok(Happened::PassEnd(end)) = copying.events.try_recv() else { panic!("one is wrong") };
+        let Ok(WriterEvent::PassEnd(end)) = copying.events.try_recv() else {
+            panic!("one is wrong")
+        };
         let failed = end.failed.expect("the wrong chunk is asked for again");
         assert_eq!(failed.decode(3).unwrap(), [0..1]);
         copying.opened.begin_pass();
         copying.bring(0, 0);
         assert!(copying.settle());
-        let Ok(Happened::Outcome(outcome, None)) = copying.events.try_recv() else { panic!() };
+        let Ok(WriterEvent::Outcome(outcome, None)) = copying.events.try_recv() else { panic!() };
         assert_eq!(outcome.digest, blake3::hash(&content()).as_bytes());
         assert_eq!(memory.take(), Some(content()));
         assert_eq!(memory.take(), None);

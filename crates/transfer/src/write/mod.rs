@@ -6,9 +6,9 @@
 //! ([`chunk`]) and messages of the control stream. Replicas write by a thread of their own
 //! ([`many`](crate::many)). [`planned`] cuts what the
 //! destination says into messages that fit a frame. `ahead` limits the digests that come before
-//! their chunks, `withheld` the time that chunks wait for theirs, `wrong` how often one chunk may
-//! come wrong. [`skip`] computes the blocks that need not come. [`claims`] keeps two sources from
-//! one file. Incomplete chunks share the memory of [`budget`].
+//! their chunks, `missing_digests` the time that chunks wait for theirs, `wrong` how often one
+//! chunk may come wrong. [`skip`] computes the blocks that need not come. [`claims`] keeps two sources
+//! from one file. Incomplete chunks share the memory of [`budget`].
 
 mod ahead;
 pub(crate) mod budget;
@@ -19,10 +19,10 @@ pub(crate) mod discard;
 pub(crate) mod files;
 pub(crate) mod jobs;
 pub(crate) mod memory;
+mod missing_digests;
 pub(crate) mod planned;
 mod rehearsal;
 pub(crate) mod skip;
-mod withheld;
 pub(crate) mod writer;
 mod writing;
 mod wrong;

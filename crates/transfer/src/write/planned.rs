@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::destination::Reporter;
-use super::jobs::Happened;
+use super::jobs::WriterEvent;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
 use longhaul_files::{Failure, Manifest};
 
@@ -54,12 +54,12 @@ pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> 
 }
 
 /// What the end is told of a plan.
-pub(crate) fn happened(
+pub(crate) fn event(
     manifest: &Arc<Manifest>,
     plan: longhaul_files::Plan,
     implied: Vec<Range<u64>>,
-) -> Happened {
-    Happened::Planned {
+) -> WriterEvent {
+    WriterEvent::Planned {
         manifest: manifest.clone(),
         slices: slices(&plan),
         skipped: runs(plan.skipped.iter().map(|entry| u64::from(*entry))),
@@ -82,16 +82,16 @@ pub(crate) fn tell_failures(
             continue;
         }
         let (path, reason) = (failure.path.clone(), failure.reason.clone());
-        reporter.tell(Happened::EntryFailed { path, reason });
+        reporter.tell(WriterEvent::EntryFailed { path, reason });
     }
     *count = failures.len();
 }
 
 /// Entries that have got their names.
-pub(crate) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> Happened {
+pub(crate) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> WriterEvent {
     entries.sort_unstable();
     let entries = runs(entries.into_iter().map(u64::from));
-    Happened::Named { manifest: manifest.clone(), entries }
+    WriterEvent::Named { manifest: manifest.clone(), entries }
 }
 
 /// Ranges of entries that have got their names, as messages.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::chunk::Content;
 use super::destination::{AtSource, Opened, PassState, Reporter};
-use super::jobs::Happened;
+use super::jobs::WriterEvent;
 use super::planned;
 use super::skip::without;
 use super::writing::Questions;
@@ -51,7 +51,7 @@ impl Rehearsal {
         };
         match questions.is_empty() {
             true => rehearsal.tell_plan(),
-            false => rehearsal.reporter.tell(Happened::Asks(questions)),
+            false => rehearsal.reporter.tell(WriterEvent::Asks(questions)),
         }
         rehearsal
     }
@@ -64,7 +64,7 @@ impl Rehearsal {
         let (failures, told) = (self.sink.failures(), &self.failed_at_source);
         planned::tell_failures(failures, &mut self.failures_told, told, &self.reporter);
         let object = &self.object;
-        self.reporter.tell(planned::happened(object.manifest(), plan, object.implied()));
+        self.reporter.tell(planned::event(object.manifest(), plan, object.implied()));
     }
 
     /// What would be made, and the account of it.
@@ -85,9 +85,9 @@ impl Rehearsal {
         let files = due.filter(|entry| entry.size().is_some()).count() as u64;
         let skipped = manifest.files().saturating_sub(files + failed_files);
         let failed_count = failures.len() as u64;
-        self.reporter.tell(Happened::WouldCopy { manifest, entries });
+        self.reporter.tell(WriterEvent::WouldCopy { manifest, entries });
         let outcome = Outcome { files, skipped, failed_count, ..Outcome::default() };
-        self.reporter.tell(Happened::Outcome(Box::new(outcome), None));
+        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
     }
 }
 
@@ -119,7 +119,7 @@ impl Opened for Rehearsal {
         if (entry as usize) < self.object.manifest().entries().len() {
             self.failed_at_source.insert(entry, changed);
             let needless = self.sink.fail_entry(entry, &reason);
-            self.reporter.tell(Happened::Needless(needless));
+            self.reporter.tell(WriterEvent::Needless(needless));
         }
     }
 

@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use super::ahead;
 use super::chunk::Content;
 use super::destination::{AtSource, Incoming, Open, Opened, PassState, Reporter};
-use super::jobs::{Happened, Job, JobInbox, Jobs};
-use super::withheld::{self, Withheld};
+use super::jobs::{Job, JobInbox, Jobs, WriterEvent};
+use super::missing_digests::{self, MissingDigests};
 use crate::control::{Digests, EntryFailed, Offer};
 use crate::error::{Class, Error};
 use longhaul_files::digest::Digest;
@@ -52,7 +52,7 @@ pub(super) fn begin(
     incoming: Incoming,
     shared: Option<&Jobs>,
 ) -> Result<Jobs, Error> {
-    begin_patient(destination, incoming, shared, withheld::PATIENCE)
+    begin_patient(destination, incoming, shared, missing_digests::PATIENCE)
 }
 
 /// The same with so much `patience` for digests that do not come.
@@ -75,7 +75,7 @@ pub(crate) fn begin_patient(
         listed: BTreeSet::new(),
         digests: BTreeMap::new(),
         waiting: BTreeMap::new(),
-        withheld: Withheld::new(patience),
+        missing_digests: MissingDigests::new(patience),
         early_failures: Vec::new(),
         early_bytes: 0,
         ended: false,
@@ -150,7 +150,7 @@ pub(crate) struct Writer {
     digests: BTreeMap<u64, Digest>,
     /// Chunks that wait for their digest, or for the manifest.
     waiting: BTreeMap<u64, Content>,
-    withheld: Withheld,
+    missing_digests: MissingDigests,
     /// Files that went wrong at the source before the destination was open.
     early_failures: Vec<AtSource>,
     /// Bytes that these take.
@@ -183,7 +183,7 @@ impl Writer {
         if let Err(error) = work(self) {
             self.ended = true;
             self.waiting.clear();
-            self.reporter.tell(Happened::Failed(error));
+            self.reporter.tell(WriterEvent::Failed(error));
         }
     }
 
@@ -251,7 +251,7 @@ impl Writer {
                 }
                 self.waiting.insert(chunk, content);
                 if self.opened.is_some() {
-                    self.withheld.begin(chunk);
+                    self.missing_digests.begin(chunk);
                 }
                 Ok(())
             }
@@ -272,7 +272,7 @@ impl Writer {
             self.listed.insert(chunk);
         }
         if content.release(len) {
-            self.reporter.tell(Happened::Drained);
+            self.reporter.tell(WriterEvent::Drained);
         }
         if (self.listed.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
             return Ok(());
@@ -331,7 +331,7 @@ impl Writer {
 
     /// After each job: what is due at the destination, and whether all is told.
     fn settle(&mut self) -> Result<(), Error> {
-        self.withheld.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
+        self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {
             self.ended = opened.settle(self.pass)?;
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::chunk::Content;
 use super::destination::{AtSource, Opened, PassState, Reporter};
-use super::jobs::Happened;
+use super::jobs::WriterEvent;
 use super::planned;
 use super::wrong::WrongChunks;
 use crate::control::{Compared, PassEnd, Ranges};
@@ -190,7 +190,7 @@ impl<S: Store> Writing<S> {
     ) -> Writing<S> {
         let (questions, resumed) = (Questions::of(&plan), plan.resumed_bytes);
         reporter.board.update(|counters| counters.written.bytes = resumed);
-        reporter.tell(planned::happened(object.manifest(), plan, object.implied()));
+        reporter.tell(planned::event(object.manifest(), plan, object.implied()));
         Writing {
             object,
             store: Some(store),
@@ -220,7 +220,7 @@ impl<S: Store> Writing<S> {
         let needless = store.take_needless();
         if !needless.is_empty() {
             self.failed.retain(|chunk| store.needs(*chunk));
-            self.reporter.tell(Happened::Needless(needless));
+            self.reporter.tell(WriterEvent::Needless(needless));
         }
     }
 
@@ -231,7 +231,7 @@ impl<S: Store> Writing<S> {
         }
         let failed = planned::runs(std::mem::take(&mut self.failed).into_iter());
         let failed = Some(Ranges::encode(failed));
-        self.reporter.tell(Happened::PassEnd(PassEnd { number: pass.number, failed }));
+        self.reporter.tell(WriterEvent::PassEnd(PassEnd { number: pass.number, failed }));
     }
 
     fn finish(&mut self, store: S) -> Result<(), Error> {
@@ -244,7 +244,7 @@ impl<S: Store> Writing<S> {
             self.reporter.tell(planned::named(self.object.manifest(), named));
         }
         let outcome = planned::outcome(outcome, &self.failed_at_source, self.resumed);
-        self.reporter.tell(Happened::Outcome(Box::new(outcome), mark));
+        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), mark));
         Ok(())
     }
 }
@@ -272,7 +272,7 @@ impl<S: Store> Opened for Writing<S> {
         self.reporter.wrote(bytes, files);
         self.spent.publish(&self.reporter.board);
         if content.release(len) {
-            self.reporter.tell(Happened::Drained);
+            self.reporter.tell(WriterEvent::Drained);
         }
         Ok(())
     }
@@ -291,8 +291,8 @@ impl<S: Store> Opened for Writing<S> {
         let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
         self.reporter.wrote(bytes, files);
         self.reporter.tell(match self.object.is_large(entry) {
-            true => Happened::Same(needless),
-            false => Happened::Needless(needless),
+            true => WriterEvent::Same(needless),
+            false => WriterEvent::Needless(needless),
         });
         Ok(())
     }
@@ -302,7 +302,7 @@ impl<S: Store> Opened for Writing<S> {
         if let Some(store) = self.store.as_mut().filter(|_| (entry as usize) < entries) {
             self.failed_at_source.insert(entry, changed);
             let needless = store.fail_entry(entry, &reason);
-            self.reporter.tell(Happened::Needless(needless));
+            self.reporter.tell(WriterEvent::Needless(needless));
         }
     }
 

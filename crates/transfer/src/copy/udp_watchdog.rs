@@ -30,9 +30,9 @@ const SILENT: Duration = Duration::from_millis(1200);
 const LOOKS_AFTER: u32 = 3;
 
 /// Looks at a session for as long as it is kept.
-pub(super) struct CutWatch(AbortHandle);
+pub(super) struct UdpWatchdog(AbortHandle);
 
-impl Drop for CutWatch {
+impl Drop for UdpWatchdog {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -44,7 +44,7 @@ pub(super) struct Knock {
     pub(super) trust: Trust,
 }
 
-impl CutWatch {
+impl UdpWatchdog {
     /// Sets `cut` when nothing of `session` comes any more, what `board` counts included, though
     /// the server answers to `knock`. Nothing for a session that goes by TCP itself.
     pub(super) fn begin(
@@ -52,7 +52,7 @@ impl CutWatch {
         board: Arc<Board>,
         mut knock: Knock,
         cut: Rc<Cell<bool>>,
-    ) -> Option<CutWatch> {
+    ) -> Option<UdpWatchdog> {
         let rtt = session.rtt();
         rtt.received()?;
         knock.trust = knock.trust.only(session.peer.to_string());
@@ -80,7 +80,7 @@ impl CutWatch {
                 }
             }
         });
-        Some(CutWatch(task.abort_handle()))
+        Some(UdpWatchdog(task.abort_handle()))
     }
 }
 

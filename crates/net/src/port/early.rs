@@ -40,7 +40,7 @@ const MAX_EXPECTED_OF_NETWORK: usize = 256;
 
 /// What became of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum EarlyVerdict {
     /// Held until its flow is registered.
     Held,
     /// It would have been held, but for the limits.
@@ -78,7 +78,7 @@ struct Share {
 }
 
 /// Datagrams of flows that are not registered yet.
-pub(super) struct Hold {
+pub(super) struct EarlyDatagrams {
     addresses: HashMap<IpAddr, Time>,
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
@@ -90,9 +90,9 @@ pub(super) struct Hold {
     expiry: Time,
 }
 
-impl Default for Hold {
-    fn default() -> Hold {
-        Hold {
+impl Default for EarlyDatagrams {
+    fn default() -> EarlyDatagrams {
+        EarlyDatagrams {
             addresses: HashMap::new(),
             announced: HashMap::new(),
             flows: HashMap::new(),
@@ -104,7 +104,7 @@ impl Default for Hold {
     }
 }
 
-impl Hold {
+impl EarlyDatagrams {
     /// A handshake with `address` has begun, goes on or is done: hold what comes from it.
     pub(super) fn expect(&mut self, now: Time, address: IpAddr) {
         if self.addresses.contains_key(&address) || self.may_expect(Network::of(address)) {
@@ -150,10 +150,10 @@ impl Hold {
         header: Header,
         path: Path,
         datagram: &[u8],
-    ) -> Offer {
+    ) -> EarlyVerdict {
         let from = path.remote.ip();
         let announced = match self.flows.get(&header.flow) {
-            Some(flow) if flow.from != from => return Offer::Foreign,
+            Some(flow) if flow.from != from => return EarlyVerdict::Foreign,
             Some(flow) => flow.announced,
             None => match self.may_open(now, header.flow, from) {
                 Ok(announced) => announced,
@@ -164,7 +164,7 @@ impl Hold {
         let fits = self.total + size <= TOTAL_BYTES && (announced || self.has_room(from, size));
         if !fits && !announced && !self.flows.contains_key(&header.flow) {
             // Whoever forges an address would else be remembered by each number he makes up.
-            return Offer::Full;
+            return EarlyVerdict::Full;
         }
         let flow = self.flows.entry(header.flow).or_insert_with(|| HeldFlow {
             from,
@@ -178,7 +178,7 @@ impl Hold {
         if !fits || flow.cost() + size > FLOW_BYTES || now.since(since) > KEEP {
             flow.fallen += u64::from(header.kind == Kind::Data);
             self.expire_by(since + KEEP);
-            return Offer::Full;
+            return EarlyVerdict::Full;
         }
         let is_first = !flow.holds();
         let start = flow.bytes.len();
@@ -192,20 +192,20 @@ impl Hold {
             share.flows += usize::from(is_first);
         }
         self.expire_by(since + KEEP);
-        Offer::Held
+        EarlyVerdict::Held
     }
 
     /// Whether a flow may be opened: as one that was announced, or one that was not.
-    fn may_open(&self, now: Time, flow: FlowId, from: IpAddr) -> Result<bool, Offer> {
+    fn may_open(&self, now: Time, flow: FlowId, from: IpAddr) -> Result<bool, EarlyVerdict> {
         if let Some((address, until)) = self.announced.get(&flow) {
             let ours = *address == from && now <= *until;
-            return if ours { Ok(true) } else { Err(Offer::Foreign) };
+            return if ours { Ok(true) } else { Err(EarlyVerdict::Foreign) };
         }
         if !self.expects(now, from) {
-            return Err(Offer::Foreign);
+            return Err(EarlyVerdict::Foreign);
         }
         let open = self.shares.get(&Network::of(from)).map_or(0, |share| share.flows);
-        if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(Offer::Full) }
+        if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(EarlyVerdict::Full) }
     }
 
     /// Whether `size` bytes more fit for flows that nobody has announced.
@@ -281,7 +281,7 @@ impl Hold {
         datagrams.len() as u64
     }
 
-    /// When [`Hold::expire`] may have something to do, if ever.
+    /// When [`EarlyDatagrams::expire`] may have something to do, if ever.
     pub(super) fn next_expiry(&self) -> Option<Time> {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
@@ -323,11 +323,23 @@ mod tests {
         Ipv4Addr::new(192, 0, 2, last).into()
     }
 
-    fn offer(hold: &mut Hold, now: Time, flow: u32, from: u8, len: usize) -> Offer {
+    fn offer(
+        hold: &mut EarlyDatagrams,
+        now: Time,
+        flow: u32,
+        from: u8,
+        len: usize,
+    ) -> EarlyVerdict {
         offer_from(hold, now, flow, address(from), len)
     }
 
-    fn offer_from(hold: &mut Hold, now: Time, flow: u32, from: IpAddr, len: usize) -> Offer {
+    fn offer_from(
+        hold: &mut EarlyDatagrams,
+        now: Time,
+        flow: u32,
+        from: IpAddr,
+        len: usize,
+    ) -> EarlyVerdict {
         let header =
             Header { kind: Kind::Data, flow: FlowId(flow), number: PacketNumber(0), block: 0 };
         let path = Path { remote: (from, 9).into(), local: None };
@@ -336,24 +348,24 @@ mod tests {
 
     #[test]
     fn only_who_is_expected_is_held() {
-        let mut hold = Hold::default();
-        assert_eq!(offer(&mut hold, START, 1, 1, 100), Offer::Foreign);
+        let mut hold = EarlyDatagrams::default();
+        assert_eq!(offer(&mut hold, START, 1, 1, 100), EarlyVerdict::Foreign);
         hold.expect(START, address(1));
-        assert_eq!(offer(&mut hold, START, 1, 1, 100), Offer::Held);
-        assert_eq!(offer(&mut hold, START, 2, 2, 100), Offer::Foreign);
+        assert_eq!(offer(&mut hold, START, 1, 1, 100), EarlyVerdict::Held);
+        assert_eq!(offer(&mut hold, START, 2, 2, 100), EarlyVerdict::Foreign);
         hold.announce(START, FlowId(3), address(3));
-        assert_eq!(offer(&mut hold, START, 3, 3, 100), Offer::Held);
-        assert_eq!(offer(&mut hold, START, 3, 1, 100), Offer::Foreign, "another's flow");
+        assert_eq!(offer(&mut hold, START, 3, 3, 100), EarlyVerdict::Held);
+        assert_eq!(offer(&mut hold, START, 3, 1, 100), EarlyVerdict::Foreign, "another's flow");
         assert_eq!(hold.take(FlowId(1)).map(|held| held.datagrams.len()), Some(1));
         assert!(hold.take(FlowId(2)).is_none());
     }
 
     #[test]
     fn an_expectation_ends() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         let late = START + EXPECT + Span::from_nanos(1);
-        assert_eq!(offer(&mut hold, late, 1, 1, 100), Offer::Foreign);
+        assert_eq!(offer(&mut hold, late, 1, 1, 100), EarlyVerdict::Foreign);
         assert_eq!(hold.next_expiry(), Some(late));
         hold.expire(late);
         assert_eq!(hold.next_expiry(), None);
@@ -361,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_is_held_falls_after_two_seconds() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         offer(&mut hold, START, 1, 1, 100);
         assert_eq!(hold.expire(START + KEEP), 0);
@@ -371,15 +383,15 @@ mod tests {
 
     #[test]
     fn one_address_opens_few_flows_by_itself() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
-        let held = (0..100).filter(|n| offer(&mut hold, START, *n, 1, 100) == Offer::Held);
+        let held = (0..100).filter(|n| offer(&mut hold, START, *n, 1, 100) == EarlyVerdict::Held);
         assert_eq!(held.count(), FLOWS_PER_NETWORK);
     }
 
     #[test]
     fn all_addresses_of_an_ipv6_network_together_get_what_one_address_gets() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         let of = |network: u16, host: u16| -> IpAddr {
             Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host).into()
         };
@@ -387,19 +399,19 @@ mod tests {
         for host in 0..1_000 {
             hold.expect(START, of(1, host));
             let offered = offer_from(&mut hold, START, u32::from(host), of(1, host), 100);
-            held += usize::from(offered == Offer::Held);
+            held += usize::from(offered == EarlyVerdict::Held);
         }
         assert_eq!((held, hold.addresses.len()), (FLOWS_PER_NETWORK, MAX_EXPECTED_OF_NETWORK));
         hold.expect(START, of(2, 1));
-        assert_eq!(offer_from(&mut hold, START, 2_000, of(2, 1), 100), Offer::Held);
+        assert_eq!(offer_from(&mut hold, START, 2_000, of(2, 1), 100), EarlyVerdict::Held);
         // A flow that was announced needs no share, and is nobody's but the one address's.
         hold.announce(START, FlowId(3_000), of(1, 9));
-        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 8), 100), Offer::Foreign);
-        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), Offer::Held);
+        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 8), 100), EarlyVerdict::Foreign);
+        assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), EarlyVerdict::Held);
     }
 
     /// Offers a flow so much that its own limit is reached; what was held of it.
-    fn fill(hold: &mut Hold, flow: u32, from: u8) -> usize {
+    fn fill(hold: &mut EarlyDatagrams, flow: u32, from: u8) -> usize {
         let before = hold.bytes();
         for _ in 0..80 {
             offer(hold, START, flow, from, 60_000);
@@ -409,9 +421,9 @@ mod tests {
 
     #[test]
     fn however_many_addresses_are_forged_announced_flows_have_their_room() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
-        assert_eq!(offer(&mut hold, START, 1, 1, 100), Offer::Held);
+        assert_eq!(offer(&mut hold, START, 1, 1, 100), EarlyVerdict::Held);
         for from in 2..=60 {
             hold.expect(START, address(from));
             let held: usize = (0..6).map(|n| fill(&mut hold, u32::from(from) * 10 + n, from)).sum();
@@ -424,9 +436,9 @@ mod tests {
             assert!(held > FLOW_BYTES - 70_000, "{held} bytes of {flow}");
         }
         // What was there before, and is announced now, is still there, and has room again.
-        assert_eq!(offer(&mut hold, START, 1, 1, 60_000), Offer::Full);
+        assert_eq!(offer(&mut hold, START, 1, 1, 60_000), EarlyVerdict::Full);
         hold.announce(START, FlowId(1), address(1));
-        assert_eq!(offer(&mut hold, START, 1, 1, 60_000), Offer::Held);
+        assert_eq!(offer(&mut hold, START, 1, 1, 60_000), EarlyVerdict::Held);
         assert_eq!(
             hold.take(FlowId(1)).map(|held| (held.datagrams.len(), held.fallen)),
             Some((2, 1))
@@ -435,32 +447,32 @@ mod tests {
 
     #[test]
     fn an_address_that_has_opened_its_flows_may_still_have_one_that_it_announces() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.expect(START, address(1));
         for flow in 0..4 {
             offer(&mut hold, START, flow, 1, 100);
         }
-        assert_eq!(offer(&mut hold, START, 9, 1, 100), Offer::Full);
+        assert_eq!(offer(&mut hold, START, 9, 1, 100), EarlyVerdict::Full);
         hold.announce(START, FlowId(9), address(1));
-        assert_eq!(offer(&mut hold, START, 9, 1, 100), Offer::Held);
+        assert_eq!(offer(&mut hold, START, 9, 1, 100), EarlyVerdict::Held);
         // Taken or let fall, a flow leaves its place to another.
         hold.take(FlowId(0));
-        assert_eq!(offer(&mut hold, START, 10, 1, 100), Offer::Held);
+        assert_eq!(offer(&mut hold, START, 10, 1, 100), EarlyVerdict::Held);
         let late = START + KEEP + Span::from_nanos(1);
         hold.expire(late);
-        assert_eq!(offer(&mut hold, late, 11, 1, 100), Offer::Held);
+        assert_eq!(offer(&mut hold, late, 11, 1, 100), EarlyVerdict::Held);
         assert_eq!((hold.unannounced, hold.shares.len()), (100 + size_of::<Held>(), 1));
     }
 
     #[test]
     fn data_that_fall_are_counted_for_their_flow_until_it_is_registered_or_given_up() {
-        let mut hold = Hold::default();
+        let mut hold = EarlyDatagrams::default();
         hold.announce(START, FlowId(1), address(1));
         fill(&mut hold, 1, 1);
         let held = hold.flows[&FlowId(1)].datagrams.len() as u64;
         assert_eq!(hold.flows[&FlowId(1)].fallen, 80 - held);
         assert_eq!(hold.expire(START + KEEP + Span::from_nanos(1)), held);
-        assert_eq!(offer(&mut hold, START + KEEP + KEEP, 1, 1, 100), Offer::Full);
+        assert_eq!(offer(&mut hold, START + KEEP + KEEP, 1, 1, 100), EarlyVerdict::Full);
         // Nothing of a control message is lost data.
         let header =
             Header { kind: Kind::Control, flow: FlowId(1), number: PacketNumber(0), block: 0 };
@@ -483,13 +495,13 @@ mod tests {
         fn the_limits_hold(offers in proptest::collection::vec(
             (0u32..40, 1u8..30, 0usize..60_000), 0..3_000))
         {
-            let mut hold = Hold::default();
+            let mut hold = EarlyDatagrams::default();
             for n in 1..30 {
                 hold.expect(START, address(n));
             }
             let mut bytes = HashMap::new();
             for (flow, from, len) in offers {
-                if offer(&mut hold, START, flow, from, len) == Offer::Held {
+                if offer(&mut hold, START, flow, from, len) == EarlyVerdict::Held {
                     *bytes.entry(flow).or_insert(0) += len;
                 }
                 prop_assert!(hold.bytes() <= TOTAL_BYTES);

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Watches the chunks that wait for their digests.
 #[derive(Debug)]
-pub(super) struct Withheld {
+pub(super) struct MissingDigests {
     patience: Duration,
     looked: Instant,
     /// Time in which a digest could have been taken.
@@ -25,11 +25,11 @@ pub(super) struct Withheld {
     begun: VecDeque<(Duration, u64)>,
 }
 
-impl Withheld {
+impl MissingDigests {
     /// Nothing waits.
-    pub(super) fn new(patience: Duration) -> Withheld {
+    pub(super) fn new(patience: Duration) -> MissingDigests {
         let (looked, waited) = (Instant::now(), Duration::ZERO);
-        Withheld { patience, looked, waited, begun: VecDeque::new() }
+        MissingDigests { patience, looked, waited, begun: VecDeque::new() }
     }
 
     /// A chunk begins to wait.
@@ -70,20 +70,21 @@ mod tests {
     use super::*;
 
     /// Looks every 100 ms for `seconds`, at `waiting`; whether that was too long.
-    fn look(withheld: &mut Withheld, seconds: u64, waiting: &[u64]) -> bool {
+    fn look(missing_digests: &mut MissingDigests, seconds: u64, waiting: &[u64]) -> bool {
         (0..seconds * 10).any(|_| {
-            let now = withheld.looked + Duration::from_millis(100);
-            withheld.judge(now, |chunk| waiting.contains(&chunk)).is_err()
+            let now = missing_digests.looked + Duration::from_millis(100);
+            missing_digests.judge(now, |chunk| waiting.contains(&chunk)).is_err()
         })
     }
 
     #[test]
     fn a_chunk_that_waits_for_too_long_is_told_with_all_that_wait() {
-        let mut withheld = Withheld::new(PATIENCE);
-        (0..4).for_each(|chunk| withheld.begin(chunk));
-        assert!(!look(&mut withheld, 59, &[1, 3]));
-        let now = |withheld: &Withheld| withheld.looked + LOOK;
-        let looks = (0..9).map(|_| withheld.judge(now(&withheld), |chunk| chunk % 2 == 1));
+        let mut missing_digests = MissingDigests::new(PATIENCE);
+        (0..4).for_each(|chunk| missing_digests.begin(chunk));
+        assert!(!look(&mut missing_digests, 59, &[1, 3]));
+        let now = |missing_digests: &MissingDigests| missing_digests.looked + LOOK;
+        let looks =
+            (0..9).map(|_| missing_digests.judge(now(&missing_digests), |chunk| chunk % 2 == 1));
         let error = looks.filter_map(Result::err).next().expect("a minute has passed");
         assert_eq!(error.class, Class::Verification);
         assert!(error.what.starts_with("2 chunks") && error.what.contains("60 s"), "{error}");
@@ -92,21 +93,21 @@ mod tests {
 
     #[test]
     fn each_chunk_has_its_own_time() {
-        let mut withheld = Withheld::new(PATIENCE);
+        let mut missing_digests = MissingDigests::new(PATIENCE);
         for chunk in 0..10 {
-            withheld.begin(chunk);
-            assert!(!look(&mut withheld, 30, &[chunk]), "chunk {chunk}");
+            missing_digests.begin(chunk);
+            assert!(!look(&mut missing_digests, 30, &[chunk]), "chunk {chunk}");
         }
-        assert!(!look(&mut withheld, 600, &[]));
+        assert!(!look(&mut missing_digests, 600, &[]));
     }
 
     #[test]
     fn a_pause_of_this_host_is_none_of_the_other() {
-        let mut withheld = Withheld::new(PATIENCE);
-        withheld.begin(0);
+        let mut missing_digests = MissingDigests::new(PATIENCE);
+        missing_digests.begin(0);
         for _ in 0..100 {
-            let now = withheld.looked + Duration::from_secs(100);
-            assert_eq!(withheld.judge(now, |_| true), Ok(()));
+            let now = missing_digests.looked + Duration::from_secs(100);
+            assert_eq!(missing_digests.judge(now, |_| true), Ok(()));
         }
     }
 }
