@@ -260,7 +260,7 @@ mod tests {
             panic!("one is wrong")
         };
         let failed = end.failed.expect("the wrong chunk is asked for again");
-        assert_eq!(failed.decode(3).unwrap(), [0..1]);
+        assert!(failed.decode(3).unwrap().into_iter().eq(std::iter::once(0..1)));
         copying.opened.begin_pass();
         copying.bring(0, 0);
         assert!(copying.settle());
@@ -292,7 +292,7 @@ mod tests {
         first.bring(1, 0);
         drop(first);
         let mut second = open(&memory, &file(1)).unwrap();
-        assert_eq!(second.have(), [1..2]);
+        assert!(second.have().into_iter().eq(std::iter::once(1..2)));
         second.bring(0, 0);
         let mut other = open(&memory, &file(2)).unwrap();
         assert!(other.have().is_empty());
