@@ -31,7 +31,6 @@ use super::relay::Relays;
 use crate::control::{Frame, Message, Relay};
 use crate::counters::board::Board;
 use crate::counters::{Counters, ReceiverCounters, span, thread_time};
-use crate::options::Receive;
 use crate::random::random_challenge;
 use crate::write::budget::{EARLY_GRANT, Part};
 use crate::write::chunk::{Arrived, Drained};
@@ -69,9 +68,8 @@ pub(crate) struct ReceivePass {
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
     pub(crate) memory: Arc<Part>,
-    pub(crate) receive: Receive,
-    /// How many chunks at the start are the encoded manifest's.
-    pub(crate) manifest_chunks: u64,
+    /// Only so many chunks at the start are kept, and all others are counted; nothing to keep all.
+    pub(crate) kept: Option<u64>,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: mpsc::Sender<Message>,
     pub(crate) writer: Jobs,
@@ -95,8 +93,6 @@ pub(crate) struct Receiving {
     layout: Layout,
     core: BoxedReceiver,
     placer: Placer,
-    /// Where payloads are received straight to their predicted places.
-    scatter: Option<Scatter>,
     control: Opener,
     shadow: Shadow,
     relays: Relays,
@@ -104,7 +100,8 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    fake: bool,
+    /// Room that needs no memory, since nothing is kept.
+    free_room: Option<Bytes>,
     memory: Arc<Part>,
     granted: Bytes,
     /// What had been drained, and whether the destination was open, when it was last granted.
@@ -140,16 +137,12 @@ impl Receiving {
         };
         let shadow = Shadow::new(pass.reports, pass.port.socket().clone(), address.destination());
         let assembly = Assembly::new(pass.setup.layout, pass.memory.pool());
-        let fake = pass.receive == Receive::Fake;
-        // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What the
-        // object is has to be known all the same.
-        let kept = if fake { pass.manifest_chunks } else { u64::MAX };
+        let kept = pass.kept.unwrap_or(u64::MAX);
         Receiving {
             flow: pass.flow,
             layout: pass.setup.layout,
             core: pass.core,
             placer: Placer::new(pass.data, assembly, kept),
-            scatter: (pass.receive == Receive::Scatter).then(|| Scatter::new(pass.flow)),
             control: pass.control,
             shadow,
             relays: Relays::default(),
@@ -162,7 +155,7 @@ impl Receiving {
             port: pass.port,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
             arrivals: Vec::with_capacity(512),
-            fake,
+            free_room: pass.kept.map(|_| pass.setup.layout.object()),
             memory: pass.memory,
             granted: pass.setup.grant,
             drained_before: (Bytes::ZERO, false),
@@ -308,11 +301,10 @@ impl Receiving {
         }
         self.drained_before = state;
         let (drained, planned) = state;
-        // A measurement keeps nothing that would have to be drained.
-        let room = match planned {
-            true if self.fake => self.layout.object(),
-            true => self.memory.room(self.granted.saturating_sub(drained)),
-            false => EARLY_GRANT,
+        let room = match (planned, self.free_room) {
+            (true, Some(room)) => room,
+            (true, None) => self.memory.room(self.granted.saturating_sub(drained)),
+            (false, _) => EARLY_GRANT,
         };
         self.drained.set_room(room);
         let rate = self.drain.look(now, drained, self.drained.waiting(), room);
@@ -321,6 +313,22 @@ impl Receiving {
             self.granted = grant;
             self.core.set_grant(now, self.flow, grant, rate);
         }
+    }
+
+    /// Receives straight to where payloads belong.
+    fn receive_by(&mut self, scatter: &mut Scatter, call: &mut ScatterCall<'_>) -> io::Result<()> {
+        self.arrivals.clear();
+        scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
+        self.came += call.taken();
+        let now = call.at();
+        if !self.arrivals.is_empty() {
+            self.note_path(now, call.path(), self.layout.block_size() as usize);
+        } else if self.placer.opener().is_ended() {
+            self.refuse(OpenError::Ended);
+        }
+        self.take_arrivals(now);
+        self.settle(now);
+        Ok(())
     }
 
     fn speak(&mut self, now: Time) {
@@ -351,8 +359,6 @@ impl Receiving {
         let awake = clock.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle));
         self.core.set_socket_lost(now, self.flow, drops + self.fallen);
         let Some(counts) = self.core.accounting(self.flow) else { return };
-        let moved = counts.distinct * u64::from(self.layout.block_size());
-        let moved = self.fake.then_some(moved.min(self.layout.object().get()));
         let mut receiver = self.earlier.receiver;
         receiver += ReceiverCounters {
             socket_lost: drops,
@@ -363,7 +369,6 @@ impl Receiving {
         };
         let earlier = &self.earlier.times;
         self.board.update(|counters| {
-            counters.written.bytes = moved.unwrap_or(counters.written.bytes);
             counters.receiver = receiver;
             counters.times.busy = earlier.busy + busy;
             counters.times.awake = earlier.awake + awake;
@@ -392,6 +397,56 @@ impl Receiving {
     }
 }
 
+/// A flow whose payloads the kernel scatters straight to their predicted places, while it is the
+/// port's only one.
+pub(crate) struct Scattered {
+    receiving: Receiving,
+    scatter: Scatter,
+}
+
+impl Scattered {
+    /// The same flow, scattered.
+    pub(crate) fn new(receiving: Receiving) -> Scattered {
+        let scatter = Scatter::new(receiving.flow);
+        Scattered { receiving, scatter }
+    }
+}
+
+impl FlowSink for Scattered {
+    fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
+        self.receiving.on_batch(now, datagrams);
+    }
+
+    fn on_told(&mut self, now: Time) {
+        self.receiving.on_told(now);
+    }
+
+    fn on_fallen(&mut self, count: u64) {
+        self.receiving.on_fallen(count);
+    }
+
+    fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {
+        self.receiving.receive_by(&mut self.scatter, call)?;
+        Ok(true)
+    }
+
+    fn on_wake(&mut self, now: Time) {
+        self.receiving.on_wake(now);
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        self.receiving.next_wakeup()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.receiving.is_closed()
+    }
+
+    fn on_port_closed(&mut self, why: &str) {
+        self.receiving.on_port_closed(why);
+    }
+}
+
 impl FlowSink for Receiving {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         self.arrivals.clear();
@@ -408,22 +463,6 @@ impl FlowSink for Receiving {
 
     fn on_fallen(&mut self, count: u64) {
         self.fallen = count;
-    }
-
-    fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {
-        let Some(scatter) = &mut self.scatter else { return Ok(false) };
-        self.arrivals.clear();
-        scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
-        self.came += call.taken();
-        let now = call.at();
-        if !self.arrivals.is_empty() {
-            self.note_path(now, call.path(), self.layout.block_size() as usize);
-        } else if self.placer.opener().is_ended() {
-            self.refuse(OpenError::Ended);
-        }
-        self.take_arrivals(now);
-        self.settle(now);
-        Ok(true)
     }
 
     fn on_wake(&mut self, now: Time) {

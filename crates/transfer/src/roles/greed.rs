@@ -23,7 +23,6 @@ use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
-use crate::options::Receive;
 use crate::write::budget::EARLY_GRANT;
 use crate::write::budget::{Budget, Part};
 use crate::write::chunk::{Arrived, Drained};
@@ -93,8 +92,7 @@ impl Greedy {
             contact: None,
             port: port.handle(),
             memory,
-            receive: Receive::Naive,
-            manifest_chunks: 0,
+            kept: None,
             outbox: Outbox::new().0,
             inlet,
             writer,

@@ -27,7 +27,7 @@ use crate::control::{
 use crate::counters::board::Board;
 use crate::counters::{Counters, thread_time};
 use crate::error::{Class, Error};
-use crate::flow::receive::{Letter, ReceivePass, Receiving};
+use crate::flow::receive::{Letter, ReceivePass, Receiving, Scattered};
 use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
 use crate::session::Session;
@@ -378,8 +378,9 @@ impl Running<'_, '_> {
             contact: end.contact,
             port: end.port.clone(),
             memory: end.memory.clone(),
-            receive: end.receive,
-            manifest_chunks: self.manifest_len.div_ceil(CHUNK),
+            // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). What
+            // the object is has to be known all the same.
+            kept: (end.receive == Receive::Fake).then(|| self.manifest_len.div_ceil(CHUNK)),
             outbox: end.wire.outbox().clone(),
             inlet: end.wire.inlet(),
             writer: self.jobs.clone(),
@@ -388,7 +389,14 @@ impl Running<'_, '_> {
             earlier: if pass.number == 0 { Counters::default() } else { end.board.mine() },
             letters,
         };
-        end.port.register(id, Box::new(Receiving::new(clock::now(), flow)))?;
+        let receiving = Receiving::new(clock::now(), flow);
+        end.port.register(
+            id,
+            match end.receive {
+                Receive::Scatter => Box::new(Scattered::new(receiving)),
+                Receive::Naive | Receive::Fake => Box::new(receiving),
+            },
+        )?;
         // Known before the manifest is.
         mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
         self.layout = Some(layout);

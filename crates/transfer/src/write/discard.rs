@@ -4,6 +4,7 @@ use super::chunk::Content;
 use super::destination::{Open, Opened, PassState, Reporter};
 use super::jobs::WriterEvent;
 use super::planned;
+use crate::counters::Counters;
 use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Plan, VirtualObject};
@@ -52,6 +53,13 @@ impl Opened for Discarding {
 
     fn settle(&mut self, pass: PassState) -> Result<bool, Error> {
         let is_over = pass.all_arrived || self.left == 0;
+        // Blocks of datagrams are only counted, and come here in no chunk.
+        let board = &self.reporter.board;
+        if let Some(block) = board.block() {
+            let moved = board.mine().receiver.distinct.saturating_mul(block.into());
+            let bytes = moved.min(self.object.len());
+            board.update(|Counters { written, .. }| written.bytes = written.bytes.max(bytes));
+        }
         if is_over {
             let (bytes, _) = self.reporter.board.totals();
             self.reporter.board.update(|counters| counters.written.bytes = bytes);
