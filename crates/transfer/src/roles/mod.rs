@@ -4,7 +4,6 @@
 //! [`receiving`] plans, and says what stands. Client and server are the same here: who asked for
 //! the copy no longer matters.
 
-mod bounds;
 #[cfg(test)]
 mod cards;
 mod due;
@@ -13,6 +12,7 @@ mod flows;
 mod greed;
 #[cfg(test)]
 mod lies;
+mod limits;
 mod listing;
 mod offer;
 mod plan;

@@ -19,7 +19,7 @@ use super::flows::Flows;
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
-use super::{Hooks, There, Whence, bounds, closing, listing};
+use super::{Hooks, There, Whence, closing, limits, listing};
 use crate::control::{
     Card, ChunkPiece, EntryFailed, Frame, Message, Needless, Offer, Outcome, Pass, Pieces, Plan,
     Ranges, Status,
@@ -256,7 +256,7 @@ impl Running<'_, '_> {
         self.end.board.note_carrying(self.cpu_before);
         let counters = self.end.board.mine();
         if let Some(flow) = &self.flow {
-            bounds::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
+            limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
         self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
         if self.end.decides && self.flow.is_some() {
@@ -300,7 +300,7 @@ impl Running<'_, '_> {
             }
             Message::Status(status) => self.end.board.set_theirs(&status),
             Message::ChunkPiece(piece) => {
-                bounds::piece(self.end.terms.protocol)?;
+                limits::piece(self.end.terms.protocol)?;
                 count_piece(&self.end.board, &piece);
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
@@ -353,7 +353,7 @@ impl Running<'_, '_> {
             let error = Error::new(Class::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
-        bounds::pass(pass, end.terms.protocol, self.object_len)?;
+        limits::pass(pass, end.terms.protocol, self.object_len)?;
         let layout = layout(self.object_len, Bytes::new(pass.segment), pass.block)?;
         end.board.note_block(layout.block_size());
         let id = FlowId(pass.flow);
