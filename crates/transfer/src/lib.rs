@@ -2,11 +2,11 @@
 //!
 //! [`api`] is what other programs embed. Below it, in reading order: [`location`] (what a copy
 //! names), [`options`], [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two
-//! sides of a request), [`probe`] (measurements), `many` (several sources of one copy), `reach` (the
-//! way to another host), `roles` (the two roles of a transfer) over [`control`] (what they say),
-//! `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters` (what
-//! the threads count). Files are the crate `longhaul_files`,
-//! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
+//! sides of a request), [`probe`] (measurements), `many` (several sources of one copy), `reach`
+//! (the way to another host), `roles` (the two roles of a transfer) over [`control`] (what they
+//! say), `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters`
+//! (what the threads count). Files are the crate `longhaul_files`, sessions the crate
+//! `longhaul_session`, sockets and sealing the crate `longhaul_net`.
 
 pub mod api;
 pub mod control;

@@ -9,7 +9,7 @@ use super::attempt::{Attempt, Finished};
 use super::hooks::{Failed, State};
 use super::stream_bound;
 use crate::control::Outcome;
-use crate::counters::{Counters, SenderCounters, Times, process_time};
+use crate::counters::{Counters, Times, process_time};
 use crate::error::{Class, Error};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary, hex};
@@ -54,8 +54,7 @@ pub(super) fn summary(
     let bound_by = is_telling.then(|| told_bound(attempt, &times, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
-    let SenderCounters { rate, rtt, .. } = sender;
-    let sender = SenderAccounting::from(&sender);
+    let accounting = SenderAccounting::from(&sender);
     Ok(Summary {
         bytes: total_bytes,
         files: total_files,
@@ -68,8 +67,8 @@ pub(super) fn summary(
         last_block,
         goodput: Bytes::new(moved) / elapsed,
         protocol: finished.protocol,
-        rate,
-        rtt,
+        rate: sender.rate,
+        rtt: sender.rtt,
         // One that the path did not take was given up for the last pass.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
@@ -78,9 +77,9 @@ pub(super) fn summary(
         memory_lost: receiver.memory_lost,
         hold_lost: receiver.hold_lost,
         refused_datagrams: receiver.refused,
-        sender,
+        sender: accounting,
         receiver: ReceiverAccounting::from(&receiver),
-        waste: sender.waste(blocks),
+        waste: accounting.waste(blocks),
         segments: attempt.hooks.board.segments(),
         bound_by: bound_by.unwrap_or(BoundBy::Nothing),
         resumed_bytes,

@@ -3,10 +3,10 @@
 //! Each source is a copy of its own, with its own session and its own tries; `part` is what they
 //! share: one port for data, one memory, one receiving core. `parts` are sources that each have
 //! something else; `replicas` are sources that all have the same, which `survey` finds out of one
-//! and `looks` of all, and `agree` judges. [`writer`] is the thread that writes what replicas bring,
-//! `leases` decides which of them brings which chunk. `standstill` says when they bring nothing any
-//! more, `slow` when one brings much less than before. `rows` is what the user sees of each,
-//! `summing` makes one summary. [`answer`] is a server's side of a survey.
+//! and `looks` of all, and `agree` judges. [`writer`] is the thread that writes what replicas
+//! bring, `leases` decides which of them brings which chunk. `standstill` says when they bring
+//! nothing any more, `slow` when one brings much less than before. `rows` is what the user sees of
+//! each, `summing` makes one summary. [`answer`] is a server's side of a survey.
 
 mod agree;
 pub(crate) mod answer;

@@ -2,8 +2,8 @@
 //! journal, and leases of what is still missing.
 //!
 //! To each source's receiving end it is what [`writer`](crate::write::writer) is to the one of a
-//! plain copy. What a chunk must hash to was agreed on beforehand: a source that brings something else is
-//! named, and takes no more part. Chunks that come twice are written once.
+//! plain copy. What a chunk must hash to was agreed on beforehand: a source that brings something
+//! else is named, and takes no more part. Chunks that come twice are written once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
