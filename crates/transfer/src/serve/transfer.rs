@@ -449,3 +449,31 @@ async fn told_meanwhile(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::registry;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_of_a_peer_is_refused_without_a_value_in_its_range() {
+        let row = Some(registry::of_many());
+        let asked = |name: &str, value| [Setting { name: name.to_owned(), value }];
+        let taken = settings(row, &asked("receive-rate", Some(957e6))).unwrap();
+        assert_eq!(taken.iter().collect::<Vec<_>>(), [("receive-rate", 957e6)]);
+        for (name, value, said) in [
+            // An older release had the value in another field, and in Mbit/s.
+            ("receive-rate", None, "no value in base units"),
+            ("receive-rate", Some(2e12), "2Tbit/s is not within"),
+            ("receive-rate", Some(f64::NAN), "not within"),
+            ("patience", Some(1.5), "not whole"),
+            ("own-loss", Some(0.5), "not within off and on"),
+            ("gtp-variant", Some(2.0), "not within ours and paper"),
+            ("no-such", Some(1.0), "no setting no-such"),
+        ] {
+            let refused = settings(row, &asked(name, value)).unwrap_err();
+            assert!(refused.to_string().contains(said), "{refused}");
+        }
+    }
+}
