@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::error::{Error, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use longhaul_transfer::error::{Class, Error};
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
@@ -57,7 +57,7 @@ pub(crate) fn run() -> u8 {
         Ok(settings) => settings,
         Err(error) => {
             if wants_events(&argv) {
-                console::out(json::error(&error, exit::status(error.class)));
+                console::out(json::error(&error, exit::status(error.kind)));
             }
             return exit::fail(&error);
         }
@@ -101,7 +101,7 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     let error = habits::explain(error);
     if error.use_stderr() && wants_events(argv) {
         let error = as_event(&error.render().to_string());
-        console::out(json::error(&error, exit::status(error.class)));
+        console::out(json::error(&error, exit::status(error.kind)));
     }
     error.exit()
 }
@@ -122,7 +122,7 @@ fn as_event(said: &str) -> Error {
     let names = names.map(|line| format!(" {}", line.trim()));
     let what = format!("{}{}", first.trim_start_matches("error: "), names.collect::<String>());
     let tips: Vec<&str> = lines.filter_map(|line| line.strip_prefix("tip: ")).collect();
-    let error = Error::new(Class::Usage, what);
+    let error = Error::new(ErrorKind::Usage, what);
     if tips.is_empty() { error.advise("longhaul cp --help") } else { error.advise(tips.join("; ")) }
 }
 

@@ -17,9 +17,9 @@ mod table;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::error::{Error, ErrorKind};
+use longhaul::Location;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
 
 use crate::quantity::{parse_bytes, parse_rate};
 use crate::reach::ReachArgs;
@@ -103,7 +103,7 @@ fn parse_host(text: &str) -> Result<Location, Error> {
     let location: Location = text.parse()?;
     if location.is_local() {
         let what = format!("'{text}' is no host");
-        return Err(Error::new(Class::Usage, what)
+        return Err(Error::new(ErrorKind::Usage, what)
             .advise("write lh://host[:port] or [user@]host:, or --scenario FILE"));
     }
     Ok(location)
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &CompareArgs) -> u8 {
         Ok(status) => status,
         Err(error) => {
             if args.json {
-                console::out(json::error(&error, exit::status(error.class)));
+                console::out(json::error(&error, exit::status(error.kind)));
             }
             exit::fail(&error)
         }
@@ -148,7 +148,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     };
     let standings = runs::standings(&candidates, &runs);
     let failed = runs.iter().filter(|run| run.end.is_err()).count();
-    let status = if failed == 0 { exit::DONE } else { exit::status(Class::Unfinished) };
+    let status = if failed == 0 { exit::DONE } else { exit::status(ErrorKind::Unfinished) };
     present(args, &setting, &runs, &standings, status)?;
     Ok(status)
 }
@@ -188,7 +188,7 @@ fn present(
     }
     if let Some(file) = &args.html {
         let page = page::html(setting, runs, standings)
-            .map_err(|error| Error::new(Class::Unfinished, error.to_string()))?;
+            .map_err(|error| Error::new(ErrorKind::Unfinished, error.to_string()))?;
         fs::write(file, page).map_err(|error| unwritten(file, &error))?;
     }
     Ok(())
@@ -196,9 +196,9 @@ fn present(
 
 fn unwritten(file: &std::path::Path, error: &std::io::Error) -> Error {
     let what = format!("cannot write {}: {error}", file.display());
-    Error::new(Class::LocalFile, what).advise("name another file with --html")
+    Error::new(ErrorKind::LocalFile, what).advise("name another file with --html")
 }
 
 fn usage(what: impl Into<String>, advice: &str) -> Error {
-    Error::new(Class::Usage, what).advise(advice)
+    Error::new(ErrorKind::Usage, what).advise(advice)
 }

@@ -7,13 +7,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, ErrorKind};
 use clap::error::ErrorKind as ClapKind;
 use clap::{ArgAction, Command};
 use etcetera::BaseStrategy;
-use longhaul_transfer::error::{Class, Error};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -49,8 +49,10 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
     match etcetera::choose_base_strategy() {
         Ok(base) => Ok(base.config_dir().join("longhaul")),
-        Err(_) => Err(Error::new(Class::LocalFile, "no home folder to keep the configuration in")
-            .advise(format!("set HOME or {FOLDER_VARIABLE}"))),
+        Err(_) => {
+            Err(Error::new(ErrorKind::LocalFile, "no home folder to keep the configuration in")
+                .advise(format!("set HOME or {FOLDER_VARIABLE}")))
+        }
     }
 }
 
@@ -70,10 +72,10 @@ pub(crate) fn load(root: &Command, section: &str) -> Result<Vec<Setting>, Error>
         let file = folder.join(FILE);
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let what = format!("cannot read {}: {error}", file.display());
-                return Err(Error::new(Class::Usage, what).advise("mend or remove it"));
+                return Err(Error::new(ErrorKind::Usage, what).advise("mend or remove it"));
             }
         };
         for setting in read(root, &file, &text, section)? {
@@ -124,7 +126,7 @@ impl Place<'_> {
     }
 
     fn wrong(&self, at: usize, what: &str) -> Error {
-        Error::new(Class::Usage, format!("{}: {what}", self.line(at)))
+        Error::new(ErrorKind::Usage, format!("{}: {what}", self.line(at)))
     }
 
     fn setting(

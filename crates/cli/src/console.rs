@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longhaul_transfer::error::Error;
+use crate::error::Error;
 
 use crate::plain;
 

@@ -9,15 +9,12 @@ use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, ArgMatches};
+use longhaul::{CancelHandle, Location, blocking};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_transfer::copy::copy;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
-use longhaul_transfer::options::CopyOptions;
-use longhaul_transfer::progress::Cancel;
 
 use crate::config::Setting;
+use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::ProtocolSettings;
 use crate::quantity::{parse_bytes, parse_rate, parse_rate_with_unit, parse_span};
 use crate::reach::ReachArgs;
@@ -213,21 +210,22 @@ pub(crate) fn run(args: &CpArgs, filters: Vec<FilterWord>, settings: &[Setting])
         return exit::DONE;
     }
     descriptors::raise_limit();
-    let cancel = Cancel::default();
+    let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
     match start(args, filters, settings, &screen, cancel) {
         Ok(status) => status,
         Err(error) => {
             let error = say_how_to_go_on(resolve::explain_globs(error, &args.locations));
             screen.failed(&error);
-            exit::status(error.class)
+            exit::status(error.kind)
         }
     }
 }
 
 /// What was not finished and says nothing better is finished by the same command.
 fn say_how_to_go_on(error: Error) -> Error {
-    let resumable = matches!(error.class, Class::Unfinished | Class::Interrupted | Class::Stalled);
+    let resumable =
+        matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled);
     if resumable && error.advice.is_none() {
         return error.advise("run the same command again to go on where it stopped");
     }
@@ -239,18 +237,21 @@ fn start(
     filters: Vec<FilterWord>,
     settings: &[Setting],
     screen: &Arc<Screen>,
-    cancel: Cancel,
+    cancel: CancelHandle,
 ) -> Result<u8, Error> {
-    let options: CopyOptions = resolve::options(args, filters, settings)?;
+    let copy = resolve::prepare(args, filters, settings, screen)?;
     let first = "ending; run the same command again to go on; a second Ctrl-C ends at once";
-    signals::cancel_on_signal(cancel.clone(), first)
-        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
-    screen.started(&options);
-    let summary = copy(options, screen.clone(), cancel)?;
+    signals::cancel_on_signal(cancel.clone(), first).map_err(|error| {
+        Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
+    })?;
+    screen.started(&copy);
+    let shown = screen.clone();
+    let copy = copy.request.cancel_with(&cancel).on_event(move |event| shown.see(event));
+    let summary = blocking::wait(copy.start()?.finish())?;
     // Replicas that failed are told of; what they would have brought is there.
     let is_short = summary.failed_sources > 0 && !args.replicas;
     let some_failed = summary.failed_files > 0 || is_short;
-    let status = if some_failed { exit::status(Class::SomeFiles) } else { exit::DONE };
+    let status = if some_failed { exit::status(ErrorKind::SomeFiles) } else { exit::DONE };
     screen.finished(&summary, status);
     Ok(status)
 }

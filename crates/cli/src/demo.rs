@@ -15,10 +15,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::error::{Error, ErrorKind};
+use longhaul::CancelHandle;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::progress::Cancel;
 use tempfile::TempDir;
 
 use crate::quantity::parse_bytes;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &DemoArgs) -> u8 {
     // Before the first thread: without root, the emulator needs a user namespace.
     #[cfg(target_os = "linux")]
     let track = contest::track();
-    let cancel = Cancel::default();
+    let cancel = CancelHandle::default();
     let watched = signals::cancel_on_signal(cancel.clone(), "cleaning up; once more ends at once");
     let ended = watched.map_err(|error| local("cannot watch signals", &error));
     let shown = ended.and_then(|()| workplace(args)).and_then(|place| {
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &DemoArgs) -> u8 {
     }
 }
 
-fn demonstrate(args: &DemoArgs, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     let (source, served) = (place.join("run42"), place.join("served"));
     step(&format!("makes a tree of about {} in {}", args.size, place.display()));
     let made = tree::make(&source, args.size, SEED, cancel)
@@ -120,7 +120,7 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
 
 /// What must hold for the demonstration to have shown anything.
 fn judge(outcome: &Outcome, files: u64) -> Result<(), Error> {
-    let wrong = |what: String| Err(Error::new(Class::Verification, what));
+    let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let Outcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
     if let Some(first) = verdict.differences.first() {
         let count = verdict.differences.len();
@@ -140,7 +140,7 @@ fn judge(outcome: &Outcome, files: u64) -> Result<(), Error> {
 
 /// The contest, if this host lets it be.
 #[cfg(target_os = "linux")]
-fn race(track: contest::Track, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     match track {
         Ok(track) => contest::run(track, place, cancel),
         Err(reason) => {
@@ -154,14 +154,14 @@ fn race(track: contest::Track, place: &Path, cancel: &Cancel) -> Result<(), Erro
 fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     if args.size < LEAST {
         let what = format!("--size {} is too small to be killed half-way", args.size);
-        return Err(Error::new(Class::Usage, what).advise("give it at least 20MB"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("give it at least 20MB"));
     }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
     let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());
-        return Err(Error::new(Class::LocalFile, what).advise("name another --dir, or --size"));
+        return Err(Error::new(ErrorKind::LocalFile, what).advise("name another --dir, or --size"));
     }
     let made = tempfile::Builder::new().prefix("longhaul-demo-").tempdir_in(&parent);
     made.map_err(|error| local("cannot make a folder to work in", &error))
@@ -183,14 +183,14 @@ fn step(what: &str) {
 }
 
 fn local(what: &str, error: &io::Error) -> Error {
-    Error::new(Class::LocalFile, format!("{what}: {error}")).advise("name another --dir")
+    Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("name another --dir")
 }
 
 fn interrupted() -> Error {
-    Error::new(Class::Interrupted, "the demo was interrupted; nothing is left of it")
+    Error::new(ErrorKind::Cancelled, "the demo was interrupted; nothing is left of it")
 }
 
-fn interrupted_or(cancel: &Cancel, error: Error) -> Error {
+fn interrupted_or(cancel: &CancelHandle, error: Error) -> Error {
     if cancel.is_cancelled() { interrupted() } else { error }
 }
 

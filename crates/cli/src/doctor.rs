@@ -8,14 +8,14 @@ mod ports;
 
 use std::path::PathBuf;
 
+use crate::error::{Error, ErrorKind};
+use longhaul::Location;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
 use serde_json::json;
 
 use crate::quantity::{parse_rate, parse_span};
-use crate::{config, console, exit};
+use crate::{console, exit};
 
 const AFTER: &str = "\
 Examples:
@@ -159,7 +159,9 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let rate = args.rate.unwrap_or(USUAL_RATE);
     let want = Want { rate, rtt: args.rtt, is_asked: args.rate.is_some() };
     if want.rate == Rate::ZERO {
-        return Err(Error::new(Class::Usage, "--rate 0 is no rate").advise("leave it out for 1G"));
+        return Err(
+            Error::new(ErrorKind::Usage, "--rate 0 is no rate").advise("leave it out for 1G")
+        );
     }
     let mut counts = [0u32; 3];
     let mut worst = Grade::Ok;
@@ -179,7 +181,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     #[cfg(target_os = "linux")]
     tell(kernel::emulator());
     let ports = match &args.host {
-        Some(server) => config::folder().and_then(|at| ports::look(server, args.data_port, &at)),
+        Some(server) => ports::look(server, args.data_port),
         None => Ok(Vec::new()),
     };
     let trouble = ports.map(&mut tell).err();

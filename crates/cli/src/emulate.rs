@@ -8,13 +8,13 @@ mod programs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
+use crate::error::Error;
 use clap::{Args, Command, Id};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::link::{ETHERNET_FRAMING, Jitter, LinkSpec, Loss, Reorder};
 use longhaul_testbed::scenario::Scenario;
-use longhaul_transfer::error::Error;
 
 use programs::{Asked, Program};
 
@@ -176,7 +176,7 @@ pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
         Err(Trouble::Usage(what)) => (what, EXIT_USAGE),
-        Err(Trouble::File(error)) => (error.to_string(), exit::status(error.class)),
+        Err(Trouble::File(error)) => (error.to_string(), exit::status(error.kind)),
         Err(Trouble::Emulation(error @ EmulationError::Forbidden(_))) => {
             (error.to_string(), EXIT_FORBIDDEN)
         }

@@ -1,6 +1,6 @@
 //! Exit statuses, and how an error is said.
 
-use longhaul_transfer::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 use crate::console;
 
@@ -24,55 +24,56 @@ Exit status:
   130  interrupted; the same command goes on where this one stopped";
 
 /// The exit status of an end.
-pub(crate) fn status(class: Class) -> u8 {
+pub(crate) fn status(class: ErrorKind) -> u8 {
     match class {
-        Class::Unfinished => 1,
-        Class::Usage => 2,
-        Class::Unreachable => 3,
-        Class::LocalFile => 4,
-        Class::RemoteFile => 5,
-        Class::Verification => 6,
-        Class::Stalled => 7,
-        Class::SomeFiles => 8,
-        Class::Interrupted => INTERRUPTED,
+        ErrorKind::Usage => 2,
+        ErrorKind::Unreachable => 3,
+        ErrorKind::LocalFile => 4,
+        ErrorKind::RemoteFile => 5,
+        ErrorKind::Verification => 6,
+        ErrorKind::Stalled => 7,
+        ErrorKind::SomeFiles => 8,
+        ErrorKind::Cancelled => INTERRUPTED,
+        // Unfinished, and what a newer library may add.
+        _ => 1,
     }
 }
 
 /// The name of an end in `--json`.
-pub(crate) fn class_name(class: Class) -> &'static str {
+pub(crate) fn class_name(class: ErrorKind) -> &'static str {
     match class {
-        Class::Unfinished => "unfinished",
-        Class::Usage => "usage",
-        Class::Unreachable => "unreachable",
-        Class::LocalFile => "local-file",
-        Class::RemoteFile => "remote-file",
-        Class::Verification => "verification",
-        Class::Stalled => "stalled",
-        Class::SomeFiles => "some-files",
-        Class::Interrupted => "interrupted",
+        ErrorKind::Usage => "usage",
+        ErrorKind::Unreachable => "unreachable",
+        ErrorKind::LocalFile => "local-file",
+        ErrorKind::RemoteFile => "remote-file",
+        ErrorKind::Verification => "verification",
+        ErrorKind::Stalled => "stalled",
+        ErrorKind::SomeFiles => "some-files",
+        ErrorKind::Cancelled => "interrupted",
+        _ => "unfinished",
     }
 }
 
 /// Says the error on stderr; its exit status.
 pub(crate) fn fail(error: &Error) -> u8 {
     console::error(error);
-    status(error.class)
+    status(error.kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CLASSES: [Class; 9] = [
-        Class::Unfinished,
-        Class::Usage,
-        Class::Unreachable,
-        Class::LocalFile,
-        Class::RemoteFile,
-        Class::Verification,
-        Class::Stalled,
-        Class::SomeFiles,
-        Class::Interrupted,
+    const CLASSES: [ErrorKind; 9] = [
+        ErrorKind::Unfinished,
+        ErrorKind::Usage,
+        ErrorKind::Unreachable,
+        ErrorKind::LocalFile,
+        ErrorKind::RemoteFile,
+        ErrorKind::Verification,
+        ErrorKind::Stalled,
+        ErrorKind::SomeFiles,
+        ErrorKind::Cancelled,
     ];
 
     #[test]

@@ -1,6 +1,6 @@
 //! `longhaul id`: who this user is to other hosts.
 
-use longhaul_transfer::session::identity::Identity;
+use longhaul::Identity;
 
 use crate::{config, console, exit};
 

@@ -7,35 +7,34 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longhaul_proto::endpoint::ReceiveCapacity;
+use longhaul::accounting::ReceiveCapacity;
+use longhaul::{Event, Progress, Segments, SourceRow, Summary};
 use longhaul_proto::units::Rate;
-use longhaul_transfer::error::Error;
-use longhaul_transfer::options::{CopyOptions, Protocol};
-use longhaul_transfer::progress::{Notice, Progress, SourceRow};
-use longhaul_transfer::summary::{Segments, Summary};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::cp::Prepared;
+use crate::error::Error;
 use crate::{exit, report};
 
 /// The copy begins.
-pub(crate) fn start(options: &CopyOptions) -> String {
-    let protocol = match options.protocol {
-        Protocol::Registry(name) => name,
-        Protocol::Tcp { .. } | Protocol::TcpTried => "tcp",
-    };
+pub(crate) fn start(copy: &Prepared) -> String {
     line(&json!({
         "event": "start",
         "version": env!("CARGO_PKG_VERSION"),
-        "sources": options.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "destination": options.destination.to_string(),
-        "protocol": protocol,
+        "sources": copy.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "destination": copy.destination.to_string(),
+        "protocol": copy.protocol,
     }))
 }
 
 /// How far the copy is.
 pub(crate) fn progress(progress: &Progress) -> String {
-    line(&json!({
+    line(&progress_value(progress))
+}
+
+fn progress_value(progress: &Progress) -> Value {
+    json!({
         "event": "progress",
         "bytes": progress.bytes,
         "total_bytes": progress.total_bytes,
@@ -50,7 +49,7 @@ pub(crate) fn progress(progress: &Progress) -> String {
         "blocks_lost": progress.blocks_lost,
         "rtt_seconds": progress.rtt.as_secs_f64(),
         "sources": sources(&progress.sources),
-    }))
+    })
 }
 
 /// Where a copy has several sources, each of them.
@@ -72,53 +71,60 @@ fn sources(rows: &[SourceRow]) -> Vec<Value> {
 }
 
 /// Something happened.
-pub(crate) fn notice(notice: &Notice) -> String {
-    line(&notice_value(notice))
+pub(crate) fn event(event: &Event) -> String {
+    line(&event_value(event))
 }
 
-fn notice_value(notice: &Notice) -> Value {
-    match notice {
-        Notice::Connected { peer, address, carrier } => {
+fn event_value(event: &Event) -> Value {
+    match event {
+        Event::Connected { peer, address, carrier } => {
             json!({"event": "connected", "peer": peer, "address": address, "carrier": carrier})
         }
-        Notice::Resumed { bytes } => json!({"event": "resumed", "bytes": bytes}),
-        Notice::Silent { since, sends } => {
+        Event::Resumed { bytes } => json!({"event": "resumed", "bytes": bytes}),
+        Event::Silent { since, sends } => {
             json!({"event": "silent", "seconds": since.as_secs_f64(), "stopped": sends})
         }
-        Notice::HeardAgain => json!({"event": "heard-again"}),
-        Notice::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
-        Notice::Fallback { carrier, advice } => {
+        Event::HeardAgain => json!({"event": "heard-again"}),
+        Event::Reconnecting { reason } => json!({"event": "reconnecting", "reason": reason}),
+        Event::Fallback { carrier, advice } => {
             json!({"event": "fallback", "carrier": carrier, "advice": advice})
         }
-        Notice::Streams { count, found } => {
+        Event::Streams { count, found } => {
             json!({"event": "streams", "count": count, "found": found})
         }
-        Notice::File { path: file } => of_path("file", file),
-        Notice::Folder { path: folder } => of_path("folder", folder),
-        Notice::Link { path: link, target } => {
+        Event::FileDone { path: file } => of_path("file", file),
+        Event::FolderDone { path: folder } => of_path("folder", folder),
+        Event::LinkDone { path: link, target } => {
             let mut value = of_path("link", link);
             put_path(&mut value, "target", target);
             value
         }
-        Notice::Skipped { path: file } => of_path("skipped", file),
-        Notice::FileFailed { path: file, reason } => {
+        Event::FileSkipped { path: file } => of_path("skipped", file),
+        Event::FileFailed { path: file, reason } => {
             let mut value = of_path("file-failed", file);
             value["reason"] = json!(reason);
             value
         }
-        Notice::SourceFailed { source, error } => json!({
-            "event": "source-failed",
-            "source": source,
-            "class": exit::class_name(error.class),
-            "what": error.what,
-            "advice": error.advice,
-        }),
-        Notice::OfSource { source, notice } => {
-            let mut value = notice_value(notice);
+        Event::SourceFailed { source, error } => {
+            let error = Error::from(error.clone());
+            json!({
+                "event": "source-failed",
+                "source": source,
+                "class": exit::class_name(error.kind),
+                "what": error.what,
+                "advice": error.advice,
+            })
+        }
+        Event::OfSource { source, event } => {
+            let mut value = event_value(event);
             value["source"] = json!(source);
             value
         }
-        Notice::Warning(text) => json!({"event": "warning", "text": text}),
+        Event::Warning(text) => json!({"event": "warning", "text": text}),
+        Event::Progress(progress) => progress_value(progress),
+        Event::Lagged(count) => json!({"event": "lagged", "count": count}),
+        // A newer library may report more.
+        other => json!({"event": "other", "text": format!("{other:?}")}),
     }
 }
 
@@ -213,7 +219,7 @@ fn receives(capacity: ReceiveCapacity) -> Value {
 pub(crate) fn error(error: &Error, status: u8) -> String {
     line(&json!({
         "event": "error",
-        "class": exit::class_name(error.class),
+        "class": exit::class_name(error.kind),
         "status": status,
         "what": error.what,
         "advice": error.advice,
@@ -227,9 +233,10 @@ fn line(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
+    use crate::error::but;
     use crate::report::tests::example;
     use longhaul_proto::endpoint::Origin;
-    use longhaul_transfer::error::Class;
 
     #[test]
     fn the_summary_has_every_promised_name() {
@@ -256,7 +263,7 @@ mod tests {
             share: 0.85,
             others: Some(Rate::from_mbps(10)),
         };
-        let text = summary(&Summary { receives: Some(receives), ..example() }, 0);
+        let text = summary(&but!(example(), receives: Some(receives)), 0);
         let value: Value = serde_json::from_str(&text).unwrap();
         let expected = json!({
             "rate_bps": 813_000_000, "link_bps": 957_000_000, "from": "card", "share": 0.85,
@@ -267,9 +274,9 @@ mod tests {
 
     #[test]
     fn what_a_source_tells_has_its_name() {
-        let told = Notice::Resumed { bytes: 7 };
-        let of = Notice::OfSource { source: "h1:/a".into(), notice: Box::new(told) };
-        let value: Value = serde_json::from_str(&notice(&of)).unwrap();
+        let told = Event::Resumed { bytes: 7 };
+        let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(told) };
+        let value: Value = serde_json::from_str(&event(&of)).unwrap();
         assert_eq!((&value["event"], &value["source"]), (&json!("resumed"), &json!("h1:/a")));
     }
 
@@ -277,7 +284,7 @@ mod tests {
     fn two_names_that_are_not_utf8_stay_two() {
         let told = |name: &[u8]| -> Value {
             let path = Path::new(std::ffi::OsStr::from_bytes(name)).to_owned();
-            serde_json::from_str(&notice(&Notice::Link { path, target: "t".into() })).unwrap()
+            serde_json::from_str(&event(&Event::LinkDone { path, target: "t".into() })).unwrap()
         };
         let (one, other) = (told(b"a\xff"), told(b"a\xfe"));
         assert_eq!(one["path"], other["path"]);
@@ -287,7 +294,7 @@ mod tests {
 
     #[test]
     fn an_error_carries_its_class_and_status() {
-        let text = error(&Error::new(Class::Stalled, "nothing came\nfor 60 s"), 7);
+        let text = error(&Error::new(ErrorKind::Stalled, "nothing came\nfor 60 s"), 7);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((value["class"].as_str(), value["status"].as_u64()), (Some("stalled"), Some(7)));
         assert!(!text.contains('\n'));

@@ -17,6 +17,7 @@ mod descriptors;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod emulate;
+mod error;
 mod exit;
 mod habits;
 mod help;
@@ -44,11 +45,11 @@ mod words;
 
 use std::process::ExitCode;
 
-use longhaul_transfer::error::Class;
+use crate::error::ErrorKind;
 
 fn main() -> ExitCode {
     let status = args::run();
     // Whoever gets the output of a command that went well must be able to trust it.
     let lost = status == exit::DONE && console::has_lost();
-    ExitCode::from(if lost { exit::status(Class::LocalFile) } else { status })
+    ExitCode::from(if lost { exit::status(ErrorKind::LocalFile) } else { status })
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::error::{Error, ErrorKind};
 use clap::Command;
-use longhaul_transfer::error::{Class, Error};
 
 use crate::protocol_settings::is_setting;
 use crate::{console, exit};
@@ -43,20 +43,20 @@ fn render(args: &ManArgs, root: Command) -> Result<(), Error> {
     if let Some(folder) = &args.dir {
         return clap_mangen::generate_to(root, folder).map_err(|error| {
             let what = format!("cannot write manual pages into {}: {error}", folder.display());
-            Error::new(Class::LocalFile, what).advise("make the folder first")
+            Error::new(ErrorKind::LocalFile, what).advise("make the folder first")
         });
     }
     let mut command = &root;
     for name in &args.subcommand {
         let Some(found) = command.find_subcommand(name) else {
             let what = format!("there is no 'longhaul {}'", args.subcommand.join(" "));
-            return Err(Error::new(Class::Usage, what).advise("see longhaul --help"));
+            return Err(Error::new(ErrorKind::Usage, what).advise("see longhaul --help"));
         };
         command = found;
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| {
-        Error::new(Class::LocalFile, format!("cannot render the page: {error}"))
+        Error::new(ErrorKind::LocalFile, format!("cannot render the page: {error}"))
     })?;
     console::out_whole(&page);
     Ok(())

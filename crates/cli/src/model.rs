@@ -1,10 +1,10 @@
 //! `longhaul model`: what the papers' equations say of a path, without using one.
 
+use crate::error::{Error, ErrorKind};
 use clap::Subcommand;
 use longhaul_proto::model::{Rbudp, Stream};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_transfer::error::{Class, Error};
 use serde_json::{Map, Value};
 
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
@@ -196,7 +196,7 @@ fn stream(args: &StreamArgs) -> Result<Vec<Row>, Error> {
 }
 
 fn usage(what: &str, advice: &str) -> Error {
-    Error::new(Class::Usage, what).advise(advice)
+    Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
 /// Reads `800x600x3`, or a size.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use longhaul::{
+    CancelHandle, Location, Measured, PathFound, ProbeEvent, ProbeRequest, Trips, Way, blocking,
+};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
-use longhaul_transfer::probe::{self, Found, Measured, PathFound, ProbeOptions, Trips, Way};
-use longhaul_transfer::progress::Cancel;
 use serde_json::{Value, json};
 
+use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_rate, parse_span};
 use crate::reach::ReachArgs;
 use crate::report::Kind;
@@ -74,7 +74,9 @@ fn parse_host(text: &str) -> Result<Location, Error> {
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
     if location.is_local() {
         let what = format!("'{text}' is no host");
-        return Err(Error::new(Class::Usage, what).advise("write lh://host[:port] or [user@]host"));
+        return Err(
+            Error::new(ErrorKind::Usage, what).advise("write lh://host[:port] or [user@]host")
+        );
     }
     Ok(location)
 }
@@ -86,7 +88,7 @@ fn parse_time(text: &str) -> Result<Span, String> {
 
 /// Measures, and prints what is found as it comes.
 pub(crate) fn run(args: &ProbeArgs) -> u8 {
-    let cancel = Cancel::default();
+    let cancel = CancelHandle::default();
     let show = Show {
         json: args.json,
         progress: false,
@@ -99,69 +101,86 @@ pub(crate) fn run(args: &ProbeArgs) -> u8 {
         Ok(status) => status,
         Err(error) => {
             screen.failed(&error);
-            exit::status(error.class)
+            exit::status(error.kind)
         }
     }
 }
 
 /// The status of what was asked for and could not be measured; what could be is printed.
-fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: Cancel) -> Result<u8, Error> {
-    let options = resolve(args)?;
-    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once")
-        .map_err(|error| Error::new(Class::LocalFile, format!("cannot watch signals: {error}")))?;
+fn start(args: &ProbeArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<u8, Error> {
+    let probe = resolve(args, screen)?;
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
+        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
+    )?;
+    let mut probe = probe.cancel_with(&cancel).start()?;
+    let mut events = probe.events();
     let mut all = Vec::new();
     let (mut path, mut status) = (None, exit::DONE);
-    let mut tell = |found: Found| {
-        let first = all.is_empty();
-        match (args.json, &found) {
-            (true, found) => console::out(event(found)),
-            (false, Found::Path(path)) => path_lines(path).into_iter().for_each(console::out),
-            (false, Found::Measured(measured)) => {
-                if first {
-                    console::out(heading());
+    while let Some(event) = blocking::wait(events.next()) {
+        if args.json
+            && let Some(event) = self::event(&event)
+        {
+            console::out(event);
+        }
+        match event {
+            ProbeEvent::Path(found) => {
+                if !args.json {
+                    path_lines(&found).into_iter().for_each(console::out);
                 }
-                console::out(row(measured));
+                path = Some(found);
             }
-            (false, Found::Missing(error)) => console::error(error),
+            ProbeEvent::Measured(measured) => {
+                if !args.json {
+                    if all.is_empty() {
+                        console::out(heading());
+                    }
+                    console::out(row(&measured));
+                }
+                all.push(measured);
+            }
+            ProbeEvent::Missing(error) => {
+                if status == exit::DONE {
+                    status = exit::status(error.kind);
+                }
+                if !args.json {
+                    console::error(&error.into());
+                }
+            }
+            ProbeEvent::Session(event) => screen.see(event),
+            _ => {}
         }
-        match found {
-            Found::Path(found) => path = Some(found),
-            Found::Measured(measured) => all.push(measured),
-            Found::Missing(error) if status == exit::DONE => status = exit::status(error.class),
-            Found::Missing(_) => {}
-        }
-    };
-    probe::probe(&options, screen.clone(), &mut tell, cancel)?;
+    }
+    blocking::wait(probe.finish())?;
     if args.json {
         console::out(summary(path.as_ref(), &all, status));
     }
     Ok(status)
 }
 
-fn resolve(args: &ProbeArgs) -> Result<ProbeOptions, Error> {
+fn resolve(args: &ProbeArgs, screen: &Arc<Screen>) -> Result<ProbeRequest, Error> {
     let zero = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
     if let Some(rate) = args.rate.iter().find(|rate| zero(rate)) {
         let what = format!("a probe at {rate} cannot be");
-        return Err(Error::new(Class::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
     }
     args.reach.check(&[&args.host], &|_| false)?;
     let any = args.udp || args.app || args.tcp;
-    Ok(ProbeOptions {
-        location: args.host.clone(),
-        trust: args.reach.trust(&[&args.host])?,
-        udp: args.udp || !any,
-        app: args.app,
-        tcp: args.tcp || !any,
-        rates: args.rate.clone(),
-        span: args.time,
-        datagram: args.datagram,
-        reach: args.reach.options(),
-    })
+    let asking = screen.clone();
+    let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?;
+    Ok(client
+        .probe(args.host.clone())
+        .udp(args.udp || !any)
+        .app(args.app)
+        .tcp(args.tcp || !any)
+        .rates(args.rate.clone())
+        .time(args.time)
+        .datagram(args.datagram)
+        .reach(args.reach.options()))
 }
 
 fn path_lines(path: &PathFound) -> [String; 3] {
-    let PathFound { peer, address, carrier, datagram, mtu, cipher, trips } = path;
-    let Trips { asked, answered, min, mean, max, deviation } = trips;
+    let PathFound { peer, address, carrier, datagram, mtu, cipher, trips, .. } = path;
+    let Trips { asked, answered, min, mean, max, deviation, .. } = trips;
     let mtu = match mtu {
         Some(mtu) => format!("{mtu} B pass"),
         None => "unknown".to_owned(),
@@ -206,26 +225,30 @@ fn direction(measured: &Measured) -> &'static str {
     if measured.up { "up" } else { "down" }
 }
 
-fn event(found: &Found) -> Value {
-    match found {
-        Found::Path(path) => {
+/// The line of `--json` for what was found; nothing for what is no finding.
+fn event(event: &ProbeEvent) -> Option<Value> {
+    Some(match event {
+        ProbeEvent::Path(path) => {
             let mut event = path_fields(path);
             event["event"] = "path".into();
             event
         }
-        Found::Missing(error) => json!({
-            "event": "missing",
-            "class": exit::class_name(error.class),
-            "what": error.what,
-            "advice": error.advice,
-        }),
-        Found::Measured(measured) if measured.way == Way::Tcp => json!({
+        ProbeEvent::Missing(error) => {
+            let error = Error::from(error.clone());
+            json!({
+                "event": "missing",
+                "class": exit::class_name(error.kind),
+                "what": error.what,
+                "advice": error.advice,
+            })
+        }
+        ProbeEvent::Measured(measured) if measured.way == Way::Tcp => json!({
             "event": "measured",
             "by": measured.way.name(),
             "way": direction(measured),
             "received_bps": measured.received_rate.as_bps(),
         }),
-        Found::Measured(measured) => json!({
+        ProbeEvent::Measured(measured) => json!({
             "event": "measured",
             "by": measured.way.name(),
             "way": direction(measured),
@@ -238,7 +261,8 @@ fn event(found: &Found) -> Value {
             "socket_lost": measured.socket_lost,
             "reordered": measured.reordered,
         }),
-    }
+        _ => return None,
+    })
 }
 
 fn path_fields(path: &PathFound) -> Value {
@@ -275,12 +299,14 @@ fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::but;
     use longhaul_proto::units::LossRatio;
 
     fn measured(way: Way, up: bool, megabits: u64) -> Measured {
-        Measured {
-            way,
-            up,
+        but!(
+            Measured::default(),
+            way: way,
+            up: up,
             asked: Some(Rate::from_mbps(1000)),
             sent_rate: Some(Rate::from_mbps(999)),
             received_rate: Rate::from_mbps(megabits),
@@ -289,7 +315,7 @@ mod tests {
             loss: LossRatio::of(10, 1000),
             socket_lost: 4,
             reordered: 2,
-        }
+        )
     }
 
     #[test]

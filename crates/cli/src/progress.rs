@@ -4,10 +4,9 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul::{Progress, SourceRow, Summary};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_transfer::progress::{Progress, SourceRow};
-use longhaul_transfer::summary::Summary;
 
 use crate::console;
 
@@ -165,21 +164,17 @@ impl Meter {
 
 /// The end as the summary has it, so that the two say the same.
 fn whole(summary: &Summary) -> Progress {
-    let Summary { bytes, files, goodput, sender, receiver, .. } = summary;
-    Progress {
-        bytes: *bytes,
-        total_bytes: *bytes,
-        files: *files,
-        total_files: *files,
-        rate_average: *goodput,
-        sent: sender.sent,
-        retransmitted: sender.retransmitted,
-        blocks_lost: receiver.blocks_lost,
-        rtt: summary.rtt,
-        resumed_bytes: summary.resumed_bytes,
-        sources: summary.sources.clone(),
-        ..Progress::default()
-    }
+    let mut progress = Progress::default();
+    (progress.bytes, progress.total_bytes) = (summary.bytes, summary.bytes);
+    (progress.files, progress.total_files) = (summary.files, summary.files);
+    progress.rate_average = summary.goodput;
+    progress.sent = summary.sender.sent;
+    progress.retransmitted = summary.sender.retransmitted;
+    progress.blocks_lost = summary.receiver.blocks_lost;
+    progress.rtt = summary.rtt;
+    progress.resumed_bytes = summary.resumed_bytes;
+    progress.sources = summary.sources.clone();
+    progress
 }
 
 fn tell(progress: &Progress) {
@@ -273,12 +268,12 @@ pub(crate) fn duration(span: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_transfer::progress::SourceState;
+    use crate::error::but;
+    use longhaul::SourceState;
 
     #[test]
     fn the_line_has_every_quantity_with_its_unit() {
-        let progress = Progress {
-            bytes: 75_000_000,
+        let progress = but!(Progress::default(), bytes: 75_000_000,
             total_bytes: 300_000_000,
             files: 3,
             total_files: 12,
@@ -287,9 +282,7 @@ mod tests {
             left: Some(Span::from_secs(252)),
             sent: 10_200,
             retransmitted: 200,
-            blocks_lost: 100,
-            ..Progress::default()
-        };
+            blocks_lost: 100);
         assert_eq!(
             line(&progress),
             "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, \
@@ -309,8 +302,7 @@ mod tests {
 
     #[test]
     fn a_large_tree_fits_a_terminal_of_80_columns() {
-        let progress = Progress {
-            bytes: 299_990_000_000,
+        let progress = but!(Progress::default(), bytes: 299_990_000_000,
             total_bytes: 300_000_000_000,
             files: 99_999,
             total_files: 100_000,
@@ -319,9 +311,7 @@ mod tests {
             left: Some(Span::from_secs(3_599)),
             sent: 1_000_000,
             retransmitted: 20_000,
-            blocks_lost: 9_800,
-            ..Progress::default()
-        };
+            blocks_lost: 9_800);
         let bar = "[============] ".len();
         assert!(bar + how_far(&progress).len() <= 80, "{}", how_far(&progress));
         assert!(how(&progress).len() <= 80, "{}", how(&progress));
@@ -339,8 +329,8 @@ mod tests {
 
     #[test]
     fn of_many_sources_the_busiest_have_lines_and_the_others_are_counted() {
-        let row = |number: u64| SourceRow {
-            source: format!("h{number}:/x"),
+        let row = |number: u64| {
+            but!(SourceRow::default(), source: format!("h{number}:/x"),
             state: SourceState::Receiving,
             received_bytes: 1_000_000,
             rate: Rate::from_mbps(number),
@@ -348,7 +338,7 @@ mod tests {
             loss: LossRatio::NONE,
             resent: 2,
             refused: 0,
-            rtt: Span::ZERO,
+            rtt: Span::ZERO)
         };
         let rows: Vec<SourceRow> = (1..=10).map(row).collect();
         let lines = source_lines(&rows);

@@ -1,11 +1,10 @@
 //! The settings of all protocols as flags, made from the registry.
 
-use clap::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use longhaul_proto::kind::Kind;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
-use longhaul_transfer::error::{Class, Error};
 
 /// What the user set, whichever protocol has it.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +171,7 @@ impl ProtocolSettings {
                         format!("--{name} belongs to --protocol {rows}")
                     }
                 };
-                Error::new(Class::Usage, error.to_string()).advise(advice)
+                Error::new(ErrorKind::Usage, error.to_string()).advise(advice)
             })
         })
     }
@@ -225,7 +224,8 @@ impl FromArgMatches for ProtocolSettings {
         self.0.clear();
         for Flag { name, .. } in flags() {
             let value = matches.try_get_one::<Given>(name);
-            let value = value.map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error))?;
+            let value = value
+                .map_err(|error| clap::Error::raw(clap::error::ErrorKind::InvalidValue, error))?;
             self.0.extend(value.map(|value| (name, value.clone())));
         }
         Ok(())

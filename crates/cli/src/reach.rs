@@ -1,13 +1,10 @@
 //! How another host is reached, and whom to trust there: the flags that every subcommand has that
 //! opens a session.
 
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{ReachOptions, ServerPin, Trust};
-use longhaul_transfer::session::PeerId;
-use longhaul_transfer::session::known::server_name;
+use longhaul::{Client, Identity, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust};
 
 use crate::config;
+use crate::error::{Error, ErrorKind};
 use crate::quantity::parse_ports;
 use crate::words::SshCommand;
 
@@ -52,11 +49,11 @@ fn parse_pin(text: &str) -> Result<ServerPin, String> {
 
 /// Sees that each pin is of one of the servers at `places`, and none of them has two.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
-    let usage = |what: String, advice: &str| Err(Error::new(Class::Usage, what).advise(advice));
+    let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {
         places.iter().filter_map(|place| match place {
             Location::Daemon { host, port, .. } => Some((host.as_str(), *port)),
-            Location::Local(_) | Location::Ssh { .. } => None,
+            _ => None,
         })
     };
     for pin in pins {
@@ -64,7 +61,7 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
         if servers().any(|(host, port)| pin.names(host, port)) {
             continue;
         }
-        let names: Vec<String> = servers().map(|(host, port)| server_name(host, port)).collect();
+        let names: Vec<String> = places.iter().filter_map(|place| place.server()).collect();
         let what = format!("--server-id names {name}, which is no server of this command");
         return match names.is_empty() {
             true => usage(what, "leave it out: hosts of ssh are known by ssh's own keys"),
@@ -78,11 +75,13 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
         let what = format!("--server-id {} and {}: which server has which?", first.id, last.id);
         return usage(what, "write --server-id HOST=ID for each server");
     }
-    for (host, port) in servers() {
-        let mut own = pins.iter().filter(|pin| pin.names(host, port));
+    for place in places {
+        let (Location::Daemon { host, port, .. }, Some(name)) = (place, place.server()) else {
+            continue;
+        };
+        let mut own = pins.iter().filter(|pin| pin.names(host, *port));
         let Some(first) = own.next() else { continue };
         if let Some(other) = own.find(|pin| pin.id != first.id) {
-            let name = server_name(host, port);
             let what = format!("--server-id gives {name} two ids, {} and {}", first.id, other.id);
             return usage(what, "a server has one; name it with its port where a host has several");
         }
@@ -123,7 +122,7 @@ impl ReachArgs {
                 false => ("is for a server, lh://host[:port]", "leave it out"),
             };
             let what = format!("--{flag} {what}, and there is none here");
-            return Err(Error::new(Class::Usage, what).advise(advice));
+            return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }
         let last = |place: &&&Location| {
             matches!(place, Location::Daemon { port: u16::MAX, .. }) && self.data_port.is_none()
@@ -131,33 +130,44 @@ impl ReachArgs {
         if let Some(place) = places.iter().find(last) {
             let what = format!("{place}: no port comes after 65535 for the data");
             let advice = "write --data-port as the server was told it";
-            return Err(Error::new(Class::Usage, what).advise(advice));
+            return Err(Error::new(ErrorKind::Usage, what).advise(advice));
         }
         Ok(())
     }
 
-    /// Who we are and whom we trust, of those at `places`.
+    /// The client that reaches `places`. `ask` decides about a server that was never seen, and may
+    /// block.
     ///
     /// # Errors
-    /// There is no folder for this host's identity; `--server-id` is of none of them, or a server
-    /// has two.
-    pub(crate) fn trust(&self, places: &[&Location]) -> Result<Trust, Error> {
+    /// This host's identity cannot be read or made; `--server-id` is of none of the places, or a
+    /// server has two.
+    pub(crate) fn client(
+        &self,
+        places: &[&Location],
+        ask: impl Fn(&NewServer) -> bool + Clone + Send + Sync + 'static,
+    ) -> Result<Client, Error> {
         check_pins(&self.server_id, places)?;
-        Ok(Trust {
-            config_dir: config::folder()?,
-            pins: self.server_id.clone(),
-            accept_new: self.accept_new,
-        })
+        let folder = config::folder()?;
+        let identity = Identity::load_or_create(&folder)?;
+        let trust = Trust::known_servers(folder).pins(self.server_id.clone());
+        let trust = match self.accept_new {
+            true => trust.or_accept_new(),
+            false => trust.or_ask(move |server| {
+                let ask = ask.clone();
+                async move { ask(&server) }
+            }),
+        };
+        Ok(Client::builder().identity(identity).trust(trust).build()?)
     }
 
     /// By what the other hosts are reached.
     pub(crate) fn options(&self) -> ReachOptions {
-        ReachOptions {
-            ssh_command: self.rsh.0.clone(),
-            remote_path: self.remote_path.clone(),
-            data_port: self.data_port,
-            ports: self.ports,
-        }
+        let mut options = ReachOptions::default();
+        options.ssh_command = self.rsh.0.clone();
+        options.remote_path = self.remote_path.clone();
+        options.data_port = self.data_port;
+        options.ports = self.ports;
+        options
     }
 }
 

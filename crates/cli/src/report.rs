@@ -1,12 +1,12 @@
 //! What a finished copy says of itself to people: what was copied, what bounded it, what was lost
 //! where. Every quantity carries its unit.
 
-use longhaul_proto::endpoint::{Origin, ReceiveCapacity};
+use longhaul::accounting::{Origin, ReceiveCapacity};
+use longhaul::{BoundBy, Event, SourceRow, Summary};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
-use longhaul_transfer::progress::{Notice, SourceRow};
-use longhaul_transfer::summary::{BoundBy, Summary};
 
+use crate::error::Error;
 use crate::plain;
 use crate::progress::duration;
 
@@ -15,47 +15,52 @@ const SHORT: Span = Span::from_millis(500);
 /// From here on it is worth a line what a copy was bound by.
 const LONG: Span = Span::from_secs(2);
 
-/// A notice as a line, whatever characters the other side has put into a name.
-pub(crate) fn notice(notice: &Notice) -> String {
+/// An event as a line, whatever characters the other side has put into a name.
+pub(crate) fn event(event: &Event) -> String {
     let path = plain::path;
-    match notice {
-        Notice::Connected { peer, address, carrier } => {
+    match event {
+        Event::Connected { peer, address, carrier } => {
             format!("connected to {} at {address} by {carrier}", plain::text(peer))
         }
-        Notice::Resumed { bytes } => {
+        Event::Resumed { bytes } => {
             format!("longhaul: {} are there already", Bytes::new(*bytes))
         }
-        Notice::Silent { since, sends } => {
+        Event::Silent { since, sends } => {
             let stopped = if *sends { "sending has stopped until it is heard" } else { "waiting" };
             format!("nothing has come from the other side for {}: {stopped}", duration(*since))
         }
-        Notice::HeardAgain => "the other side is heard again; going on".to_owned(),
-        Notice::Reconnecting { reason } => {
+        Event::HeardAgain => "the other side is heard again; going on".to_owned(),
+        Event::Reconnecting { reason } => {
             format!("connection lost ({}); trying again", plain::text(reason))
         }
-        Notice::Fallback { carrier, advice } => {
+        Event::Fallback { carrier, advice } => {
             format!("the data go by {carrier} now; {}", plain::text(advice))
         }
-        Notice::Streams { count, found } => {
+        Event::Streams { count, found } => {
             let ways = self::count(u64::from(*count), "connection");
             match found {
                 true => format!("{ways}: the best of the numbers tried"),
                 false => format!("{ways} when the copy was over, before the best was found"),
             }
         }
-        Notice::File { path: file } => path(file),
+        Event::FileDone { path: file } => path(file),
         // As rsync names them.
-        Notice::Folder { path: folder } => format!("{}/", path(folder)),
-        Notice::Link { path: link, target } => format!("{} -> {}", path(link), path(target)),
-        Notice::Skipped { path: file } => format!("{} is there and equal", path(file)),
-        Notice::FileFailed { path: file, reason } => {
+        Event::FolderDone { path: folder } => format!("{}/", path(folder)),
+        Event::LinkDone { path: link, target } => format!("{} -> {}", path(link), path(target)),
+        Event::FileSkipped { path: file } => format!("{} is there and equal", path(file)),
+        Event::FileFailed { path: file, reason } => {
             format!("{}: {}", path(file), plain::text(reason))
         }
-        Notice::SourceFailed { source, error } => {
-            format!("{source} is left out: {}", plain::text(&error.to_string()))
+        Event::SourceFailed { source, error } => {
+            format!(
+                "{source} is left out: {}",
+                plain::text(&Error::from(error.clone()).to_string())
+            )
         }
-        Notice::OfSource { source, notice } => format!("{source}: {}", self::notice(notice)),
-        Notice::Warning(text) => plain::text(text),
+        Event::OfSource { source, event } => format!("{source}: {}", self::event(event)),
+        Event::Warning(text) => plain::text(text),
+        // A newer library may report more.
+        other => plain::text(&format!("{other:?}")),
     }
 }
 
@@ -314,7 +319,7 @@ fn bound(by: BoundBy) -> &'static str {
         BoundBy::PeerLimit => {
             "by the other side's own limit: raise --memory there, or its rate, if it has room"
         }
-        BoundBy::Nothing => "by nothing that could be told",
+        _ => "by nothing that could be told",
     }
 }
 
@@ -326,11 +331,13 @@ fn count(number: u64, what: &str) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::error::but;
+    use longhaul::SourceState;
     use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
-    use longhaul_transfer::progress::SourceState;
 
     pub(crate) fn example() -> Summary {
-        Summary {
+        but!(
+            Summary::default(),
             bytes: 300_000_000,
             files: 12,
             copied_files: 12,
@@ -383,7 +390,7 @@ pub(crate) mod tests {
             receives: None,
             sources: Vec::new(),
             failed_sources: 0,
-        }
+        )
     }
 
     #[test]
@@ -412,27 +419,23 @@ pub(crate) mod tests {
             said,
             ["longhaul: copied 12 files, 300.00 MB in 2.8 s, 848.00 Mbit/s, verified", bound]
         );
-        let blink = Summary { elapsed: Span::from_millis(40), ..example() };
+        let blink = but!(example(), elapsed: Span::from_millis(40));
         let said = lines(&blink, Kind::Copy, false);
         assert_eq!(said, ["longhaul: copied 12 files, 300.00 MB in 0.0 s, verified"]);
-        let clean = Summary { path_lost: 0, socket_lost: 0, ..example() };
+        let clean = but!(example(), path_lost: 0, socket_lost: 0);
         assert!(!lines(&clean, Kind::Copy, false).join("\n").contains("lost"));
     }
 
     #[test]
     fn a_copy_of_what_is_there_says_that_there_was_nothing_to_copy() {
-        let there = Summary {
-            copied_files: 0,
+        let there = but!(example(), copied_files: 0,
             copied_bytes: 0,
             resumed_bytes: 300_000_000,
             skipped_files: 12,
-            bound_by: BoundBy::Nothing,
-            ..example()
-        };
+            bound_by: BoundBy::Nothing);
         let said = lines(&there, Kind::Copy, false);
         assert_eq!(said, ["longhaul: already there, nothing to copy: 12 files, 300.00 MB"]);
-        let one_left =
-            Summary { copied_files: 1, copied_bytes: 5, skipped_files: 11, ..there.clone() };
+        let one_left = but!(there.clone(), copied_files: 1, copied_bytes: 5, skipped_files: 11);
         let said = lines(&one_left, Kind::Copy, false);
         assert!(said[0].contains("copied 1 file, 5 B in"), "{said:?}");
         assert!(said[1].contains("11 files skipped"), "{said:?}");
@@ -440,39 +443,33 @@ pub(crate) mod tests {
 
     #[test]
     fn what_failed_or_was_there_is_not_called_copied() {
-        let some = Summary {
-            copied_files: 7,
+        let some = but!(example(), copied_files: 7,
             copied_bytes: 200_000_000,
             failed_files: 3,
             skipped_files: 2,
-            verified: false,
-            ..example()
-        };
+            verified: false);
         let said = lines(&some, Kind::Copy, false);
         assert!(said[0].starts_with("longhaul: copied 7 files, 200.00 MB in"), "{said:?}");
-        let none = Summary { copied_files: 0, copied_bytes: 0, failed_files: 12, ..some };
+        let none = but!(some, copied_files: 0, copied_bytes: 0, failed_files: 12);
         assert_eq!(lines(&none, Kind::Copy, false)[0], "longhaul: copied nothing");
     }
 
     #[test]
     fn links_and_folders_are_counted_where_they_are_what_came() {
-        let links = Summary {
-            bytes: 0,
+        let links = but!(example(), bytes: 0,
             files: 0,
             copied_files: 0,
             copied_bytes: 0,
             links: 3,
             folders: 2,
-            elapsed: Span::from_millis(20),
-            ..example()
-        };
+            elapsed: Span::from_millis(20));
         let said = |summary: &Summary| lines(summary, Kind::Copy, false)[0].clone();
         assert_eq!(said(&links), "longhaul: copied 3 links in 0.0 s, verified");
-        let folders = Summary { links: 0, ..links.clone() };
+        let folders = but!(links.clone(), links: 0);
         assert_eq!(said(&folders), "longhaul: copied 2 folders in 0.0 s, verified");
-        let there = Summary { folders: 0, ..folders };
+        let there = but!(folders, folders: 0);
         assert_eq!(said(&there), "longhaul: already there, nothing to copy");
-        let both = Summary { files: 1, copied_files: 1, copied_bytes: 9, ..links };
+        let both = but!(links, files: 1, copied_files: 1, copied_bytes: 9);
         assert_eq!(said(&both), "longhaul: copied 1 file, 3 links, 9 B in 0.0 s, verified");
     }
 
@@ -483,18 +480,18 @@ pub(crate) mod tests {
         let target = path.clone();
         let reason = "no \u{1b}[31m".to_owned();
         let told = [
-            Notice::File { path: path.clone() },
-            Notice::Folder { path: path.clone() },
-            Notice::Link { path: "a".into(), target },
-            Notice::Skipped { path: path.clone() },
-            Notice::FileFailed { path: path.clone(), reason: reason.clone() },
-            Notice::Reconnecting { reason: reason.clone() },
-            Notice::Fallback { carrier: "ssh".into(), advice: reason.clone() },
-            Notice::Warning(path.display().to_string()),
+            Event::FileDone { path: path.clone() },
+            Event::FolderDone { path: path.clone() },
+            Event::LinkDone { path: "a".into(), target },
+            Event::FileSkipped { path: path.clone() },
+            Event::FileFailed { path: path.clone(), reason: reason.clone() },
+            Event::Reconnecting { reason: reason.clone() },
+            Event::Fallback { carrier: "ssh".into(), advice: reason.clone() },
+            Event::Warning(path.display().to_string()),
         ];
         for told in told {
-            let of = Notice::OfSource { source: "h:a".into(), notice: Box::new(told.clone()) };
-            for line in [notice(&told), notice(&of)] {
+            let of = Event::OfSource { source: "h:a".into(), event: Box::new(told.clone()) };
+            for line in [event(&told), event(&of)] {
                 assert!(!line.contains(char::is_control), "{line:?}");
                 assert!(line.contains("\\u{1b}["), "{line:?}");
             }
@@ -503,13 +500,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_went_by_streams_has_its_rate_too() {
-        let streams = Summary {
-            protocol: "tcp".into(),
+        let streams = but!(example(), protocol: "tcp".into(),
             cipher: "tls".into(),
             blocks: 0,
-            bound_by: BoundBy::Nothing,
-            ..example()
-        };
+            bound_by: BoundBy::Nothing);
         let said = lines(&streams, Kind::Copy, true);
         assert!(said[0].contains("848.00 Mbit/s"), "{said:?}");
         assert!(said[2].contains("848.00 Mbit/s by tcp (tls)"), "{said:?}");
@@ -525,17 +519,17 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_not_verified_or_failed_is_said() {
-        let summary = Summary { verified: false, failed_files: 1, ..example() };
+        let summary = but!(example(), verified: false, failed_files: 1);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
-        let summary = Summary { verified: false, unread_files: 2, ..example() };
+        let summary = but!(example(), verified: false, unread_files: 2);
         let said = "verified but for 2 files of the same size and time (--checksum reads them)";
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with(said));
     }
 
     #[test]
     fn what_the_receiver_had_no_memory_for_is_no_loss_of_the_path() {
-        let summary = Summary { memory_lost: 100, ..example() };
+        let summary = but!(example(), memory_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
                     beyond what its memory had granted 0.05 % (100), of 210500 datagrams";
@@ -544,7 +538,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_fell_before_the_copy_was_let_in_is_no_loss_of_the_path() {
-        let summary = Summary { hold_lost: 100, ..example() };
+        let summary = but!(example(), hold_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
                     before it had let the copy in 0.05 % (100), of 210500 datagrams";
@@ -553,15 +547,14 @@ pub(crate) mod tests {
 
     #[test]
     fn the_number_of_connections_that_was_found_is_said() {
-        let said = |count, found| notice(&Notice::Streams { count, found });
+        let said = |count, found| event(&Event::Streams { count, found });
         assert_eq!(said(8, true), "8 connections: the best of the numbers tried");
         assert!(said(1, false).starts_with("1 connection when the copy was over"));
     }
 
     #[test]
     fn each_of_several_sources_has_its_line_and_failures_are_counted() {
-        let row = SourceRow {
-            source: "h1:/a".into(),
+        let row = but!(SourceRow::default(), source: "h1:/a".into(),
             state: SourceState::Done,
             received_bytes: 5_000_000,
             rate: Rate::ZERO,
@@ -569,10 +562,9 @@ pub(crate) mod tests {
             loss: LossRatio::of(1, 100),
             resent: 1,
             refused: 0,
-            rtt: Span::ZERO,
-        };
-        let failed = SourceRow { state: SourceState::Failed, ..row.clone() };
-        let summary = Summary { sources: vec![row, failed], failed_sources: 1, ..example() };
+            rtt: Span::ZERO);
+        let failed = but!(row.clone(), state: SourceState::Failed);
+        let summary = but!(example(), sources: vec![row, failed], failed_sources: 1);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         assert!(text.contains("h1:/a: done, 5.00 MB, loss 1.00 %, resent 1 block\n"), "{text}");
         assert!(text.contains("failed   1 of 2 sources"), "{text}");
@@ -587,28 +579,28 @@ pub(crate) mod tests {
             share: 0.85,
             others: Some(Rate::from_mbps(200)),
         };
-        let said = lines(&Summary { receives: Some(capacity), ..example() }, Kind::Copy, true);
+        let said = lines(&but!(example(), receives: Some(capacity)), Kind::Copy, true);
         let expected = "  took     at most 800.00 Mbit/s in all, 85 % of 1.00 Gbit/s as the card \
                         takes; 200.00 Mbit/s were left to others";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
         let found = ReceiveCapacity { origin: Origin::Found, share: 1.0, others: None, ..capacity };
-        let said = lines(&Summary { receives: Some(found), ..example() }, Kind::Copy, true);
+        let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, true);
         let expected = "  took     at most 800.00 Mbit/s in all, 1.00 Gbit/s as was found";
         assert!(said.iter().any(|line| line == expected), "{said:?}");
-        let said = lines(&Summary { receives: Some(found), ..example() }, Kind::Copy, false);
+        let said = lines(&but!(example(), receives: Some(found)), Kind::Copy, false);
         assert!(!said.join("\n").contains("took"));
     }
 
     #[test]
     fn what_was_sent_though_it_was_there_is_counted_as_in_vain() {
-        let said = lines(&Summary { blocks: 208_000, ..example() }, Kind::Copy, true);
+        let said = lines(&but!(example(), blocks: 208_000), Kind::Copy, true);
         let expected = "16 duplicates of our own, 334 blocks in vain, waste";
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
     }
 
     #[test]
     fn a_measurement_says_that_nothing_is_there() {
-        let said = lines(&Summary { verified: false, ..example() }, Kind::Fake, true);
+        let said = lines(&but!(example(), verified: false), Kind::Fake, true);
         assert_eq!(said[0], "longhaul: measured 300.00 MB in 2.8 s; nothing was written");
     }
 
@@ -618,7 +610,7 @@ pub(crate) mod tests {
             lines(&example(), Kind::DryRun, true),
             ["longhaul: would copy 12 files, 300.00 MB"]
         );
-        let said = lines(&Summary { failed_files: 1, ..example() }, Kind::DryRun, false);
+        let said = lines(&but!(example(), failed_files: 1), Kind::DryRun, false);
         assert_eq!(said[1..], ["  failing  1 file, named above"]);
     }
 }

@@ -7,12 +7,12 @@ use std::process::Command;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::error::{Error, ErrorKind};
 use clap::ValueEnum;
 use longhaul_experiments::experiment::{Case, Experiment, Set};
 use longhaul_experiments::outcome::Outcomes;
 use longhaul_experiments::page::{self, File, Page};
 use longhaul_experiments::{catalogue, results, simulate};
-use longhaul_transfer::error::{Class, Error};
 
 use crate::{console, exit};
 
@@ -88,7 +88,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     }
     let find = |id: &String| {
         catalogue::find(id).ok_or_else(|| {
-            let error = Error::new(Class::Usage, format!("no experiment is called '{id}'"));
+            let error = Error::new(ErrorKind::Usage, format!("no experiment is called '{id}'"));
             error.advise("longhaul reproduce list shows them")
         })
     };
@@ -103,10 +103,10 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
     };
     if folder.is_none() && args.update {
         let what = "there is no folder of results here or above";
-        return Err(Error::new(Class::Usage, what).advise("name it with --results"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("name it with --results"));
     }
     if args.case.is_some() && args.how == How::Sim {
-        let error = Error::new(Class::Usage, "--case chooses what is emulated");
+        let error = Error::new(ErrorKind::Usage, "--case chooses what is emulated");
         return Err(error.advise("add --how emulate, or leave --case out"));
     }
     if folder.is_none() {
@@ -135,7 +135,7 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         return Ok(same);
     }
     let what = format!("{} of {} failed: {}", failed.len(), experiments.len(), failed.join(" "));
-    Err(Error::new(Class::Unfinished, what).advise("run these again: longhaul reproduce ID..."))
+    Err(Error::new(ErrorKind::Unfinished, what).advise("run these again: longhaul reproduce ID..."))
 }
 
 fn one(
@@ -206,7 +206,7 @@ fn emulator() -> Result<Emulator, Error> {
 
 #[cfg(not(target_os = "linux"))]
 fn emulator() -> Result<Emulator, Error> {
-    Err(Error::new(Class::Usage, "only Linux can emulate").advise("use --how sim"))
+    Err(Error::new(ErrorKind::Usage, "only Linux can emulate").advise("use --how sim"))
 }
 
 #[cfg(target_os = "linux")]
@@ -305,11 +305,11 @@ fn date(days: u64) -> String {
 }
 
 fn failed(what: impl Display) -> Error {
-    Error::new(Class::Unfinished, what.to_string())
+    Error::new(ErrorKind::Unfinished, what.to_string())
 }
 
 fn file_trouble(error: &std::io::Error) -> Error {
-    Error::new(Class::LocalFile, format!("the folder of results: {error}"))
+    Error::new(ErrorKind::LocalFile, format!("the folder of results: {error}"))
 }
 
 #[cfg(test)]

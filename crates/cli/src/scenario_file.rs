@@ -6,8 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use crate::error::{Error, ErrorKind};
 use longhaul_testbed::scenario::{Reading, Scenario};
-use longhaul_transfer::error::{Class, Error};
 
 /// The most bytes of a scenario: its most hosts and links take a tenth of it.
 const MOST_SCENARIO: u64 = 64 << 20;
@@ -21,7 +21,7 @@ const MOST_TRACE: u64 = 64 << 20;
 pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
     read(path, MOST_SCENARIO, fits).map_err(|why| {
-        Error::new(Class::LocalFile, format!("{} cannot be read: {why}", path.display()))
+        Error::new(ErrorKind::LocalFile, format!("{} cannot be read: {why}", path.display()))
     })
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn parse(
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)
-        .map_err(|error| Error::new(Class::Usage, format!("{}: {error}", path.display())))
+        .map_err(|error| Error::new(ErrorKind::Usage, format!("{}: {error}", path.display())))
 }
 
 /// The text at `path`, of at most `most` bytes, where it is of a kind that `fits`.
@@ -91,12 +91,12 @@ mod tests {
     fn what_is_no_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let error = text(folder.path()).unwrap_err();
-        assert_eq!(error.class, Class::LocalFile);
+        assert_eq!(error.kind, ErrorKind::LocalFile);
         assert!(error.what.ends_with("it is a folder, not a file"), "{}", error.what);
         assert!(text(Path::new("/dev/zero")).unwrap_err().what.ends_with("a device, not a file"));
         let scenario = "[topology]\nkind = \"pair\"\nlink = { loss = { gaps = \"/dev/zero\" } }";
         let error = parse(&folder.path().join("a.toml"), scenario, &[]).unwrap_err();
-        assert_eq!(error.class, Class::Usage);
+        assert_eq!(error.kind, ErrorKind::Usage);
         assert!(error.what.contains("line 3: /dev/zero: it is a device"), "{}", error.what);
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_transfer::error::Error;
-use longhaul_transfer::options::CopyOptions;
-use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
-use longhaul_transfer::summary::Summary;
+use longhaul::{CancelHandle, Event, NewServer, Progress, Summary};
 
+use crate::cp::Prepared;
+use crate::error::Error;
 use crate::progress::Meter;
 use crate::report::Kind;
 use crate::{console, exit, json, report, trust};
@@ -33,7 +32,7 @@ pub(crate) struct Show {
 /// The user's side of a copy.
 pub(crate) struct Screen {
     show: Show,
-    cancel: Cancel,
+    cancel: CancelHandle,
     state: Mutex<State>,
 }
 
@@ -46,15 +45,15 @@ struct State {
 
 impl Screen {
     /// A screen that shows `show`; a question ends when `cancel` is wished.
-    pub(crate) fn new(show: Show, cancel: Cancel) -> Screen {
+    pub(crate) fn new(show: Show, cancel: CancelHandle) -> Screen {
         let meter = Meter::new(show.progress);
         Screen { show, cancel, state: Mutex::new(State { meter, json_last: None, resumed: None }) }
     }
 
     /// The copy begins.
-    pub(crate) fn started(&self, options: &CopyOptions) {
+    pub(crate) fn started(&self, copy: &Prepared) {
         if self.show.json {
-            console::out(json::start(options));
+            console::out(json::start(copy));
         }
     }
 
@@ -80,7 +79,7 @@ impl Screen {
         self.with(|state| state.meter.finish());
         console::error(error);
         if self.show.json {
-            console::out(json::error(error, exit::status(error.class)));
+            console::out(json::error(error, exit::status(error.kind)));
         }
     }
 
@@ -89,47 +88,48 @@ impl Screen {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn tell(&self, event: &Event) {
         let Show { verbose, quiet, kind, json, .. } = self.show;
-        let inner = match notice {
-            Notice::OfSource { notice, .. } => &**notice,
-            notice => notice,
+        let inner = match event {
+            Event::OfSource { event, .. } => &**event,
+            event => event,
         };
         match inner {
-            Notice::File { .. } | Notice::Folder { .. } | Notice::Link { .. }
+            Event::FileDone { .. } | Event::FolderDone { .. } | Event::LinkDone { .. }
                 if kind == Kind::DryRun && !json && !quiet =>
             {
-                console::out(report::notice(inner));
+                console::out(report::event(inner));
             }
-            Notice::FileFailed { .. } | Notice::SourceFailed { .. } => {
-                console::warn(report::notice(notice));
+            Event::FileFailed { .. } | Event::SourceFailed { .. } => {
+                console::warn(report::event(event));
             }
             _ if quiet => {}
-            Notice::Connected { .. }
-            | Notice::File { .. }
-            | Notice::Folder { .. }
-            | Notice::Link { .. }
-            | Notice::Skipped { .. } => {
+            Event::Connected { .. }
+            | Event::FileDone { .. }
+            | Event::FolderDone { .. }
+            | Event::LinkDone { .. }
+            | Event::FileSkipped { .. } => {
                 if verbose {
-                    console::note(report::notice(notice));
+                    console::note(report::event(event));
                 }
             }
-            Notice::Resumed { .. } | Notice::Streams { .. } => {
-                console::note(report::notice(notice));
+            Event::Resumed { .. } | Event::Streams { .. } => {
+                console::note(report::event(event));
             }
-            Notice::Silent { .. }
-            | Notice::HeardAgain
-            | Notice::Reconnecting { .. }
-            | Notice::Fallback { .. }
-            | Notice::OfSource { .. }
-            | Notice::Warning(_) => {
-                console::warn(report::notice(notice));
+            _ => {
+                console::warn(report::event(event));
             }
         }
     }
-}
 
-impl Observer for Screen {
+    /// Shows what the copy reports.
+    pub(crate) fn see(&self, event: Event) {
+        match event {
+            Event::Progress(progress) => self.progress(&progress),
+            event => self.event(event),
+        }
+    }
+
     fn progress(&self, progress: &Progress) {
         self.with(|state| {
             state.meter.update(progress);
@@ -137,7 +137,7 @@ impl Observer for Screen {
                 && let Some(bytes) = state.resumed.take()
                 && bytes < progress.total_bytes
             {
-                state.meter.aside(|| self.tell(&Notice::Resumed { bytes }));
+                state.meter.aside(|| self.tell(&Event::Resumed { bytes }));
             }
             if self.show.json && state.json_last.is_none_or(|last| last.elapsed() >= JSON_EVERY) {
                 state.json_last = Some(Instant::now());
@@ -146,19 +146,21 @@ impl Observer for Screen {
         });
     }
 
-    fn notice(&self, notice: Notice) {
+    fn event(&self, event: Event) {
         self.with(|state| {
             if self.show.json {
-                console::out(json::notice(&notice));
+                console::out(json::event(&event));
             }
-            match notice {
-                Notice::Resumed { bytes } => state.resumed = Some(bytes),
-                notice => state.meter.aside(|| self.tell(&notice)),
+            match event {
+                Event::Resumed { bytes } => state.resumed = Some(bytes),
+                event => state.meter.aside(|| self.tell(&event)),
             }
         });
     }
 
-    fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        self.with(|state| state.meter.aside(|| trust::ask(server, id, &self.cancel)))
+    /// Asks whether a server that was never seen is the right one.
+    pub(crate) fn trusts(&self, server: &NewServer) -> bool {
+        let ask = || trust::ask(&server.name, &server.id, &self.cancel);
+        self.with(|state| state.meter.aside(ask))
     }
 }

@@ -4,17 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul::{Identity, Server, ServerEvent, blocking};
-use longhaul_net::zone;
+use longhaul::{
+    Allow, CancelHandle, Identity, ServedClient, Server, ServerEvent, SshServer, access_list,
+    blocking, listen,
+};
 use longhaul_proto::units::Bytes;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::DEFAULT_PORT;
-use longhaul_transfer::options::{Allow, ServeOptions};
-use longhaul_transfer::progress::Cancel;
-use longhaul_transfer::serve::{Client, serve_over_ssh};
-use longhaul_transfer::session::allow;
 use serde::Serialize;
 
+use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
 use crate::{config, console, descriptors, exit, plain, signals};
 
@@ -28,7 +25,7 @@ use crate::{config, console, descriptors, exit, plain, signals};
 pub(crate) struct ServeArgs {
     /// Where to listen: ADDRESS:PORT, ADDRESS or :PORT; [fe80::1%eth0]:PORT on one interface
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7717")]
-    #[arg(value_parser = parse_listen)]
+    #[arg(value_parser = listen::parse)]
     listen: SocketAddr,
     /// UDP port of all data [default: the one after the port of --listen]
     #[arg(long, value_name = "PORT")]
@@ -41,7 +38,7 @@ pub(crate) struct ServeArgs {
     read_only: bool,
     /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only. Write
     /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist
-    #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = allow::parse)]
+    #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file", "ssh"])]
     allow: Vec<Allow>,
     /// A file with one such entry a line; '#' starts a comment. Refused where others than this user
@@ -90,29 +87,29 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
     // By ssh the user may reach what the user may reach.
-    let (config_dir, memory) = (config::folder()?, args.memory);
-    let options = ServeOptions { config_dir, memory, ..ServeOptions::default() };
-    let cancel = Cancel::default();
+    let identity = Identity::load_or_create(config::folder()?)?;
+    let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING).map_err(unwatched)?;
-    match serve_over_ssh(options, args.ports, cancel) {
+    let server = SshServer::new(identity).memory(args.memory).ports(args.ports);
+    match blocking::wait(server.cancel_with(&cancel).serve()) {
         // To be told to end is how a server ends.
-        Err(error) if error.class == Class::Interrupted => Ok(()),
-        ended => ended,
+        Err(error) if error.kind == ErrorKind::Cancelled => Ok(()),
+        ended => Ok(ended?),
     }
 }
 
 fn unwatched(error: std::io::Error) -> Error {
-    Error::new(Class::LocalFile, format!("cannot watch signals: {error}"))
+    Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
     let list = first_list(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no port comes after 65535 for the data";
-        return Err(Error::new(Class::Usage, what).advise("name one with --data-port"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("name one with --data-port"));
     }
     let root = root(args)?;
-    let builder = Server::builder(Identity::load_or_create(&config::folder()?)?)
+    let builder = Server::builder(Identity::load_or_create(config::folder()?)?)
         .root(root)
         .allow_all(list)
         .listen(args.listen)
@@ -121,7 +118,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         .once(args.once)
         .allow_plain(args.allow_plain)
         .memory(args.memory);
-    let mut server = blocking::wait(builder.start()).map_err(longhaul::Error::into_inner)?;
+    let mut server = blocking::wait(builder.start())?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
     let reload = move || {
@@ -129,9 +126,8 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             console::note(format_args!("longhaul: nothing to read again without --allow-file"));
             return;
         };
-        let reloaded = allow_list(&allow, Some(file)).and_then(|list| {
-            blocking::wait(reloading.set_access(list)).map_err(longhaul::Error::into_inner)
-        });
+        let reloaded = allow_list(&allow, Some(file))
+            .and_then(|list| Ok(blocking::wait(reloading.set_access(list))?));
         match reloaded {
             Ok(()) => console::note(format_args!("longhaul: read {} again", file.display())),
             Err(error) => {
@@ -148,14 +144,14 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             console::note(format_args!("longhaul: {line}"));
         }
     }
-    blocking::wait(server.ended()).map_err(longhaul::Error::into_inner)
+    Ok(blocking::wait(server.ended())?)
 }
 
 /// All who are allowed, by the command line and by the file.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
-    list.extend(allow::load(file)?);
+    list.extend(access_list::load(file)?);
     Ok(list)
 }
 
@@ -166,7 +162,7 @@ fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     if let (Some(file), true) = (&args.allow_file, list.is_empty()) {
         let what = format!("{} names nobody, so nobody could come", file.display());
         let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
-        return Err(Error::new(Class::Usage, what).advise(advice));
+        return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
     Ok(list)
 }
@@ -174,7 +170,7 @@ fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
 /// The folder to serve, which clap requires without --ssh.
 fn root(args: &ServeArgs) -> Result<&Path, Error> {
     let missing =
-        || Error::new(Class::Usage, "a server needs a folder").advise("name one with --root");
+        || Error::new(ErrorKind::Usage, "a server needs a folder").advise("name one with --root");
     let root = args.root.as_deref().ok_or_else(missing)?;
     if !root.is_dir() {
         let (what, advice) = match root.symlink_metadata() {
@@ -182,7 +178,7 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
             Err(_) => ("is not there", "make the folder, or name another --root"),
         };
         let what = format!("{} {what}", root.display());
-        return Err(Error::new(Class::LocalFile, what).advise(advice));
+        return Err(Error::new(ErrorKind::LocalFile, what).advise(advice));
     }
     Ok(root)
 }
@@ -218,79 +214,23 @@ fn announce(root: &Path, server: &Server, json: bool) {
 
 /// The line of the log for an event, whatever characters a client has put into a name.
 fn said(event: &ServerEvent) -> Option<String> {
-    let one = |client: &Client| format!("{} ({}) {}", client.address, client.id, client.wish);
+    let said = |error: &longhaul::Error| Error::from(error.clone());
+    let one = |client: &ServedClient| format!("{} ({}) {}", client.address, client.id, client.wish);
     let line = match event {
-        ServerEvent::Refused { address, error } => format!("{address} was turned away: {error}"),
+        ServerEvent::Refused { address, error } => {
+            format!("{address} was turned away: {}", said(error))
+        }
         ServerEvent::RefusedMore { count } => format!("{count} more clients were turned away"),
         ServerEvent::Asked(client) => one(client),
         ServerEvent::Ended { client, took, error: None } => {
             format!("{}: done in {:.1} s", one(client), took.as_secs_f64())
         }
         ServerEvent::Ended { client, took, error: Some(error) } => {
-            format!("{}: ended after {:.1} s: {error}", one(client), took.as_secs_f64())
+            let (client, seconds) = (one(client), took.as_secs_f64());
+            format!("{client}: ended after {seconds:.1} s: {}", said(error))
         }
         ServerEvent::Lagged(count) => format!("{count} lines of this log were lost"),
         _ => return None,
     };
     Some(plain::text(&line))
-}
-
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    let expected =
-        || "expected an address such as [::]:7717, [fe80::1%eth0]:7717, 192.0.2.1 or :7717";
-    let (host, port) = split_listen(text).ok_or_else(expected)?;
-    let host = match host.contains('%') {
-        true => zone::read(host)?,
-        false => host.to_owned(),
-    };
-    match zone::address(&host, port) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => {
-            let ip = host.parse().map_err(|_| expected())?;
-            Ok(SocketAddr::new(ip, port))
-        }
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Address and port; all addresses where it is a port alone.
-fn split_listen(text: &str) -> Option<(&str, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?,
-        // An IPv6 address alone has more than one colon.
-        None => match text.rsplit_once(':') {
-            Some(("", _)) => ("::", text),
-            Some((host, _)) if !host.contains(':') => text.split_at(host.len()),
-            _ => (text, ""),
-        },
-    };
-    match port.strip_prefix(':') {
-        Some(port) => Some((host, port.parse().ok()?)),
-        None => port.is_empty().then_some((host, DEFAULT_PORT)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_or_a_port_alone_is_enough() {
-        let text = |listen: &str| parse_listen(listen).map(|address| address.to_string());
-        assert_eq!(text("127.0.0.1:9").unwrap(), "127.0.0.1:9");
-        assert_eq!(text("::1").unwrap(), "[::1]:7717");
-        assert_eq!(text("[::]").unwrap(), "[::]:7717");
-        assert_eq!(text("[::1]:9").unwrap(), "[::1]:9");
-        assert_eq!(text("192.0.2.1").unwrap(), "192.0.2.1:7717");
-        assert_eq!(text(":9").unwrap(), "[::]:9");
-        let zoned = text("[fe80::1%lo]:9").unwrap();
-        assert!(zoned.starts_with("[fe80::1%") && zoned.ends_with("]:9"), "{zoned}");
-        assert_eq!(text("[fe80::1%25lo]:9").as_ref(), Ok(&zoned));
-        assert_eq!(text("fe80::1%lo").unwrap(), zoned.replace("]:9", "]:7717"));
-        assert!(text("[fe80::1%nosuch0]:9").unwrap_err().contains("no interface nosuch0"));
-        assert!(text("[fe80::1]:9").unwrap_err().contains("[fe80::1%eth0]"));
-        for wrong in ["localhost:9", "", "[]:9", "[::]9", "1.2.3.4:", "[::1:9"] {
-            assert!(text(wrong).unwrap_err().contains("[::]:7717"), "{wrong}");
-        }
-    }
 }

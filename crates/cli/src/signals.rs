@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::thread;
 
-use longhaul_transfer::progress::Cancel;
+use longhaul::CancelHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -16,7 +16,7 @@ pub(crate) const ENDING: &str = "ending; once more ends at once";
 ///
 /// # Errors
 /// The signals cannot be watched.
-pub(crate) fn cancel_on_signal(cancel: Cancel, first: &'static str) -> io::Result<()> {
+pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> io::Result<()> {
     watch(&[SIGINT, SIGTERM], move |signal| {
         end(signal, cancel.is_cancelled(), first);
         cancel.cancel();

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::error::{Error, ErrorKind};
 use clap::Args;
 use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::Scenario;
 use longhaul_testbed::sim::{self, Outcome, SimError};
-use longhaul_transfer::error::{Class, Error};
 
 use crate::{console, exit, scenario_file};
 use sweep::{Setting, Sweep};
@@ -121,14 +121,14 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
     let written = drawn.and_then(|svg| fs::write(file, svg).map_err(|error| error.to_string()));
     written.map_err(|error| {
         let what = format!("{}: the plot cannot be written: {error}", file.display());
-        Error::new(Class::LocalFile, what).advise("name another file for --plot")
+        Error::new(ErrorKind::LocalFile, what).advise("name another file for --plot")
     })
 }
 
 fn simulate(args: &SimArgs) -> Result<Vec<Result<Run, Error>>, Error> {
     if args.seed.is_some() && args.sweep.iter().any(|sweep| sweep.is_of("seed")) {
         let what = "--seed and --sweep seed= say two things about the seed";
-        return Err(Error::new(Class::Usage, what).advise("give one of them"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("give one of them"));
     }
     let path = &args.scenario;
     let text = scenario_file::text(path)?;
@@ -157,11 +157,11 @@ fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Err
     let settings: Vec<&Setting> = settings.iter().filter(|(key, _)| key != "seed").collect();
     let of: String = settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
     match error {
-        SimError::Scenario(_) => Error::new(Class::Usage, format!("{path}{of}: {error}")),
+        SimError::Scenario(_) => Error::new(ErrorKind::Usage, format!("{path}{of}: {error}")),
         SimError::Broken { .. } => {
             let sweep = |(key, value): &&Setting| format!(" --sweep '{key}={value}'");
             let again: String = settings.iter().map(sweep).collect();
-            Error::new(Class::Verification, format!("{path}, seed {seed}{of}: {error}"))
+            Error::new(ErrorKind::Verification, format!("{path}, seed {seed}{of}: {error}"))
                 .advise(format!("repeat it: longhaul sim '{path}' --seed {seed}{again}"))
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         let (at, whose, what) = (Time::ZERO, "copy".to_owned(), "it is not whole".to_owned());
         let error =
             failed(Path::new("wan.toml"), 7, &settings, &SimError::Broken { at, whose, what });
-        assert_eq!(error.class, Class::Verification);
+        assert_eq!(error.kind, ErrorKind::Verification);
         assert!(error.what.contains("seed 7") && error.what.contains("it is not whole"));
         let again = "longhaul sim 'wan.toml' --seed 7 --sweep 'flow.0.rate=5M'";
         assert!(error.advice.is_some_and(|advice| advice.ends_with(again)));

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use longhaul_transfer::progress::Cancel;
+use longhaul::CancelHandle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::console;
@@ -11,7 +11,7 @@ use crate::console;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Asks on the terminal; no where nobody can answer, or `cancel` is wished first.
-pub(crate) fn ask(server: &str, id: &str, cancel: &Cancel) -> bool {
+pub(crate) fn ask(server: &str, id: &str, cancel: &CancelHandle) -> bool {
     if !io::stdin().is_terminal() || !console::is_terminal() {
         return false;
     }

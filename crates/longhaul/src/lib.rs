@@ -32,11 +32,13 @@
 pub use longhaul_transfer::api::*;
 pub use longhaul_transfer::location::{DEFAULT_PORT, Location};
 pub use longhaul_transfer::options::{
-    Allow, Cipher, Filter, Names, Protocol, ReachOptions, Receive,
+    Allow, Cipher, Filter, Names, Protocol, ReachOptions, Receive, ServerPin,
 };
+pub use longhaul_transfer::probe::{Measured, PathFound, Ports, Trips, Way};
 pub use longhaul_transfer::progress::{Progress, SourceRow, SourceState};
-pub use longhaul_transfer::session::Identity;
-pub use longhaul_transfer::summary::BoundBy;
+pub use longhaul_transfer::serve::Client as ServedClient;
+pub use longhaul_transfer::session::{IdError, PeerId};
+pub use longhaul_transfer::summary::{BoundBy, Segments};
 
 /// The page for programs that embed the library; its examples are compiled with the tests.
 #[cfg(doctest)]
@@ -49,8 +51,16 @@ pub mod units {
     pub use longhaul_proto::units::{Bytes, LossRatio, Rate};
 }
 
+/// What the two ends of a copy count, as a [`Summary`] has it.
+pub mod accounting {
+    pub use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
+    pub use longhaul_proto::endpoint::{Origin, ReceiveCapacity};
+}
+
 /// The protocols and their settings.
 pub mod protocol {
+    pub use longhaul_transfer::options::{MOST_TRIED, TCP_STREAMS};
+
     pub use longhaul_proto::registry::{all, find};
     pub use longhaul_proto::settings::Settings;
 }

@@ -52,7 +52,7 @@ mod window;
 pub use connect::connect;
 pub use error::{Error, Kind};
 pub use export::Exporter;
-pub use id::PeerId;
+pub use id::{IdError, PeerId};
 pub use identity::Identity;
 pub use line::{FrameReader, FrameWriter};
 pub use listen::{Dropped, Listener};

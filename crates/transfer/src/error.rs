@@ -1,4 +1,7 @@
-//! Why a copy or a server ended, and what to do about it.
+//! Why a copy or a server ended, and what to do about it. [`public`] is the same for programs that
+//! embed the library.
+
+pub mod public;
 
 use std::fmt;
 

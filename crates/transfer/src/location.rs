@@ -8,7 +8,9 @@ use std::str::FromStr;
 
 use longhaul_net::zone;
 
+use crate::error::public;
 use crate::error::{Class, Error};
+use crate::session::known::server_name;
 
 /// The port of a server that names none: UDP for control and TCP as the way out; the next one is
 /// UDP for the data.
@@ -18,6 +20,7 @@ const SCHEME: &[u8] = b"lh://";
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Location {
     /// A path on this host.
     Local(PathBuf),
@@ -45,8 +48,13 @@ impl Location {
     /// As with scp, a colon makes it remote unless a `/` comes before it; `./a:b` is local.
     ///
     /// # Errors
-    /// [`Class::Usage`]: an address that makes no sense, or a scheme that longhaul does not speak.
-    pub fn parse(text: &OsStr) -> Result<Location, Error> {
+    /// [`Usage`](public::ErrorKind::Usage): an address that makes no sense, or a scheme that
+    /// longhaul does not speak.
+    pub fn parse(text: &OsStr) -> Result<Location, public::Error> {
+        Ok(Location::read(text)?)
+    }
+
+    fn read(text: &OsStr) -> Result<Location, Error> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
             return Err(usage("an empty path", "name a file or folder"));
@@ -71,6 +79,14 @@ impl Location {
         path
     }
 
+    /// Returns the name of the server of a location `lh://host[:port]/path`, as `host:port`.
+    pub fn server(&self) -> Option<String> {
+        match self {
+            Location::Daemon { host, port, .. } => Some(server_name(host, *port)),
+            Location::Local(_) | Location::Ssh { .. } => None,
+        }
+    }
+
     /// Whether it lies on this host.
     pub fn is_local(&self) -> bool {
         matches!(self, Location::Local(_))
@@ -78,9 +94,9 @@ impl Location {
 }
 
 impl FromStr for Location {
-    type Err = Error;
+    type Err = public::Error;
 
-    fn from_str(text: &str) -> Result<Location, Error> {
+    fn from_str(text: &str) -> Result<Location, public::Error> {
         Location::parse(OsStr::new(text))
     }
 }
@@ -274,8 +290,8 @@ mod tests {
         ];
         for text in bad {
             let error = text.parse::<Location>().expect_err(text);
-            assert_eq!(error.class, Class::Usage, "{text}");
-            assert!(error.advice.is_some(), "{text}");
+            assert_eq!(error.kind, public::ErrorKind::Usage, "{text}");
+            assert!(error.advice().is_some(), "{text}");
         }
     }
 
@@ -287,7 +303,7 @@ mod tests {
             ("lh://[::1]:ssh", "ssh is no port"),
             ("lh://host:/x", "no port behind"),
         ] {
-            assert!(text.parse::<Location>().expect_err(text).what.contains(said), "{text}");
+            assert!(text.parse::<Location>().expect_err(text).what().contains(said), "{text}");
         }
     }
 

@@ -62,6 +62,7 @@ pub enum Protocol {
 
 /// By what another host is reached, beside its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReachOptions {
     /// The ssh command, as words (`-e`).
     pub ssh_command: Vec<String>,

@@ -11,6 +11,7 @@ use crate::error::Error;
 
 /// How far a copy is; told about ten times a second.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Bytes of the object that are there, resumed ones included.
     pub bytes: u64,
@@ -45,7 +46,8 @@ pub struct Progress {
 }
 
 /// One of several sources of a copy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SourceRow {
     /// As it was named.
     pub source: String,
@@ -68,9 +70,11 @@ pub struct SourceRow {
 }
 
 /// What one of several sources does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SourceState {
     /// It is being reached.
+    #[default]
     Connecting,
     /// It reads what it has, to be compared with the others.
     Surveying,
@@ -210,12 +214,16 @@ pub trait Observer: Send + Sync {
 
 /// Ends a copy from outside. Clones share the wish.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    wish: Arc<AtomicBool>,
+    /// Whose wish counts here, too.
+    parent: Option<Arc<Cancel>>,
+}
 
 impl Cancel {
     /// Wishes the end; the copy stops within a tenth of a second, resumable.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.wish.store(true, Ordering::Relaxed);
     }
 
     /// Resolves once the end is wished. The wish comes from a signal, which may do no more than
@@ -229,7 +237,14 @@ impl Cancel {
 
     /// Whether the end is wished.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.wish.load(Ordering::Relaxed)
+            || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
+    }
+
+    /// Returns a handle that is cancelled with this one, but not the other way round.
+    #[must_use]
+    pub fn child(&self) -> Cancel {
+        Cancel { wish: Arc::default(), parent: Some(Arc::new(self.clone())) }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::progress::SourceRow;
 pub use longhaul_net::socket::Segments;
 
 /// What bounded a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BoundBy {
     /// The path's capacity.
     Path,
@@ -28,6 +29,7 @@ pub enum BoundBy {
     /// The other side's own limit (its memory budget, its rate).
     PeerLimit,
     /// Too short to tell, or nothing was sent.
+    #[default]
     Nothing,
 }
 
@@ -49,7 +51,8 @@ impl BoundBy {
 }
 
 /// The end of a copy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Summary {
     /// Bytes of the object, holes and resumed parts included.
     pub bytes: u64,

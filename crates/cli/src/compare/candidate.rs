@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use longhaul::Protocol;
+use longhaul::protocol::TCP_STREAMS;
 use longhaul_proto::registry::{self, Row};
-use longhaul_transfer::options::{Protocol, TCP_STREAMS};
 
 /// Connections at most, as for a copy.
 const MOST_STREAMS: u16 = 64;

@@ -6,20 +6,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul::{
+    CancelHandle, Client, CopyRequest, Event, Location, NewServer, Receive, Summary, blocking,
+};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::random::Random;
-use longhaul_transfer::copy::copy;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{CopyOptions, Receive};
-use longhaul_transfer::progress::{Cancel, Notice, Observer, Progress};
-use longhaul_transfer::summary::Summary;
 
 use super::candidate::Candidate;
 use super::course::Course;
 use super::runs::{Counts, Cpu, Measured, Run};
 use super::{CompareArgs, Setting, beside};
+use crate::error::{Error, ErrorKind};
 use crate::progress::Meter;
 use crate::{console, report, signals, trust};
 
@@ -39,7 +37,7 @@ pub(super) fn run(
     tell: impl Fn(&Run),
 ) -> Result<(Setting, Vec<Run>), Error> {
     let size = args.size.unwrap_or(SIZE);
-    let cancel = Cancel::default();
+    let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), "ending; a second Ctrl-C ends at once")
         .map_err(|error| local("cannot watch signals", &error))?;
     let folder = tempfile::tempdir().map_err(|error| local("cannot make a folder", &error))?;
@@ -56,8 +54,9 @@ pub(super) fn run(
             if console::is_terminal() {
                 console::note(format_args!("{candidate}, run {} of {all}", runs.len() + 1));
             }
-            let options = options(args, host, &object, *candidate)?;
-            let ended = copy(options.clone(), watch.clone(), cancel.clone());
+            let copy = request(args, host, &object, *candidate, &watch)?;
+            let watched = copy.clone().cancel_with(&cancel).on_event(Watch::seeing(&watch));
+            let ended = blocking::wait(watched.start()?.finish()).map_err(Error::from);
             let rates = watch.ended();
             let mut end = match ended {
                 Ok(summary) => measured(*candidate, &summary, watch.cpu_before, rates),
@@ -65,7 +64,7 @@ pub(super) fn run(
                 Err(error) => Err(error.what),
             };
             if let (true, Ok(alone)) = (args.beside_tcp, &mut end) {
-                match beside::shares(&options, &cancel) {
+                match beside::shares(&copy, &cancel) {
                     Ok(shares) => alone.beside_tcp = Some(shares),
                     Err(error) if ends_all(&error) => return Err(error),
                     Err(error) => end = Err(format!("beside TCP: {}", error.what)),
@@ -81,15 +80,15 @@ pub(super) fn run(
 
 /// Whether the next run would fare no better.
 fn ends_all(error: &Error) -> bool {
-    !matches!(error.class, Class::Unfinished | Class::Verification | Class::Stalled)
+    !matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Verification | ErrorKind::Stalled)
 }
 
 fn local(what: &str, error: &io::Error) -> Error {
-    Error::new(Class::LocalFile, format!("{what}: {error}")).advise("see TMPDIR")
+    Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("see TMPDIR")
 }
 
 /// Fills a file with random bytes that no other seed gives.
-fn fill(path: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> Result<(), Error> {
+fn fill(path: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> Result<(), Error> {
     let unwritten = |error| local(&format!("cannot write {}", path.display()), &error);
     let mut file = BufWriter::new(File::create(path).map_err(unwritten)?);
     let mut random = Random::new(seed);
@@ -97,7 +96,7 @@ fn fill(path: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> Result<(), Erro
     let mut left = size.get();
     while left > 0 {
         if cancel.is_cancelled() {
-            return Err(Error::new(Class::Interrupted, "the comparison was interrupted"));
+            return Err(Error::new(ErrorKind::Cancelled, "the comparison was interrupted"));
         }
         for word in piece.chunks_exact_mut(8) {
             word.copy_from_slice(&random.bits().to_le_bytes());
@@ -109,24 +108,25 @@ fn fill(path: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> Result<(), Erro
     file.flush().map_err(unwritten)
 }
 
-fn options(
+fn request(
     args: &CompareArgs,
     host: &Location,
     object: &Path,
     candidate: Candidate,
-) -> Result<CopyOptions, Error> {
-    let sources = vec![Location::Local(object.to_owned())];
-    Ok(CopyOptions {
-        protocol: candidate.protocol(),
-        rate: args.rate,
-        receive: if args.write { Receive::Naive } else { Receive::Fake },
-        memory: MEMORY,
+    watch: &Arc<Watch>,
+) -> Result<CopyRequest, Error> {
+    let asking = watch.clone();
+    let client: Client = args.reach.client(&[host], move |server| asking.trusts(server))?;
+    Ok(client
+        .copy([object], host.clone())
+        .protocol(candidate.protocol())
+        .rate(args.rate)
+        .receive(if args.write { Receive::Naive } else { Receive::Fake })
+        .memory(MEMORY)
         // A run that was interrupted measures nothing.
-        retry_for: Duration::ZERO,
-        stall: STALL,
-        reach: args.reach.options(),
-        ..CopyOptions::new(sources, host.clone(), args.reach.trust(&[host])?)
-    })
+        .retry_for(Duration::ZERO)
+        .stall(STALL)
+        .reach(args.reach.options()))
 }
 
 fn measured(
@@ -202,14 +202,14 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
 
 /// The user's side of a run: keeps how far it was, when.
 struct Watch {
-    cancel: Cancel,
+    cancel: CancelHandle,
     cpu_before: Span,
     course: Course,
     meter: Mutex<Meter>,
 }
 
 impl Watch {
-    fn new(cancel: &Cancel) -> Arc<Watch> {
+    fn new(cancel: &CancelHandle) -> Arc<Watch> {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         Arc::new(Watch {
             cancel: cancel.clone(),
@@ -229,22 +229,26 @@ impl Watch {
         self.with(Meter::finish);
         self.course.rates()
     }
-}
 
-impl Observer for Watch {
-    fn progress(&self, progress: &Progress) {
-        self.course.note(progress.bytes);
-        self.with(|meter| meter.update(progress));
-    }
-
-    fn notice(&self, notice: Notice) {
-        if matches!(notice, Notice::Fallback { .. } | Notice::FileFailed { .. }) {
-            self.with(|meter| meter.aside(|| console::warn(report::notice(&notice))));
+    /// What notes the events of the run.
+    fn seeing(watch: &Arc<Watch>) -> impl Fn(Event) + Send + Sync + 'static {
+        let watch = watch.clone();
+        move |event| match event {
+            Event::Progress(progress) => {
+                watch.course.note(progress.bytes);
+                watch.with(|meter| meter.update(&progress));
+            }
+            Event::Fallback { .. } | Event::FileFailed { .. } => {
+                watch.with(|meter| meter.aside(|| console::warn(report::event(&event))));
+            }
+            _ => {}
         }
     }
 
-    fn trust_new_server(&self, server: &str, id: &str) -> bool {
-        self.with(|meter| meter.aside(|| trust::ask(server, id, &self.cancel)))
+    /// Asks whether a server that was never seen is the right one.
+    fn trusts(&self, server: &NewServer) -> bool {
+        let ask = || trust::ask(&server.name, &server.id, &self.cancel);
+        self.with(|meter| meter.aside(ask))
     }
 }
 
@@ -257,7 +261,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = |seed| {
             let path = folder.path().join("object");
-            fill(&path, Bytes::new(PIECE as u64 + 13), seed, &Cancel::default()).unwrap();
+            fill(&path, Bytes::new(PIECE as u64 + 13), seed, &CancelHandle::default()).unwrap();
             std::fs::read(path).unwrap()
         };
         let (one, other) = (made(0), made(1));

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use longhaul::Summary;
 use longhaul_proto::units::Rate;
-use longhaul_transfer::summary::Summary;
 
 /// A copy's way from its start on.
 pub(super) struct Course {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::error::{Error, ErrorKind};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::scenario::{Amount, Flow, Scenario, Tcp, Traffic, Transfer};
 use longhaul_testbed::sim::{FlowOutcome, Outcome, SimError};
-use longhaul_transfer::error::{Class, Error};
 
 use super::candidate::Candidate;
 use super::runs::{Counts, Measured, Run, Shares};
@@ -212,8 +212,8 @@ fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 fn failed(file: &Path, case: &Case, error: &SimError) -> Error {
     let class = match error {
-        SimError::Scenario(_) => Class::Usage,
-        SimError::Broken { .. } => Class::Verification,
+        SimError::Scenario(_) => ErrorKind::Usage,
+        SimError::Broken { .. } => ErrorKind::Verification,
     };
     let (candidate, seed) = (case.candidate, case.scenario.seed);
     Error::new(class, format!("{}, {candidate}, seed {seed}: {error}", file.display()))

@@ -2,21 +2,21 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul::protocol::{MOST_TRIED, TCP_STREAMS};
+use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, Receive};
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{
-    Cipher, CopyOptions, Filter, MOST_TRIED, Names, Protocol, Receive, TCP_STREAMS,
-};
 
 use super::{CpArgs, FilterWord, Streams};
 use crate::config::Setting;
+use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
+use crate::screen::Screen;
 
 /// Parallel TCP, which is no protocol of the registry.
 pub(crate) const TCP: &str = "tcp";
@@ -47,12 +47,25 @@ pub(crate) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
 
-/// The options that the words stand for, with `defaults` from files among them.
-pub(super) fn options(
+/// A copy that can be started.
+pub(crate) struct Prepared {
+    pub(super) request: CopyRequest,
+    /// What is copied.
+    pub(crate) sources: Vec<Location>,
+    /// Where to.
+    pub(crate) destination: Location,
+    /// What carries the data, as `--protocol` names it.
+    pub(crate) protocol: &'static str,
+}
+
+/// The copy that the words stand for, with `defaults` from files among them. Questions go to
+/// `screen`.
+pub(super) fn prepare(
     args: &CpArgs,
     filters: Vec<FilterWord>,
     defaults: &[Setting],
-) -> Result<CopyOptions, Error> {
+    screen: &Arc<Screen>,
+) -> Result<Prepared, Error> {
     let is_default = &|flag: &str| defaults.iter().any(|setting| setting.key == flag);
     if args.partial_progress {
         refuse_port(&args.locations)?;
@@ -78,36 +91,40 @@ pub(super) fn options(
     }
     let source_settings = source_settings(args, name, &sources, is_default)?;
     args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
-    Ok(CopyOptions {
-        destination,
-        replicas: args.replicas,
-        trust: args.reach.trust(&args.locations.iter().collect::<Vec<_>>())?,
-        identity: None,
-        recursive: args.recursive || args.archive,
-        preserve: args.preserve || args.archive,
-        checksum: args.checksum,
-        dry_run: args.dry_run,
-        filters: read_filters(filters)?,
-        names: match args.verbose {
+    let (protocol, asking) = (protocol(args, name), screen.clone());
+    let places: Vec<&Location> = args.locations.iter().collect();
+    let client = args.reach.client(&places, move |server| asking.trusts(server))?;
+    let request = client
+        .copy(sources.clone(), destination.clone())
+        .replicas(args.replicas)
+        .recursive(args.recursive || args.archive)
+        .preserve(args.preserve || args.archive)
+        .checksum(args.checksum)
+        .dry_run(args.dry_run)
+        .filters(read_filters(filters)?)
+        .names(match args.verbose {
             0 => Names::None,
             1 => Names::Done,
             _ => Names::All,
-        },
-        settings: settings(args, name, Of::All, is_default)?,
-        source_settings,
-        protocol: protocol(args, name),
-        sources,
-        rate: args.rate,
-        rate_limit: args.bwlimit,
-        cipher: cipher(&args.cipher),
-        receive: receive(&args.receive),
-        segment: args.segment,
-        memory: args.memory,
-        datagram: args.datagram,
-        retry_for: duration(args.retry_for),
-        stall: duration(args.stall),
-        reach: args.reach.options(),
-    })
+        })
+        .settings(settings(args, name, Of::All, is_default)?)
+        .source_settings(source_settings)
+        .protocol(protocol.clone())
+        .rate(args.rate)
+        .rate_limit(args.bwlimit)
+        .cipher(cipher(&args.cipher))
+        .receive(receive(&args.receive))
+        .segment(args.segment)
+        .memory(args.memory)
+        .datagram(args.datagram)
+        .retry_for(duration(args.retry_for))
+        .stall(duration(args.stall))
+        .reach(args.reach.options());
+    let protocol = match protocol {
+        Protocol::Registry(name) => name,
+        _ => TCP,
+    };
+    Ok(Prepared { request, sources, destination, protocol })
 }
 
 /// Sees that the rates move something.
@@ -129,7 +146,7 @@ fn check_rates(args: &CpArgs) -> Result<(), Error> {
 }
 
 fn usage(what: impl Into<String>, advice: &str) -> Error {
-    Error::new(Class::Usage, what).advise(advice)
+    Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
 /// The sources and the destination, if they make a copy between this host and others.
@@ -190,7 +207,7 @@ pub(super) fn explain_globs(error: Error, locations: &[Location]) -> Error {
         !place.is_local() && path.iter().any(|byte| b"*?[".contains(byte))
     };
     match sources.iter().find(is_glob) {
-        Some(glob) if error.class == Class::RemoteFile => {
+        Some(glob) if error.kind == ErrorKind::RemoteFile => {
             let advice = format!(
                 "globs are not expanded over there: name the folder of {glob} with -r, and what to \
                  take with --include and --exclude"
@@ -218,12 +235,12 @@ fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
 /// What a source may be called where a setting is for it alone: its host.
 fn names(source: &Location) -> Vec<String> {
     match source {
-        Location::Local(_) => Vec::new(),
         Location::Ssh { destination, .. } => {
             let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
             [destination.clone()].into_iter().chain(host).collect()
         }
         Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
+        _ => Vec::new(),
     }
 }
 
@@ -251,10 +268,10 @@ fn source_settings(
 /// What tells one host from another; nothing for this one.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
-        Location::Local(_) => None,
         // Port 0 is no server's: ssh and a server on one host are two ways.
         Location::Ssh { destination, .. } => Some((destination, 0)),
         Location::Daemon { host, port, .. } => Some((host, *port)),
+        _ => None,
     }
 }
 
@@ -273,7 +290,7 @@ fn read_filters(words: Vec<FilterWord>) -> Result<Vec<Filter>, Error> {
 fn exclude_from(file: &Path) -> Result<Vec<Filter>, Error> {
     let text = fs::read_to_string(file).map_err(|error| {
         let what = format!("cannot read {}: {error}", file.display());
-        Error::new(Class::LocalFile, what).advise("check --exclude-from")
+        Error::new(ErrorKind::LocalFile, what).advise("check --exclude-from")
     })?;
     let globs = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     Ok(globs.map(|glob| Filter::Exclude(glob.to_owned())).collect())

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::progress::Cancel;
+use crate::error::{Error, ErrorKind};
+use longhaul::CancelHandle;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::Value;
@@ -130,7 +130,7 @@ impl Server {
         config: &Path,
         root: &Path,
         client: &str,
-        cancel: &Cancel,
+        cancel: &CancelHandle,
     ) -> Result<Server, Error> {
         let root = root.display().to_string();
         let words = ["serve", "--json", "--listen", listen, "--allow", client, "--root", &root];
@@ -154,13 +154,13 @@ impl Server {
         }
         let deadline = Instant::now() + ENDS_WITHIN;
         // Its stdout closes when it has ended.
-        while let Ok(Some(_)) = next(&self.lines, &Cancel::default(), Some(deadline)) {}
+        while let Ok(Some(_)) = next(&self.lines, &CancelHandle::default(), Some(deadline)) {}
     }
 }
 
 impl Copy<'_> {
     /// Runs it, and kills it (-9) once half of the bytes are there.
-    pub(super) fn kill_half_way(&self, cancel: &Cancel) -> Result<Half, Error> {
+    pub(super) fn kill_half_way(&self, cancel: &CancelHandle) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {
             let half = Half::of(&line);
@@ -175,7 +175,7 @@ impl Copy<'_> {
     /// Runs it to its end, and tells on the way how many bytes are there.
     pub(super) fn to_the_end(
         &self,
-        cancel: &Cancel,
+        cancel: &CancelHandle,
         mut told: impl FnMut(u64),
     ) -> Result<Finished, Error> {
         let (mut child, lines) = self.spawn()?;
@@ -224,7 +224,7 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
 /// The next line; nothing when the child has closed its stdout, or at the deadline.
 fn next(
     lines: &Receiver<String>,
-    cancel: &Cancel,
+    cancel: &CancelHandle,
     deadline: Option<Instant>,
 ) -> Result<Option<String>, Error> {
     loop {
@@ -256,7 +256,7 @@ pub(super) fn free_port() -> Result<u16, Error> {
             return Ok(port);
         }
     }
-    Err(Error::new(Class::Unreachable, "no two free UDP ports in a row on 127.0.0.1"))
+    Err(Error::new(ErrorKind::Unreachable, "no two free UDP ports in a row on 127.0.0.1"))
 }
 
 fn ended(child: &mut Kept, what: &str) -> Error {
@@ -269,6 +269,6 @@ fn ended(child: &mut Kept, what: &str) -> Error {
 }
 
 fn failed(name: &str, why: &str) -> Error {
-    Error::new(Class::Unfinished, format!("the demo's own 'longhaul {name}' failed: {why}"))
+    Error::new(ErrorKind::Unfinished, format!("the demo's own 'longhaul {name}' failed: {why}"))
         .advise("what it said stands above")
 }

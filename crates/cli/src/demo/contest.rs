@@ -8,14 +8,14 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul::CancelHandle;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, KernelTcp, Verdict};
 use longhaul_testbed::link::{LinkSpec, Loss};
 use longhaul_testbed::scenario::Amount;
-use longhaul_transfer::error::{Class, Error};
-use longhaul_transfer::progress::Cancel;
 
 use super::child::{self, CONFIG_DIR, Copy, Server, Stage};
 use super::{goodput, interrupted, local, step};
@@ -65,7 +65,7 @@ pub(super) fn track() -> Track {
 }
 
 /// Runs the contest below the folder `place`, the first lap on `track`, and prints its table.
-pub(super) fn run(track: Emulation, place: &Path, cancel: &Cancel) -> Result<(), Error> {
+pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
          may have 64 MiB on its way",
@@ -94,7 +94,7 @@ fn by_tcp(
     name: &'static str,
     streams: u16,
     bars: &Bars,
-    cancel: &Cancel,
+    cancel: &CancelHandle,
 ) -> Result<Lap, Error> {
     let (from, to) = ("a".to_owned(), "b".to_owned());
     let amount = Amount::Size(SIZE);
@@ -120,7 +120,12 @@ fn by_tcp(
     Ok(Lap { name, took, bytes, invalid: invalid(&track)? })
 }
 
-fn by_longhaul(track: Emulation, place: &Path, bars: &Bars, cancel: &Cancel) -> Result<Lap, Error> {
+fn by_longhaul(
+    track: Emulation,
+    place: &Path,
+    bars: &Bars,
+    cancel: &CancelHandle,
+) -> Result<Lap, Error> {
     let failed = |error: io::Error| local("cannot make the file of the contest", &error);
     let (file, served) = (place.join("object"), place.join("over-there"));
     random_file(&file).and_then(|()| fs::create_dir(&served)).map_err(failed)?;
@@ -137,7 +142,7 @@ fn by_longhaul(track: Emulation, place: &Path, bars: &Bars, cancel: &Cancel) -> 
     server.end();
     let same = same_bytes(&file, &served.join("object")).map_err(failed)?;
     if !same || !summary.verified {
-        return Err(Error::new(Class::Verification, "the file of the contest came otherwise"));
+        return Err(Error::new(ErrorKind::Verification, "the file of the contest came otherwise"));
     }
     let took = Span::from_secs_f64(summary.seconds);
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
@@ -177,7 +182,7 @@ fn invalid(track: &Emulation) -> Result<Option<String>, Error> {
 }
 
 fn emulating(error: &EmulationError) -> Error {
-    Error::new(Class::Unfinished, format!("the emulated path failed: {error}"))
+    Error::new(ErrorKind::Unfinished, format!("the emulated path failed: {error}"))
 }
 
 fn table(laps: &[Lap]) -> Vec<String> {

@@ -7,8 +7,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use longhaul::CancelHandle;
 use longhaul_proto::units::Bytes;
-use longhaul_transfer::progress::Cancel;
 
 /// Files of a folder of small ones.
 const SMALL_IN_FOLDER: u64 = 64;
@@ -33,7 +33,7 @@ impl fmt::Display for Made {
 }
 
 /// Makes a tree of about `size` at `root`; the same for the same seed.
-pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> io::Result<Made> {
+pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> io::Result<Made> {
     let mut maker = Maker { made: Made::default(), noise: Noise(seed), cancel };
     fs::create_dir(root)?;
     for (number, percent) in BIG.into_iter().enumerate() {
@@ -61,7 +61,7 @@ pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &Cancel) -> io::
 struct Maker<'a> {
     made: Made,
     noise: Noise,
-    cancel: &'a Cancel,
+    cancel: &'a CancelHandle,
 }
 
 impl Maker<'_> {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_same_seed_makes_the_same_tree() {
         let place = tempfile::tempdir().unwrap();
-        let cancel = Cancel::default();
+        let cancel = CancelHandle::default();
         let size = Bytes::new(3_000_000);
         let make = |name: &str, seed| make(&place.path().join(name), size, seed, &cancel).unwrap();
         let made = make("a", 1);

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use longhaul_transfer::progress::Cancel;
+use longhaul::CancelHandle;
 
 const BUFFER: usize = 1 << 20;
 
@@ -30,7 +30,7 @@ enum Entry {
 }
 
 /// Compares the trees at `ours` and `theirs`.
-pub(super) fn compare(ours: &Path, theirs: &Path, cancel: &Cancel) -> io::Result<Verdict> {
+pub(super) fn compare(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::Result<Verdict> {
     let (left, mut right) = (walk(ours)?, walk(theirs)?);
     let mut verdict = Verdict::default();
     for (path, entry) in left {
@@ -82,7 +82,7 @@ fn walk(root: &Path) -> io::Result<BTreeMap<PathBuf, Entry>> {
     Ok(entries)
 }
 
-fn same_bytes(ours: &Path, theirs: &Path, cancel: &Cancel) -> io::Result<bool> {
+fn same_bytes(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::Result<bool> {
     let (mut ours, mut theirs) = (File::open(ours)?, File::open(theirs)?);
     let (mut left, mut right) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
@@ -126,7 +126,7 @@ mod tests {
     fn every_kind_of_difference_is_found() {
         let place = tempfile::tempdir().unwrap();
         let (left, right) = (place.path().join("l"), place.path().join("r"));
-        let found = || compare(&left, &right, &Cancel::default()).unwrap().differences;
+        let found = || compare(&left, &right, &CancelHandle::default()).unwrap().differences;
         tree(&left);
         tree(&right);
         assert_eq!(found(), Vec::<String>::new());

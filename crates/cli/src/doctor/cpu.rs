@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use longhaul::Cipher;
 use longhaul_net::sealing::keys::{FlowKeys, Suite, has_fast_aes};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
-use longhaul_transfer::options::Cipher;
 
 use super::{Finding, Grade, Want};
 

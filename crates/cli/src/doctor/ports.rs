@@ -1,20 +1,19 @@
 //! A server's ports, seen from here.
 
-use std::path::Path;
-
-use longhaul_transfer::error::Error;
-use longhaul_transfer::probe::{Ports, look_at_ports};
+use longhaul::{Client, Identity, Location, Ports, blocking};
 
 use super::{Finding, Grade, Server};
+use crate::config;
+use crate::error::Error;
 
 /// Tries each port of `server`.
-pub(super) fn look(
-    server: &Server,
-    data_port: Option<u16>,
-    config: &Path,
-) -> Result<Vec<Finding>, Error> {
-    let Server { host, port } = server;
-    Ok(judge(host, *port, &look_at_ports(host, *port, data_port, config)?))
+pub(super) fn look(server: &Server, data_port: Option<u16>) -> Result<Vec<Finding>, Error> {
+    let (host, port) = (server.host.clone(), server.port);
+    let identity = Identity::load_or_create(config::folder()?)?;
+    let client = Client::builder().identity(identity).build()?;
+    let place = Location::Daemon { host, port, path: "".into() };
+    let ports = blocking::wait(client.look_at_ports(place, data_port))?;
+    Ok(judge(&server.host, port, &ports))
 }
 
 fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! `--sweep KEY=A,B,C`: which values a key takes, and all combinations.
 
-use longhaul_transfer::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// A key and one of its values.
 pub(super) type Setting = (String, String);
@@ -40,12 +40,12 @@ pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error>
     keys.sort_unstable();
     if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
         let what = format!("two sweeps of {}", twice[0]);
-        return Err(Error::new(Class::Usage, what).advise("give all its values in one"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("give all its values in one"));
     }
     let runs = sweeps.iter().try_fold(1usize, |n, sweep| n.checked_mul(sweep.values.len()));
     if runs.is_none_or(|runs| runs > MOST) {
         let what = format!("the sweeps together make more than {MOST} runs");
-        return Err(Error::new(Class::Usage, what).advise("give fewer values"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("give fewer values"));
     }
     let mut all = vec![Vec::new()];
     for sweep in sweeps {

@@ -86,3 +86,54 @@ fn every_dependency_has_its_reason() {
     }
     none(found, "ARCHITECTURE.md names each dependency with its reason");
 }
+
+/// The crates of ours that the command line is built on.
+const CLI_IMPORTS: [&str; 4] =
+    ["longhaul", "longhaul_experiments", "longhaul_proto", "longhaul_testbed"];
+
+/// Where it also asks this host itself: sockets and ciphers, for `longhaul doctor`.
+const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
+
+/// The crates of ours that a source names in a path, as `longhaul_net` of `longhaul_net::zone`.
+fn named_crates(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("longhaul").filter_map(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = text[at..].find(|c| !is_word(c)).map_or(text.len(), |len| at + len);
+        let begins = !before.is_some_and(|c| is_word(c) || c == ':' || c == '"');
+        (begins && text[end..].starts_with("::")).then(|| &text[at..end])
+    })
+}
+
+#[test]
+fn the_command_line_is_built_on_the_library_that_others_embed() {
+    let mut found = Vec::new();
+    let mut facade = 0;
+    for file in files("crates/cli/src", "rs") {
+        let is_host = file.path.starts_with(CLI_HOST.0);
+        for name in named_crates(&file.text) {
+            facade += usize::from(name == "longhaul");
+            if !CLI_IMPORTS.contains(&name) && !(is_host && name == CLI_HOST.1) {
+                found.push(format!("{} imports {name}", file.path));
+            }
+        }
+    }
+    assert!(facade > 20, "the command line names the library {facade} times only");
+    let (_, dependencies) = crates("dependencies")
+        .into_iter()
+        .find(|(name, _)| name == "cli")
+        .expect("the command line is a crate");
+    for name in dependencies.iter().filter_map(|d| ours(d)) {
+        let module = if name == "longhaul" { name.to_owned() } else { format!("longhaul_{name}") };
+        if !CLI_IMPORTS.contains(&&*module) && module != CLI_HOST.1 {
+            found.push(format!("cli depends on {module}"));
+        }
+    }
+    none(found, "what the command line needs of a copy is part of the crate longhaul");
+}
+
+#[test]
+fn a_crate_named_in_a_path_is_found_and_a_word_of_a_sentence_is_not() {
+    let text = "use longhaul_net::zone; // longhaul cp\nx(\"longhaul::y\"); longhaul::Error; a::longhaul::b";
+    assert_eq!(named_crates(text).collect::<Vec<_>>(), ["longhaul_net", "longhaul"]);
+}

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::copy::CopyRequest;
-use super::error::{Error, ErrorKind};
+use super::engine;
+use super::identity::Identity;
+use super::probe::ProbeRequest;
 use super::trust::Trust;
+use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
-use crate::session::Identity;
+use crate::probe::{Ports, look_at_ports};
 
 /// A client of other hosts. Clones share identity and trust.
 #[derive(Clone, Debug)]
@@ -41,6 +44,32 @@ impl Client {
             sources.into_iter().map(IntoLocation::into_location).collect();
         let ends = sources.and_then(|sources| Ok((sources, destination.into_location()?)));
         CopyRequest::new(self, ends)
+    }
+
+    /// A probe of the path to `host`, to be described and started. `host` is a server as
+    /// `lh://host[:port]`, or a host of ssh as `host:`.
+    pub fn probe(&self, host: impl IntoLocation) -> ProbeRequest {
+        ProbeRequest::new(self, host.into_location())
+    }
+
+    /// Tries each port of the server `lh://host[:port]`, for some seconds at most. Needs no
+    /// permission there. `data_port` is nothing for the port after the control port.
+    ///
+    /// # Errors
+    /// `server` is no server, or its name has no address.
+    pub async fn look_at_ports(
+        &self,
+        server: impl IntoLocation,
+        data_port: Option<u16>,
+    ) -> Result<Ports, Error> {
+        let Location::Daemon { host, port, .. } = server.into_location()? else {
+            return Err(Error::new(ErrorKind::Usage, "the ports of a server lh://host[:port]"));
+        };
+        let identity = self.identity.0.clone();
+        let done = engine::start("longhaul look", move || {
+            look_at_ports(&host, port, data_port, identity).map_err(Error::from)
+        })?;
+        done.await.unwrap_or_else(|_| Err(engine::vanished("a look at ports")))
     }
 }
 
@@ -89,7 +118,7 @@ macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl IntoLocation for $text {
             fn into_location(self) -> Result<Location, Error> {
-                Ok(Location::parse(OsStr::new(&self))?)
+                Location::parse(OsStr::new(&self))
             }
         }
     )*};

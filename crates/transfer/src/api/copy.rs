@@ -1,17 +1,19 @@
 //! A copy to be described and started.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
-use tokio::runtime::Handle;
 
 use super::client::Client;
-use super::engine::{self, Reporter};
-use super::error::Error;
+use super::engine::{Reporter, Sink};
+use super::events::Event;
 use super::queue::Queue;
+use super::running::Running;
 use super::transfer::Transfer;
 use crate::copy::copy;
+use crate::error::public::Error;
 use crate::location::Location;
 use crate::options::{Cipher, CopyOptions, Filter, Names, Protocol, ReachOptions, Receive};
 use crate::progress::Cancel;
@@ -21,12 +23,14 @@ const EVENTS: usize = 1024;
 
 /// A copy to be described and started. Without further words it runs RBUDP at the rate that it
 /// finds, sealed, within 512 MiB of memory; it retries a lost connection for 5 minutes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
 pub struct CopyRequest {
     client: Client,
     options: Result<CopyOptions, Error>,
     events: usize,
+    cancel: Cancel,
+    see: Option<Sink<Event>>,
 }
 
 impl CopyRequest {
@@ -35,10 +39,16 @@ impl CopyRequest {
         ends: Result<(Vec<Location>, Location), Error>,
     ) -> CopyRequest {
         let options = ends.map(|(sources, destination)| CopyOptions {
-            identity: Some(client.identity.clone()),
+            identity: Some(client.identity.0.clone()),
             ..CopyOptions::new(sources, destination, client.trust.options())
         });
-        CopyRequest { client: client.clone(), options, events: EVENTS }
+        CopyRequest {
+            client: client.clone(),
+            options,
+            events: EVENTS,
+            cancel: Cancel::default(),
+            see: None,
+        }
     }
 
     /// Sets options; an address that makes no sense is reported by [`CopyRequest::start`].
@@ -155,6 +165,18 @@ impl CopyRequest {
         CopyRequest { events, ..self }
     }
 
+    /// Ends the copy when `handle` is cancelled. One handle may end many copies; cancelling one
+    /// copy's own [`Transfer::cancel_handle`] ends that copy alone.
+    pub fn cancel_with(self, handle: &Cancel) -> CopyRequest {
+        CopyRequest { cancel: handle.clone(), ..self }
+    }
+
+    /// Passes each event to `see` instead of [`Transfer::events`]. Nothing is dropped: the engine
+    /// calls `see` on its own threads and waits for it, so a slow function slows the transfer.
+    pub fn on_event(self, see: impl Fn(Event) + Send + Sync + 'static) -> CopyRequest {
+        CopyRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
+    }
+
     /// Starts the copy on threads of its own, inside or outside a tokio runtime.
     ///
     /// # Errors
@@ -162,30 +184,13 @@ impl CopyRequest {
     /// [`Transfer::finish`].
     pub fn start(self) -> Result<Transfer, Error> {
         let (options, queue) = (self.options?, Queue::new(self.events));
-        let cancel = Cancel::default();
-        let (reporter, wish, ends) = (
-            Reporter {
-                queue: queue.clone(),
-                trust: self.client.trust.clone(),
-                cancel: cancel.clone(),
-                runtime: Handle::try_current().ok(),
-            },
-            cancel.clone(),
-            Closing(queue.clone()),
-        );
-        let done = engine::start("longhaul copy", move || {
-            let _ends = ends;
-            copy(options, std::sync::Arc::new(reporter), wish).map_err(Error::from)
+        let cancel = self.cancel.child();
+        let sink = self.see.unwrap_or_else(|| Sink::Queue(queue.clone()));
+        let reporter = Reporter::new(sink, self.client.trust.clone(), cancel.clone());
+        let wish = cancel.clone();
+        let running = Running::start("longhaul copy", queue, cancel, move || {
+            copy(options, Arc::new(reporter), wish).map_err(Error::from)
         })?;
-        Ok(Transfer::new(queue, cancel, done))
-    }
-}
-
-/// Closes the events with the engine's thread, even where that panics.
-struct Closing(Queue<super::events::Event>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
+        Ok(Transfer(running))
     }
 }

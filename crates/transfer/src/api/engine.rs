@@ -1,15 +1,16 @@
 //! The engine's own threads: an embedder's runtime never drives a transfer and never joins one.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::error::{Error, ErrorKind};
 use super::events::Event;
-use super::queue::Queue;
+use super::queue::{Queue, Queued};
 use super::trust::{NewServer, Trust};
+use crate::error::public::{Error, ErrorKind};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 
 /// Runs `work` on a thread called `name`; its result arrives at the receiver.
@@ -34,22 +35,61 @@ pub(super) fn vanished(name: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the thread of {name} ended early"))
 }
 
-/// Turns what the engine reports into events and decisions.
-pub(super) struct Reporter {
-    pub(super) queue: Queue<Event>,
-    pub(super) trust: Arc<Trust>,
-    pub(super) cancel: Cancel,
-    /// The runtime in which the transfer was started.
-    pub(super) runtime: Option<Handle>,
+/// Where events go.
+pub(super) enum Sink<E> {
+    /// To a reader, for whom the engine never waits.
+    Queue(Queue<E>),
+    /// To a function, for which the engine waits.
+    Call(Arc<dyn Fn(E) + Send + Sync>),
 }
 
-impl Observer for Reporter {
+impl<E> Clone for Sink<E> {
+    fn clone(&self) -> Sink<E> {
+        match self {
+            Sink::Queue(queue) => Sink::Queue(queue.clone()),
+            Sink::Call(see) => Sink::Call(see.clone()),
+        }
+    }
+}
+
+impl<E> fmt::Debug for Sink<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sink")
+    }
+}
+
+impl<E: Queued> Sink<E> {
+    pub(super) fn push(&self, event: E) {
+        match self {
+            Sink::Queue(queue) => queue.push(event),
+            Sink::Call(see) => see(event),
+        }
+    }
+}
+
+/// Turns what the engine reports into events and decisions.
+pub(super) struct Reporter<E> {
+    sink: Sink<E>,
+    trust: Arc<Trust>,
+    cancel: Cancel,
+    /// The runtime in which the transfer was started.
+    runtime: Option<Handle>,
+}
+
+impl<E> Reporter<E> {
+    /// A reporter of the call that starts here and ends with `cancel`.
+    pub(super) fn new(sink: Sink<E>, trust: Arc<Trust>, cancel: Cancel) -> Reporter<E> {
+        Reporter { sink, trust, cancel, runtime: Handle::try_current().ok() }
+    }
+}
+
+impl<E: Queued + From<Event> + Send> Observer for Reporter<E> {
     fn progress(&self, progress: &Progress) {
-        self.queue.push(Event::Progress(progress.clone()));
+        self.sink.push(Event::Progress(progress.clone()).into());
     }
 
     fn notice(&self, notice: Notice) {
-        self.queue.push(notice.into());
+        self.sink.push(Event::from(notice).into());
     }
 
     fn trust_new_server(&self, server: &str, id: &str) -> bool {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use longhaul_proto::time::Span;
 
-use super::error::Error;
 use super::queue::{Queued, stream};
+use crate::error::public::Error;
 use crate::progress::{Notice, Progress};
 
 /// Something that a transfer reports while it runs.

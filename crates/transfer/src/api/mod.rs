@@ -1,28 +1,37 @@
 //! The library that other programs embed.
 //!
 //! [`Client`] and [`Server`] describe the two sides; a [`CopyRequest`] starts a [`Transfer`], which
-//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. [`Trust`] decides about
-//! new servers. `queue` lies between engine and reader, `engine` owns the threads; [`blocking`]
-//! serves threads that may wait.
+//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ProbeRequest`] measures the
+//! path to a server. [`Trust`] decides about new servers. `queue` lies between engine and reader,
+//! `engine` owns the threads, `running` is what their handles share; [`blocking`] serves threads
+//! that may wait.
 
+pub mod access_list;
 pub mod blocking;
 mod client;
 mod copy;
 mod engine;
-mod error;
 mod events;
+mod identity;
+pub mod listen;
+mod probe;
 mod queue;
+mod running;
 mod server;
+mod ssh_server;
 mod transfer;
 mod trust;
 
 pub use client::{Client, ClientBuilder, IntoLocation};
 pub use copy::CopyRequest;
-pub use error::{Error, ErrorKind, Side};
 pub use events::{Event, Events};
+pub use identity::Identity;
+pub use probe::{Probe, ProbeEvent, ProbeEvents, ProbeRequest};
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvent, ServerEvents};
+pub use ssh_server::SshServer;
 pub use transfer::Transfer;
 pub use trust::{NewServer, Trust};
 
+pub use crate::error::public::{Error, ErrorKind, Side};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::summary::Summary;

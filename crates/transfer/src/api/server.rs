@@ -1,7 +1,7 @@
 //! A server: a folder that named ids may copy from and to.
 
 use std::fmt;
-use std::net::{AddrParseError, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,13 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::engine;
-use super::error::{Error, ErrorKind};
+use super::identity::Identity;
+use super::listen;
 use super::queue::{Queue, Queued, stream};
+use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, ServeOptions};
 use crate::serve::{self, Client, Order, Ready, Told};
-use crate::session::{Identity, PeerId, allow};
+use crate::session::{PeerId, allow};
 
 /// How many events wait for a slow reader.
 const EVENTS: usize = 1024;
@@ -166,8 +168,8 @@ impl ServerBuilder {
         self
     }
 
-    /// The control port, UDP and TCP, as `address:port`; with port 0 the system chooses. By default
-    /// `[::]:7717`.
+    /// The control port, UDP and TCP, as [`listen::parse`] reads it; with port 0 the system
+    /// chooses. By default `[::]:7717`.
     pub fn listen(mut self, address: impl ToString) -> ServerBuilder {
         self.listen = Some(address.to_string());
         self
@@ -214,10 +216,7 @@ impl ServerBuilder {
         }
         let mut options = self.options;
         if let Some(listen) = &self.listen {
-            options.listen = listen.parse().map_err(|error: AddrParseError| {
-                let what = format!("cannot listen on {listen}: an address is `ip:port`");
-                Error::new(ErrorKind::Usage, what).caused_by(error)
-            })?;
+            options.listen = listen::parse(listen)?;
         }
         if options.root.as_os_str().is_empty() {
             return Err(Error::new(ErrorKind::Usage, "a server needs a root folder"));
@@ -257,7 +256,7 @@ pub struct Server {
 impl Server {
     /// A server with this identity, to be described.
     pub fn builder(identity: Identity) -> ServerBuilder {
-        let options = ServeOptions { identity: Some(identity), ..ServeOptions::default() };
+        let options = ServeOptions { identity: Some(identity.0), ..ServeOptions::default() };
         ServerBuilder { options, error: None, listen: None }
     }
 

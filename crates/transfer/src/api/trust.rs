@@ -103,6 +103,13 @@ impl Trust {
         self
     }
 
+    /// The same with all of `pins`.
+    #[must_use]
+    pub fn pins(mut self, pins: impl IntoIterator<Item = ServerPin>) -> Trust {
+        self.pins.extend(pins);
+        self
+    }
+
     /// What the engine is told.
     pub(super) fn options(&self) -> options::Trust {
         let config_dir = self.folder.clone();

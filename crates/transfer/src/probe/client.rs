@@ -84,7 +84,10 @@ async fn run(
         Error::new(Class::Usage, format!("{} is on this host", options.location))
             .advise("name a server as lh://host[:port], or a host of ssh as host:")
     })?;
-    let identity = Identity::load_or_create(&options.trust.config_dir)?;
+    let identity = match &options.identity {
+        Some(identity) => identity.clone(),
+        None => Identity::load_or_create(&options.trust.config_dir)?,
+    };
     let reach = Reach {
         host: &host,
         identity: &identity,
@@ -378,6 +381,7 @@ mod tests {
             check(&ProbeOptions {
                 location: "lh://h".parse().unwrap(),
                 trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
+                identity: None,
                 udp: true,
                 app,
                 tcp: true,

@@ -28,7 +28,7 @@ use crate::control::{Frame, Message, ProbeCount};
 use crate::error::{Class, Error};
 use crate::location::Location;
 use crate::options::{ReachOptions, Trust};
-use crate::session::{Exporter, Session};
+use crate::session::{Exporter, Identity, Session};
 
 pub use client::probe;
 pub use reach::{Ports, look_at_ports};
@@ -45,8 +45,10 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub struct ProbeOptions {
     /// The server, or the host by ssh; its path counts for nothing.
     pub location: Location,
-    /// Who we are and whom we trust.
+    /// Whom we trust.
     pub trust: Trust,
+    /// Who we are; nothing for the key in the folder of `trust`.
+    pub identity: Option<Identity>,
     /// Datagrams that are received and dropped, as iperf does.
     pub udp: bool,
     /// Datagrams that are received and copied once, as an application does (app_perf).
@@ -64,9 +66,11 @@ pub struct ProbeOptions {
 }
 
 /// What carried a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Way {
     /// Datagrams, received and dropped.
+    #[default]
     Udp,
     /// Datagrams, received and copied once.
     App,
@@ -87,6 +91,7 @@ impl Way {
 
 /// The way as it is found before anything is measured on it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PathFound {
     /// The server's id.
     pub peer: String,
@@ -106,6 +111,7 @@ pub struct PathFound {
 
 /// Round trips of small datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Trips {
     /// How many were asked for.
     pub asked: u32,
@@ -122,7 +128,8 @@ pub struct Trips {
 }
 
 /// One measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Measured {
     /// What carried it.
     pub way: Way,

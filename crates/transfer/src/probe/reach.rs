@@ -2,7 +2,6 @@
 //! to anybody, and answers small probes of the path.
 
 use std::net::SocketAddr;
-use std::path::Path as FsPath;
 
 use longhaul_net::zone;
 
@@ -30,15 +29,14 @@ pub struct Ports {
 /// Tries each port of the server at `host` and `port`; blocks for some seconds at most.
 ///
 /// # Errors
-/// The name has no address, or this host's identity in `config_dir` cannot be read.
+/// The name has no address.
 pub fn look_at_ports(
     host: &str,
     port: u16,
     data_port: Option<u16>,
-    config_dir: &FsPath,
+    identity: Identity,
 ) -> Result<Ports, Error> {
     reactor::block_on("the look", async {
-        let identity = Identity::load_or_create(config_dir)?;
         let addresses = resolve(host, port, &Settings::default()).await?;
         let address = addresses[0];
         let data_port = data_port.unwrap_or(port.wrapping_add(1));

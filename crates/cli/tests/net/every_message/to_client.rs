@@ -352,6 +352,7 @@ fn probe_of(lie: Lie) -> Result<(), Error> {
     let server = hostile(Moment::Pull, shared);
     let CopyOptions { trust, sources, .. } = options(Moment::Pull, scratch.path(), &server);
     let options = ProbeOptions {
+        identity: None,
         location: sources[0].clone(),
         trust,
         udp: false,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::error::{self, Class};
+use super::{self as error, Class};
 
 /// What kind of trouble ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,24 @@
+//! Lists of clients as text: `ID[:ro|wo|rw][:subfolder]`, as an entry or a line of a file.
+
+use std::path::Path;
+
+use crate::error::public::Error;
+use crate::options::Allow;
+use crate::session::allow;
+
+/// Reads one entry. Without `ro`, `wo` or `rw`, in either case, both reading and writing are
+/// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
+///
+/// # Errors
+/// The id has a typing error, the mode is unknown, or the subfolder is not below the root.
+pub fn parse(entry: &str) -> Result<Allow, Error> {
+    Ok(allow::parse(entry)?)
+}
+
+/// Reads the list in the file at `path`: one entry a line; `#` starts a comment.
+///
+/// # Errors
+/// The file cannot be read, somebody else can change it, or a line is no entry.
+pub fn load(path: impl AsRef<Path>) -> Result<Vec<Allow>, Error> {
+    Ok(allow::load(path.as_ref())?)
+}

@@ -1,0 +1,46 @@
+//! Who an end is.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::error::public::Error;
+use crate::session;
+use crate::session::PeerId;
+
+/// An Ed25519 key pair, which identifies a client or a server. Clones share it.
+#[derive(Clone)]
+pub struct Identity(pub(super) session::Identity);
+
+impl Identity {
+    /// Loads the key in `folder`; makes the key, and the folder, where there is none. Two processes
+    /// that do this at once get the same key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalFile`](super::ErrorKind::LocalFile): others can read or replace the key
+    /// file, it holds no key, or it cannot be read or written.
+    pub fn load_or_create(folder: impl AsRef<Path>) -> Result<Identity, Error> {
+        Ok(Identity(session::Identity::load_or_create(folder.as_ref())?))
+    }
+
+    /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key:
+    /// for programs that keep their keys themselves.
+    pub fn from_bytes(seed: &[u8; 32]) -> Identity {
+        Identity(session::Identity::from_bytes(seed))
+    }
+
+    /// Makes a new identity, which is kept nowhere.
+    pub fn generate() -> Identity {
+        Identity(session::Identity::generate())
+    }
+
+    /// Returns the public half, by which the other end knows this one.
+    pub fn id(&self) -> PeerId {
+        self.0.id()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,204 @@
+//! A measurement of the way to a server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+
+use super::client::Client;
+use super::engine::{Reporter, Sink};
+use super::events::Event;
+use super::queue::{Queue, Queued, stream};
+use super::running::Running;
+use crate::error::public::Error;
+use crate::location::Location;
+use crate::options::ReachOptions;
+use crate::probe::{Found, Measured, PathFound, ProbeOptions, probe};
+use crate::progress::Cancel;
+
+/// How many events wait for a slow reader: more than any probe has.
+const EVENTS: usize = 1024;
+
+/// Something that a probe reports while it runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ProbeEvent {
+    /// The path itself, before anything is measured on it.
+    Path(PathFound),
+    /// One measurement.
+    Measured(Measured),
+    /// Something that was asked for could not be measured, or not all of it. Never dropped.
+    Missing(Error),
+    /// An event of the session.
+    Session(Event),
+    /// The reader was too slow: this many events were dropped here.
+    Lagged(u64),
+}
+
+impl Queued for ProbeEvent {
+    fn must_arrive(&self) -> bool {
+        matches!(self, ProbeEvent::Missing(_))
+    }
+
+    fn is_latest_only(&self) -> bool {
+        false
+    }
+
+    fn lagged(count: u64) -> ProbeEvent {
+        ProbeEvent::Lagged(count)
+    }
+}
+
+impl From<Event> for ProbeEvent {
+    fn from(event: Event) -> ProbeEvent {
+        ProbeEvent::Session(event)
+    }
+}
+
+impl From<Found> for ProbeEvent {
+    fn from(found: Found) -> ProbeEvent {
+        match found {
+            Found::Path(path) => ProbeEvent::Path(path),
+            Found::Measured(measured) => ProbeEvent::Measured(measured),
+            Found::Missing(error) => ProbeEvent::Missing(error.into()),
+        }
+    }
+}
+
+stream! {
+    /// The events of a probe: a `Stream`, with [`ProbeEvents::next`] for code without stream traits.
+    ProbeEvents of ProbeEvent
+}
+
+/// A probe to be described and started: round trips, path MTU, throughput and loss, both ways. By
+/// default it measures UDP and TCP for 1 s at each rate, at rates that rise until the path is full.
+#[derive(Clone, Debug)]
+#[must_use = "a probe runs once it is started"]
+pub struct ProbeRequest {
+    client: Client,
+    options: Result<ProbeOptions, Error>,
+    cancel: Cancel,
+    see: Option<Sink<ProbeEvent>>,
+}
+
+impl ProbeRequest {
+    pub(super) fn new(client: &Client, location: Result<Location, Error>) -> ProbeRequest {
+        let options = location.map(|location| ProbeOptions {
+            location,
+            trust: client.trust.options(),
+            identity: Some(client.identity.0.clone()),
+            udp: true,
+            app: false,
+            tcp: true,
+            rates: Vec::new(),
+            span: Span::from_secs(1),
+            datagram: None,
+            reach: ReachOptions::default(),
+        });
+        ProbeRequest { client: client.clone(), options, cancel: Cancel::default(), see: None }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut ProbeOptions)) -> ProbeRequest {
+        if let Ok(options) = &mut self.options {
+            set(options);
+        }
+        self
+    }
+
+    /// Measures datagrams that are received and dropped.
+    pub fn udp(self, on: bool) -> ProbeRequest {
+        self.with(|options| options.udp = on)
+    }
+
+    /// Measures datagrams that are received and copied once, as an application does.
+    pub fn app(self, on: bool) -> ProbeRequest {
+        self.with(|options| options.app = on)
+    }
+
+    /// Measures one TCP connection.
+    pub fn tcp(self, on: bool) -> ProbeRequest {
+        self.with(|options| options.tcp = on)
+    }
+
+    /// The rates of UDP payload to measure at, ascending; none for rates that rise until the path
+    /// is full.
+    pub fn rates(self, rates: Vec<Rate>) -> ProbeRequest {
+        self.with(|options| options.rates = rates)
+    }
+
+    /// How long each measurement sends, from 10 ms to 10 s.
+    pub fn time(self, time: Span) -> ProbeRequest {
+        self.with(|options| options.span = time)
+    }
+
+    /// The UDP payload of a datagram in bytes; nothing to search the path for it.
+    pub fn datagram(self, datagram: Option<u16>) -> ProbeRequest {
+        self.with(|options| options.datagram = datagram)
+    }
+
+    /// How the other host is reached.
+    pub fn reach(self, reach: ReachOptions) -> ProbeRequest {
+        self.with(|options| options.reach = reach)
+    }
+
+    /// Ends the probe when `handle` is cancelled.
+    pub fn cancel_with(self, handle: &Cancel) -> ProbeRequest {
+        ProbeRequest { cancel: handle.clone(), ..self }
+    }
+
+    /// Passes each event to `see` instead of [`Probe::events`]; see
+    /// [`CopyRequest::on_event`](super::CopyRequest::on_event).
+    pub fn on_event(self, see: impl Fn(ProbeEvent) + Send + Sync + 'static) -> ProbeRequest {
+        ProbeRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
+    }
+
+    /// Starts the probe on a thread of its own, inside or outside a tokio runtime.
+    ///
+    /// # Errors
+    /// The address makes no sense, or the system gives no thread. All else is reported by
+    /// [`Probe::finish`].
+    pub fn start(self) -> Result<Probe, Error> {
+        let (options, queue) = (self.options?, Queue::new(EVENTS));
+        let cancel = self.cancel.child();
+        let sink = self.see.unwrap_or_else(|| Sink::Queue(queue.clone()));
+        let reporter = Reporter::new(sink.clone(), self.client.trust.clone(), cancel.clone());
+        let wish = cancel.clone();
+        let running = Running::start("longhaul probe", queue, cancel, move || {
+            let mut tell = |found: Found| sink.push(found.into());
+            probe(&options, Arc::new(reporter), &mut tell, wish).map_err(Error::from)
+        })?;
+        Ok(Probe(running))
+    }
+}
+
+/// A running probe. Dropping the handle cancels the probe without waiting for its end.
+#[must_use = "dropping a probe cancels it"]
+pub struct Probe(Running<ProbeEvent, ()>);
+
+impl Probe {
+    /// The probe's events, from the first unread one; a second call ends the first stream.
+    pub fn events(&self) -> ProbeEvents {
+        ProbeEvents::of(&self.0.queue)
+    }
+
+    /// Waits for the end; a second call returns the same result.
+    ///
+    /// # Errors
+    /// The server cannot be reached or does not allow a probe, the measurements take longer than
+    /// 600 s, or the probe was cancelled. What could not be measured was an event.
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        self.0.finish().await
+    }
+
+    /// What cancels the probe from elsewhere.
+    pub fn cancel_handle(&self) -> Cancel {
+        self.0.cancel.clone()
+    }
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("result", &self.0.result).finish_non_exhaustive()
+    }
+}

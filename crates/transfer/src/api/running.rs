@@ -1,0 +1,63 @@
+//! What the handles of running calls have in common.
+
+use tokio::sync::oneshot;
+
+use super::engine;
+use super::queue::{Queue, Queued};
+use crate::error::public::Error;
+use crate::progress::Cancel;
+
+/// A call that runs on a thread of the engine. Dropping it cancels the call.
+pub(super) struct Running<E, T> {
+    name: &'static str,
+    pub(super) queue: Queue<E>,
+    pub(super) cancel: Cancel,
+    done: oneshot::Receiver<Result<T, Error>>,
+    pub(super) result: Option<Result<T, Error>>,
+}
+
+impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
+    /// Runs `work` on a thread called `name`. The events close when the thread ends, even where it
+    /// panics.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(super) fn start(
+        name: &'static str,
+        queue: Queue<E>,
+        cancel: Cancel,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<Running<E, T>, Error> {
+        let closing = Closing(queue.clone());
+        let done = engine::start(name, move || {
+            let _closing = closing;
+            work()
+        })?;
+        Ok(Running { name, queue, cancel, done, result: None })
+    }
+
+    /// Waits for the end; a second call returns the same result.
+    pub(super) async fn finish(&mut self) -> Result<T, Error> {
+        if let Some(result) = &self.result {
+            return result.clone();
+        }
+        let ended = (&mut self.done).await;
+        let result = ended.unwrap_or_else(|_| Err(engine::vanished(self.name)));
+        self.result.insert(result).clone()
+    }
+}
+
+impl<E, T> Drop for Running<E, T> {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// Closes the events with the engine's thread.
+struct Closing<E: Queued>(Queue<E>);
+
+impl<E: Queued> Drop for Closing<E> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
