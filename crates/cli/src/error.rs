@@ -3,6 +3,7 @@
 use std::fmt;
 
 pub(crate) use longhaul::ErrorKind;
+use longhaul::{CallOption, Event};
 
 /// An end that is no success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,86 @@ pub(crate) use but;
 
 impl From<longhaul::Error> for Error {
     fn from(error: longhaul::Error) -> Error {
-        let (what, advice) = (error.what().to_owned(), error.advice().map(str::to_owned));
+        let (what, advice) = (in_flags(error.what()), error.advice().map(in_flags));
         Error { kind: error.kind, what, advice }
+    }
+}
+
+/// The flag for an option of the library.
+fn flag(option: CallOption) -> &'static str {
+    match option {
+        CallOption::AcceptNew => "--accept-new",
+        CallOption::Allow => "--allow",
+        CallOption::AllowPlain => "--allow-plain",
+        CallOption::Cipher => "--cipher",
+        CallOption::Datagram => "--datagram",
+        CallOption::DryRun => "--dry-run",
+        CallOption::Listen => "--listen",
+        CallOption::Memory => "--memory",
+        CallOption::Pin => "--server-id",
+        CallOption::Ports => "--ports",
+        CallOption::Receive => "--receive",
+        CallOption::Recursive => "-r",
+        CallOption::RemotePath => "--remote-path",
+        CallOption::Replicas => "--replicas",
+        CallOption::Root => "--root",
+        CallOption::Segment => "--segment",
+        CallOption::Time => "--time",
+        // A newer library may have more.
+        other => other.name(),
+    }
+}
+
+/// The text of the library, or of a peer, with flags for the options that it names.
+fn in_flags(text: &str) -> String {
+    let named = CallOption::named_in(text).into_iter();
+    named.fold(text.to_owned(), |text, option| text.replace(&option.to_string(), flag(option)))
+}
+
+/// The event with flags for the options that its texts name.
+pub(crate) fn event_in_flags(event: Event) -> Event {
+    match event {
+        Event::Fallback { carrier, advice } => {
+            Event::Fallback { carrier, advice: in_flags(&advice) }
+        }
+        Event::Reconnecting { reason } => Event::Reconnecting { reason: in_flags(&reason) },
+        Event::FileFailed { path, reason } => Event::FileFailed { path, reason: in_flags(&reason) },
+        Event::Warning(text) => Event::Warning(in_flags(&text)),
+        Event::OfSource { source, event } => {
+            Event::OfSource { source, event: Box::new(event_in_flags(*event)) }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_option_of_the_library_has_a_flag_that_is_there() {
+        let root = Cli::command();
+        let is_there = |flag: &str| {
+            root.get_subcommands().flat_map(clap::Command::get_arguments).any(|argument| {
+                let short = argument.get_short().map(|short| format!("-{short}"));
+                let long = argument.get_long().map(|long| format!("--{long}"));
+                [short, long].iter().flatten().any(|known| known == flag)
+            })
+        };
+        for option in CallOption::ALL {
+            assert!(is_there(flag(option)), "{option:?}");
+        }
+    }
+
+    #[test]
+    fn the_library_names_options_and_the_command_line_flags() {
+        let error = longhaul::Error::new(ErrorKind::Usage, "`memory` 1 MiB is too little");
+        assert_eq!(error.options(), [CallOption::Memory]);
+        assert_eq!(Error::from(error).what, "--memory 1 MiB is too little");
+        let event = Box::new(Event::Warning("`receive` fake writes nothing".into()));
+        let event = event_in_flags(Event::OfSource { source: "h".into(), event });
+        assert_eq!(crate::report::event(&event), "h: --receive fake writes nothing");
     }
 }

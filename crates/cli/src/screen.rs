@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul::{CancelHandle, Event, NewServer, Progress, Summary};
 
 use crate::cp::Prepared;
-use crate::error::Error;
+use crate::error::{Error, event_in_flags};
 use crate::progress::Meter;
 use crate::report::Kind;
 use crate::{console, exit, json, report, trust};
@@ -124,7 +124,7 @@ impl Screen {
 
     /// Shows what the copy reports.
     pub(crate) fn see(&self, event: Event) {
-        match event {
+        match event_in_flags(event) {
             Event::Progress(progress) => self.progress(&progress),
             event => self.event(event),
         }

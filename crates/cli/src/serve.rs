@@ -151,7 +151,12 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };
-    list.extend(access_list::load(file)?);
+    list.extend(access_list::load(file).map_err(|error| match Error::from(error) {
+        error if error.kind == ErrorKind::LocalFile && error.advice.is_none() => {
+            error.advise("check --allow-file")
+        }
+        error => error,
+    })?);
     Ok(list)
 }
 

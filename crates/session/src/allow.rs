@@ -102,7 +102,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
-        Error::new(Kind::LocalFile, what).advise("check --allow-file")
+        Error::new(Kind::LocalFile, what)
     };
     let mut file = File::open(path).map_err(trouble)?;
     strict::check(path, &file)?;

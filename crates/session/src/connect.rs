@@ -13,6 +13,7 @@ use super::tls::Expect;
 use super::trust::{AskTrust, Trust};
 use super::{Session, Settings};
 use crate::{Error, Kind};
+use longhaul_text::CallOption;
 
 /// Opens a session to the server at `host` and `port`, if it is the one that is trusted: by
 /// a pin of `trust`, by `known_servers`, or on first use by the user's word, given to
@@ -112,7 +113,7 @@ pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<S
 
 fn parse_pin(pin: &str) -> Result<PeerId, Error> {
     pin.parse().map_err(|error| {
-        Error::new(Kind::Usage, format!("--server-id {pin}: {error}"))
+        Error::new(Kind::Usage, format!("{} {pin}: {error}", CallOption::Pin))
             .advise("the server prints its id when it starts; `longhaul id` over there does too")
     })
 }
@@ -121,15 +122,17 @@ fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId, of_all: bool) -> Error {
     let what = format!("{name} shows the id {shown}, not {pinned} as asked for; nothing was sent");
     let mut advice = "somebody may be in between; ask its owner".to_owned();
     if of_all {
-        advice += "; where servers have ids of their own, --server-id HOST=ID pins each";
+        let pin = CallOption::Pin;
+        advice += &format!("; where servers have ids of their own, {pin} HOST=ID pins each");
     }
     Error::new(Kind::Unreachable, what).advise(advice)
 }
 
 fn refused(name: &str, shown: PeerId) -> Error {
     let what = format!("the unknown server {name} with the id {shown} was not accepted");
+    let (pin, new) = (CallOption::Pin, CallOption::AcceptNew);
     Error::new(Kind::Unreachable, what)
-        .advise("if it is the right one, accept it when asked, or give --server-id or --accept-new")
+        .advise(format!("if it is the right one, accept it when asked, or give {pin} or {new}"))
 }
 
 fn unreachable(name: &str, port: u16, tried: String) -> Error {

@@ -10,7 +10,7 @@ use super::id::PeerId;
 use super::identity::{temporary_beside, write_new};
 use super::strict;
 use crate::{Error, Kind};
-use longhaul_text::reason;
+use longhaul_text::{CallOption, reason};
 
 /// The file's name in the config folder.
 pub const KNOWN_FILE: &str = "known_servers";
@@ -104,10 +104,11 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
-            Error::new(Kind::LocalFile, what).advise(
-                "make the folder one that can be written, or name the server's id with \
-                 --server-id: nothing is written then",
-            )
+            Error::new(Kind::LocalFile, what).advise(format!(
+                "make the folder one that can be written, or name the server's id with {}: nothing \
+                 is written then",
+                CallOption::Pin
+            ))
         };
         let folder = File::open(&self.folder).map_err(trouble)?;
         // Two copies that learn of two servers at once must not lose one of them.
@@ -152,9 +153,10 @@ impl KnownServers {
         }
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
-            Error::new(Kind::LocalFile, what).advise(
-                "mend or remove it, or name the server's id with --server-id: it is not read then",
-            )
+            Error::new(Kind::LocalFile, what).advise(format!(
+                "mend or remove it, or name the server's id with {}: it is not read then",
+                CallOption::Pin
+            ))
         };
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
@@ -248,7 +250,7 @@ mod tests {
         let unwritable = nowhere.remember("a:1", A).expect_err("there is no folder");
         for (error, what) in [(unreadable, "cannot read"), (unwritable, "cannot remember a:1")] {
             assert!(error.what.starts_with(what) && !error.what.contains("os error"), "{error}");
-            assert!(error.advice.expect("it helps").contains("--server-id"));
+            assert!(error.advice.expect("it helps").contains("`pin`"));
         }
     }
 

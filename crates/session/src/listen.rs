@@ -28,6 +28,7 @@ use super::stream::{self, Under};
 use super::{RttWatch, Session, Settings, quic, tls};
 use crate::{Error, Kind};
 use longhaul_net::meter::{Meter, Tariff};
+use longhaul_text::CallOption;
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
@@ -138,7 +139,7 @@ impl Listener {
     ) -> Result<Listener, Error> {
         let (udp, tcp) = bind_both(address).map_err(|error| {
             Error::new(Kind::Unreachable, format!("cannot listen on {address}: {error}"))
-                .advise("choose another address or port with --listen")
+                .advise(format!("choose another address or port as {}", CallOption::Listen))
         })?;
         Listener::from_sockets(udp, tcp, identity, settings)
     }

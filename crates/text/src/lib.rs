@@ -1,7 +1,12 @@
-//! Words for errors: a system error without its number, a word quoted for a shell.
+//! Words for errors: a system error without its number, a word quoted for a shell, the options of a
+//! call.
+
+mod call_option;
 
 use std::io;
 use std::path::Path;
+
+pub use call_option::CallOption;
 
 /// Characters of a peer's text that errors and events show.
 const LONGEST: usize = 2000;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use longhaul_files::{Advice, ErrorKind};
 use longhaul_session::Kind;
+use longhaul_text::CallOption;
 
 /// What kind of end it was; the command line maps each to an exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +94,10 @@ impl From<longhaul_files::Error> for Error {
         };
         let advice = error.advice.map(|advice| match advice {
             Advice::Words(words) => words,
-            Advice::Recursive => "add -r".to_owned(),
-            Advice::FileOrMeasure => format!("{advice}, or measure with --receive fake"),
+            Advice::Recursive => format!("add {}", CallOption::Recursive),
+            Advice::FileOrMeasure => {
+                format!("{advice}, or measure with {} fake", CallOption::Receive)
+            }
         });
         Error { advice, ..Error::new(class, error.what) }
     }

@@ -17,7 +17,7 @@ use super::candidate::Candidate;
 use super::course::Course;
 use super::runs::{Counts, Cpu, Measured, Run};
 use super::{CompareArgs, Setting, beside};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, event_in_flags};
 use crate::progress::Meter;
 use crate::{console, report, signals, trust};
 
@@ -233,12 +233,12 @@ impl Watch {
     /// What notes the events of the run.
     fn seeing(watch: &Arc<Watch>) -> impl Fn(Event) + Send + Sync + 'static {
         let watch = watch.clone();
-        move |event| match event {
+        move |event| match event_in_flags(event) {
             Event::Progress(progress) => {
                 watch.course.note(progress.bytes);
                 watch.with(|meter| meter.update(&progress));
             }
-            Event::Fallback { .. } | Event::FileFailed { .. } => {
+            event @ (Event::Fallback { .. } | Event::FileFailed { .. }) => {
                 watch.with(|meter| meter.aside(|| console::warn(report::event(&event))));
             }
             _ => {}

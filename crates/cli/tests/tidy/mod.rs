@@ -3,6 +3,7 @@
 mod arrows;
 mod docs;
 mod figures;
+mod flags;
 mod lengths;
 mod loops;
 mod modules;

@@ -15,6 +15,7 @@ use crate::listen::{Listener, bind_both};
 use crate::stream::{self, Under};
 use crate::{Error, Kind};
 use crate::{RttWatch, Session, Settings, tls};
+use longhaul_text::CallOption;
 
 /// How long the client may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(30);
@@ -53,7 +54,7 @@ pub async fn accept_over_ssh(
 ) -> Result<SshSide, Error> {
     let stdio = Stdio::take().map_err(|error| {
         Error::new(Kind::Usage, format!("standard input and output are not ssh's: {error}"))
-            .advise("`serve --ssh` is started by `longhaul cp` through ssh, not by hand")
+            .advise("this server is started by `longhaul cp` through ssh, not by hand")
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
@@ -167,5 +168,6 @@ fn in_range<T>(
         Some(_) => format!("no port from {first} to {last} can be opened: {failure}"),
         None => format!("no port can be opened: {failure}"),
     };
-    Err(Error::new(Kind::Unreachable, what).advise("give a wider range with --ports"))
+    Err(Error::new(Kind::Unreachable, what)
+        .advise(format!("give a wider range as {}", CallOption::Ports)))
 }

@@ -28,7 +28,7 @@ use super::stream::{self, Under};
 use super::tls::Expect;
 use super::{Session, Settings};
 use crate::{Error, Kind};
-use longhaul_text::quoted;
+use longhaul_text::{CallOption, quoted};
 
 /// How long the direct ways may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);
@@ -224,8 +224,10 @@ fn what_to_open(target: &SshTarget<'_>, offer: &Offer, lost: Lost) -> String {
     let range = match target.ports {
         Some((first, last)) => format!("UDP and TCP ports {first} to {last}"),
         None => format!(
-            "UDP ports {} and {} (chosen anew each time: fix a range with --ports)",
-            offer.port, offer.data_port
+            "UDP ports {} and {} (chosen anew each time: fix a range with {})",
+            offer.port,
+            offer.data_port,
+            CallOption::Ports
         ),
     };
     format!("let {range} in at {} ({tried})", target.destination)
@@ -245,17 +247,21 @@ async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines:
             Kind::Unreachable,
             format!("`{}` on {host} did not answer as longhaul does{said}", target.remote_path),
         )
-        .advise("see that the same release is installed there, or name it with --remote-path"),
+        .advise(format!(
+            "see that the same release is installed there, or name it with {}",
+            CallOption::RemotePath
+        )),
         Some(code) => {
             let code = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
             let what = format!(
                 "`{}` does not run on {host}: it ended with {code}{said}",
                 target.remote_path
             );
-            Error::new(Kind::Unreachable, what).advise(
+            Error::new(Kind::Unreachable, what).advise(format!(
                 "install longhaul there (copy this program to ~/bin or /usr/local/bin), or name \
-                 where it is with --remote-path",
-            )
+                 where it is with {}",
+                CallOption::RemotePath
+            ))
         }
     }
 }

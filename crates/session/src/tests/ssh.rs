@@ -202,7 +202,7 @@ fn a_missing_longhaul_and_a_failing_ssh_are_told_apart() {
         let error = host.connect(None).await.expect_err("it is not there");
         assert_eq!(error.kind, Kind::Unreachable);
         let text = error.to_string();
-        assert!(text.contains("status 127") && text.contains("--remote-path"), "{text}");
+        assert!(text.contains("status 127") && text.contains("`remote_path`"), "{text}");
         assert!(text.contains("install longhaul"), "{text}");
 
         script(Path::new(&host.ssh[0]), "exit 255");

@@ -35,3 +35,4 @@ pub use trust::{NewServer, Trust};
 pub use crate::error::public::{Error, ErrorKind, Side};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::summary::Summary;
+pub use longhaul_text::CallOption;

@@ -40,6 +40,7 @@ use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Identity, Session, Settings};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
+use longhaul_text::CallOption;
 
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
@@ -131,7 +132,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => format!("UDP {}", self.reach().data_port(*port)),
-            Host::Ssh { .. } => "a UDP port range, and name it with --ports".to_owned(),
+            Host::Ssh { .. } => format!("a UDP port range, and name it as {}", CallOption::Ports),
         };
         let carrier = match self.carrier.get() {
             "ssh" => THROUGH_SSH.to_owned(),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::units::Bytes;
+use longhaul_text::CallOption;
 
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
@@ -105,8 +106,9 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     if !options.dry_run || options.receive != Receive::Fake {
         return Ok(());
     }
-    let what = "--receive fake writes nothing, so a dry run has no plan";
-    Err(Error::new(Class::Usage, what).advise("leave --dry-run or --receive out"))
+    let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
+    let what = format!("{receive} fake writes nothing, so a dry run has no plan");
+    Err(Error::new(Class::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
 }
 
 /// The copy of one source of several.
@@ -130,8 +132,10 @@ async fn run(
     let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), part)?;
     let mut way = first_way(options);
     if options.receive == Receive::Fake {
-        let what = "a measurement: --receive fake accounts for datagrams and writes nothing";
-        observer.notice(Notice::Warning(what.to_owned()));
+        let receive = CallOption::Receive;
+        let what =
+            format!("a measurement: {receive} fake accounts for datagrams and writes nothing");
+        observer.notice(Notice::Warning(what));
     }
     let mut fell_back = false;
     let mut lost_since: Option<Instant> = None;

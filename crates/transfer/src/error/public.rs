@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use longhaul_text::CallOption;
+
 use super::{self as error, Class};
 
 /// What kind of trouble ended a call.
@@ -103,10 +105,10 @@ impl Error {
         self.inner.advice.as_deref()
     }
 
-    /// Returns the error as the engine and the command line have it.
-    #[doc(hidden)]
-    pub fn into_inner(self) -> error::Error {
-        self.inner
+    /// Returns the options of the call that the text and the advice name. They stand there as
+    /// `` `memory` ``, so that a program can put its own names into their places.
+    pub fn options(&self) -> Vec<CallOption> {
+        CallOption::named_in(&self.to_string())
     }
 }
 

@@ -32,6 +32,8 @@ use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::settings::Settings;
 use tokio::task::JoinSet;
 
+use longhaul_text::CallOption;
+
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
 use crate::options::CopyOptions;
@@ -102,9 +104,9 @@ impl<'a> Sources<'a> {
         let least = Budget::least_of(routes.len() as u64);
         if options.memory < least {
             observer.notice(Notice::Warning(format!(
-                "{} sources take {least} of memory, and --memory allows {}: name fewer at a time \
-                 for less",
+                "{} sources take {least} of memory, and {} allows {}: name fewer at a time for less",
                 routes.len(),
+                CallOption::Memory,
                 options.memory
             )));
         }

@@ -14,6 +14,7 @@ use crate::progress::{Notice, SourceState};
 use crate::reach::route::Route;
 use crate::summary::Summary;
 use longhaul_files::Place;
+use longhaul_text::CallOption;
 use longhaul_text::mkdir;
 
 /// How often the user is told how far all of it is.
@@ -84,9 +85,10 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
             let name = place.name().map(|name| String::from_utf8_lossy(&name).into_owned());
             let what =
                 format!("{other} and {source} have the same name, {}", name.unwrap_or_default());
-            return Err(Error::new(Class::Usage, what).advise(
-                "copy one of the two into another folder; if both are the same, add --replicas",
-            ));
+            return Err(Error::new(Class::Usage, what).advise(format!(
+                "copy one of the two into another folder; if both are the same, add {}",
+                CallOption::Replicas
+            )));
         }
     }
     Ok(())

@@ -29,6 +29,7 @@ use crate::summary::{Summary, hex};
 use crate::write::jobs::{Job, Jobs};
 use longhaul_files::Place;
 use longhaul_files::digest::Digest;
+use longhaul_text::CallOption;
 
 /// How often the user is told how far the copy is.
 pub(super) const TICK: Duration = Duration::from_millis(100);
@@ -42,8 +43,9 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     };
     if options.dry_run || options.receive == Receive::Fake {
         let what = "replicas are neither looked at alone nor measured";
+        let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
         return Err(Error::new(Class::Usage, what)
-            .advise("leave --dry-run and --receive fake out, or name one source"));
+            .advise(format!("leave {dry_run} and {receive} fake out, or name one source")));
     }
     let mut looks = Looks::start(options, sources)?;
     let First { found, reached, mut errors } = looks::first(sources, &mut looks).await?;

@@ -11,6 +11,7 @@ use longhaul_net::zone;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
+use longhaul_text::CallOption;
 use tokio::time::timeout;
 
 use super::blast::Blast;
@@ -72,7 +73,8 @@ fn check(options: &ProbeOptions) -> Result<(), Error> {
     }
     let what =
         format!("{runs} measurements of {} take {takes}; a probe may take {LONGEST}", options.span);
-    Err(Error::new(Class::Usage, what).advise("name fewer rates, or a shorter --time"))
+    Err(Error::new(Class::Usage, what)
+        .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)))
 }
 
 async fn run(
@@ -216,7 +218,7 @@ impl Probing<'_> {
             if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
                 let what = format!("a probe may take {LONGEST}: not all was measured");
                 return Err(Error::new(Class::Unfinished, what)
-                    .advise("name fewer rates, or a shorter --time"));
+                    .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)));
             }
             let run = ProbeRun {
                 flow: random_flow().0,
@@ -231,7 +233,9 @@ impl Probing<'_> {
             if count.too_large {
                 let what = format!("datagrams of {} bytes are too large", self.datagram);
                 let error = Error::new(Class::Unreachable, what);
-                return Err(error.advise("give a smaller --datagram, or none"));
+                return Err(
+                    error.advise(format!("give a smaller {}, or none", CallOption::Datagram))
+                );
             }
             let measured = self.measured(way, &run, &count);
             tell(Found::Measured(measured));

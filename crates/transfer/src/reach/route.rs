@@ -7,6 +7,7 @@ use crate::error::{Class, Error};
 use crate::location::Location;
 use crate::options::CopyOptions;
 use longhaul_files::Asked;
+use longhaul_text::CallOption;
 
 /// The other host of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,8 @@ impl Route {
                 Err(usage("both ends are on other hosts").advise("run longhaul on one of them"))
             }
             (_, true, Some(_)) if options.replicas => {
-                Err(usage("replicas are taken from other hosts").advise("leave --replicas out"))
+                Err(usage("replicas are taken from other hosts")
+                    .advise(format!("leave {} out", CallOption::Replicas)))
             }
             (_, true, Some(host)) => Ok(vec![Route::Push { sources: local, host, destination }]),
             (_, false, None) => {

@@ -9,6 +9,7 @@ use crate::counters::ReceiverCounters;
 use crate::error::{Class, Error};
 use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
+use longhaul_text::CallOption;
 
 /// Blocks of a segment: its tally has a bit for each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;
@@ -108,7 +109,8 @@ pub(super) fn wanted(
 
 fn refuse(what: String) -> Result<(), Error> {
     let error = Error::new(Class::Unreachable, format!("the other side announces {what}"));
-    Err(error.advise("choose another --segment or --datagram, or copy in several parts"))
+    let (segment, datagram) = (CallOption::Segment, CallOption::Datagram);
+    Err(error.advise(format!("choose another {segment} or {datagram}, or copy in several parts")))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::error::{Class, Error};
 use crate::session::Exporter;
 use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
+use longhaul_text::CallOption;
 
 /// Segments are short, so that chunks become whole, verified and journalled soon after they were
 /// sent, on any path; several are in flight.
@@ -104,6 +105,7 @@ pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layo
              {block}: {error:?}",
             segment.get()
         );
-        Error::new(Class::Usage, what).advise("choose another --segment or --datagram")
+        let (segment, datagram) = (CallOption::Segment, CallOption::Datagram);
+        Error::new(Class::Usage, what).advise(format!("choose another {segment} or {datagram}"))
     })
 }

@@ -10,6 +10,7 @@ use crate::options::{Allow, ServeOptions};
 use crate::session::{self, PeerId, allow};
 use longhaul_files::place::show;
 use longhaul_files::{Place, Root};
+use longhaul_text::CallOption;
 use longhaul_text::reason;
 
 /// A served folder and who may use it.
@@ -96,7 +97,8 @@ impl Door {
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
-            Error::new(Class::LocalFile, what).advise("name a folder that exists with --root")
+            Error::new(Class::LocalFile, what)
+                .advise(format!("name a folder that exists as {}", CallOption::Root))
         })?;
         let reach = Reach::Root(root);
         let door = Door { reach, allow: Shared::default(), read_only: options.read_only };
@@ -165,7 +167,7 @@ impl Door {
 fn allowed<'a>(list: &'a [Allow], peer: &PeerId) -> Result<&'a Allow, Error> {
     allow::find(list, peer).ok_or_else(|| {
         let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
-        error.advise("start the server with --allow and this id")
+        error.advise(format!("start the server with {} and this id", CallOption::Allow))
     })
 }
 

@@ -37,6 +37,7 @@ use crate::write::discard::Discard;
 use crate::write::files::Files;
 use longhaul_files::place::show;
 use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
+use longhaul_text::CallOption;
 
 /// The last word is waited for so long after the outcome was told.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -256,7 +257,8 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         "none" if server.allow_plain => Suite::Plain,
         "none" => {
             let error = Error::new(Class::Unreachable, "this server allows no data in the clear");
-            return Err(error.advise("start it with --allow-plain, or leave --cipher none out"));
+            let (allow, cipher) = (CallOption::AllowPlain, CallOption::Cipher);
+            return Err(error.advise(format!("start it with {allow}, or leave {cipher} none out")));
         }
         other => {
             let error = Error::new(Class::Unreachable, format!("no cipher {other} is known here"));

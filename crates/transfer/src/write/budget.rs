@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use crate::error::{Class, Error};
 use crate::session::PeerId;
 use longhaul_files::{CHUNK, ErrorKind, ListMemory};
+use longhaul_text::CallOption;
 
 /// What may be sent before the receiving end has planned: both know it, and it will hold as much.
 /// With the two chunks that may be open beside them these are 32 MiB.
@@ -112,7 +113,7 @@ impl Budget {
     fn patient(memory: Bytes, expected: u32, patience: Duration) -> Result<Budget, Error> {
         let least = Budget::least_of(1);
         if memory < least {
-            let what = format!("--memory {memory} is too little");
+            let what = format!("{} {memory} is too little", CallOption::Memory);
             return Err(Error::new(Class::Usage, what)
                 .advise(format!("give it at least {}Mi", least.get() >> 20)));
         }
@@ -143,7 +144,7 @@ impl Budget {
         let held = timeout(self.0.patience, self.0.acquire()).await;
         let Ok(Ok(held)) = held else {
             let others = self.0.count().saturating_sub(1);
-            return Err(full(&format!("{others} copies under way into here hold all of --memory")));
+            return Err(full(&held_by_others(others)));
         };
         Ok(self.part(place, None, held))
     }
@@ -163,9 +164,12 @@ impl Budget {
             return Err(full(&match self.0.of(owner) {
                 0 => {
                     let others = self.0.count().saturating_sub(1);
-                    format!("{others} copies under way into here hold all of --memory")
+                    held_by_others(others)
                 }
-                own => format!("{own} copies of {owner} hold as much of --memory as one id may"),
+                own => {
+                    let memory = CallOption::Memory;
+                    format!("{own} copies of {owner} hold as much of {memory} as one id may")
+                }
             }));
         };
         Ok(self.part(place, Some(share), held))
@@ -184,7 +188,12 @@ impl Budget {
 }
 
 fn full(what: &str) -> Error {
-    Error::new(Class::Unfinished, what).advise("raise --memory there, or wait for one to end")
+    let advice = format!("raise {} there, or wait for one to end", CallOption::Memory);
+    Error::new(Class::Unfinished, what).advise(advice)
+}
+
+fn held_by_others(others: u32) -> String {
+    format!("{others} copies under way into here hold all of {}", CallOption::Memory)
 }
 
 /// Memory that a list of files is charged to, beside the transfers' parts; given back when dropped.
@@ -282,8 +291,9 @@ impl Inner {
     /// The refusal of a list that needs `wanted` MiB where `spare` are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
-            "the list of files needs at least {wanted} MiB of memory, and --memory {} Mi has \
+            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi has \
              {spare} MiB for it",
+            CallOption::Memory,
             self.total
         );
         // With this much, a list has so much beside one transfer and what is left for the next.
@@ -295,8 +305,8 @@ impl Inner {
         };
         let enough = enough.max(u64::from(self.total));
         longhaul_files::Error::new(kind, what).advise(format!(
-            "raise --memory to {enough}Mi or more on the host that says so, or copy the folders \
-             one by one"
+            "raise {} to {enough}Mi or more on the host that says so, or copy the folders one by one",
+            CallOption::Memory
         ))
     }
 

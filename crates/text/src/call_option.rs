@@ -1,0 +1,115 @@
+//! The options of a call, as the texts of errors name them.
+
+use std::fmt;
+
+/// An option of a call that an error's text names, in backquotes and as the library calls it:
+/// ``raise `memory` to 700Mi``. A program shows the text as it is, or puts its own names there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CallOption {
+    /// Accept and remember every server that was never seen.
+    AcceptNew,
+    /// The ids that a server lets in.
+    Allow,
+    /// A server's consent to data in the clear.
+    AllowPlain,
+    /// How data are sealed.
+    Cipher,
+    /// The UDP payload of a datagram.
+    Datagram,
+    /// Report what would be copied, and copy nothing.
+    DryRun,
+    /// Where a server listens.
+    Listen,
+    /// The limit on incomplete data in memory.
+    Memory,
+    /// The only id to accept of a server.
+    Pin,
+    /// The UDP ports that the far side of ssh may open.
+    Ports,
+    /// How the receiver moves payloads.
+    Receive,
+    /// Copy folders with all that is in them.
+    Recursive,
+    /// Where longhaul is on the far side of ssh.
+    RemotePath,
+    /// The sources all hold the same object.
+    Replicas,
+    /// The folder that a server serves.
+    Root,
+    /// The size of a segment.
+    Segment,
+    /// How long a measurement sends.
+    Time,
+}
+
+impl CallOption {
+    /// All options.
+    pub const ALL: [CallOption; 17] = [
+        CallOption::AcceptNew,
+        CallOption::Allow,
+        CallOption::AllowPlain,
+        CallOption::Cipher,
+        CallOption::Datagram,
+        CallOption::DryRun,
+        CallOption::Listen,
+        CallOption::Memory,
+        CallOption::Pin,
+        CallOption::Ports,
+        CallOption::Receive,
+        CallOption::Recursive,
+        CallOption::RemotePath,
+        CallOption::Replicas,
+        CallOption::Root,
+        CallOption::Segment,
+        CallOption::Time,
+    ];
+
+    /// Returns the name in the library.
+    pub fn name(self) -> &'static str {
+        match self {
+            CallOption::AcceptNew => "accept_new",
+            CallOption::Allow => "allow",
+            CallOption::AllowPlain => "allow_plain",
+            CallOption::Cipher => "cipher",
+            CallOption::Datagram => "datagram",
+            CallOption::DryRun => "dry_run",
+            CallOption::Listen => "listen",
+            CallOption::Memory => "memory",
+            CallOption::Pin => "pin",
+            CallOption::Ports => "ports",
+            CallOption::Receive => "receive",
+            CallOption::Recursive => "recursive",
+            CallOption::RemotePath => "remote_path",
+            CallOption::Replicas => "replicas",
+            CallOption::Root => "root",
+            CallOption::Segment => "segment",
+            CallOption::Time => "time",
+        }
+    }
+
+    /// Returns the options that `text` names.
+    pub fn named_in(text: &str) -> Vec<CallOption> {
+        CallOption::ALL.into_iter().filter(|option| text.contains(&option.to_string())).collect()
+    }
+}
+
+impl fmt::Display for CallOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_its_options_and_no_others() {
+        let text = format!("leave {} and {} out", CallOption::AllowPlain, CallOption::DryRun);
+        assert_eq!(text, "leave `allow_plain` and `dry_run` out");
+        let named = CallOption::named_in(&text);
+        assert_eq!(named, [CallOption::AllowPlain, CallOption::DryRun]);
+        assert_eq!(CallOption::named_in("the memory is full"), []);
+    }
+}
