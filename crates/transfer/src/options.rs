@@ -18,6 +18,7 @@ pub use longhaul_net::sealing::keys::Cipher;
 
 /// How the receiver moves payloads (RBUDP, Quanta section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Receive {
     /// Look at each header, then move the payload.
     #[default]
@@ -30,6 +31,7 @@ pub enum Receive {
 
 /// Which files, folders and links are named as they are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Names {
     /// None.
     #[default]
@@ -48,6 +50,7 @@ pub const MOST_TRIED: u16 = 16;
 
 /// What carries the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Protocol {
     /// A protocol of the registry, over UDP.
     Registry(&'static str),

@@ -1,5 +1,6 @@
 //! The habits of the source, as tests: what a reader may rely on everywhere.
 
+mod api;
 mod arrows;
 mod docs;
 mod figures;
