@@ -244,7 +244,7 @@ fn start(
     signals::cancel_on_signal(cancel.clone(), first).map_err(|error| {
         Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
     })?;
-    screen.started(&copy);
+    screen.started(&copy.sources, &copy.destination, copy.protocol);
     let shown = screen.clone();
     let copy = copy.request.cancel_with(&cancel).on_event(move |event| shown.see(event));
     let summary = blocking::wait(copy.start()?.finish())?;

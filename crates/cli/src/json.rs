@@ -8,23 +8,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul::accounting::ReceiveCapacity;
-use longhaul::{Event, Progress, Segments, SourceRow, Summary};
+use longhaul::{Event, Location, Progress, Segments, SourceRow, Summary};
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cp::Prepared;
 use crate::error::Error;
 use crate::{exit, report};
 
 /// The copy begins.
-pub(crate) fn start(copy: &Prepared) -> String {
+pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
     line(&json!({
         "event": "start",
         "version": env!("CARGO_PKG_VERSION"),
-        "sources": copy.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "destination": copy.destination.to_string(),
-        "protocol": copy.protocol,
+        "sources": sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "destination": destination.to_string(),
+        "protocol": protocol,
     }))
 }
 

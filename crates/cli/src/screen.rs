@@ -3,9 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul::{CancelHandle, Event, NewServer, Progress, Summary};
+use longhaul::{CancelHandle, Event, Location, NewServer, Progress, Summary};
 
-use crate::cp::Prepared;
 use crate::error::{Error, event_in_flags};
 use crate::progress::Meter;
 use crate::report::Kind;
@@ -51,9 +50,9 @@ impl Screen {
     }
 
     /// The copy begins.
-    pub(crate) fn started(&self, copy: &Prepared) {
+    pub(crate) fn started(&self, sources: &[Location], destination: &Location, protocol: &str) {
         if self.show.json {
-            console::out(json::start(copy));
+            console::out(json::start(sources, destination, protocol));
         }
     }
 

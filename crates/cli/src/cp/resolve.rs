@@ -48,14 +48,14 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 }
 
 /// A copy that can be started.
-pub(crate) struct Prepared {
+pub(super) struct Prepared {
     pub(super) request: CopyRequest,
     /// What is copied.
-    pub(crate) sources: Vec<Location>,
+    pub(super) sources: Vec<Location>,
     /// Where to.
-    pub(crate) destination: Location,
+    pub(super) destination: Location,
     /// What carries the data, as `--protocol` names it.
-    pub(crate) protocol: &'static str,
+    pub(super) protocol: &'static str,
 }
 
 /// The copy that the words stand for, with `defaults` from files among them. Questions go to
