@@ -134,6 +134,7 @@ fn the_command_line_is_built_on_the_library_that_others_embed() {
 
 #[test]
 fn a_crate_named_in_a_path_is_found_and_a_word_of_a_sentence_is_not() {
-    let text = "use longhaul_net::zone; // longhaul cp\nx(\"longhaul::y\"); longhaul::Error; a::longhaul::b";
+    let text = "use longhaul_net::zone; // longhaul cp\n\
+                x(\"longhaul::y\"); longhaul::Error; a::longhaul::b";
     assert_eq!(named_crates(text).collect::<Vec<_>>(), ["longhaul_net", "longhaul"]);
 }

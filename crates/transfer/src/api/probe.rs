@@ -67,7 +67,8 @@ impl From<Found> for ProbeEvent {
 }
 
 stream! {
-    /// The events of a probe: a `Stream`, with [`ProbeEvents::next`] for code without stream traits.
+    /// The events of a probe: a `Stream`, with [`ProbeEvents::next`] for code without stream
+    /// traits.
     ProbeEvents of ProbeEvent
 }
 
