@@ -104,7 +104,8 @@ impl<'a> Sources<'a> {
         let least = Budget::least_of(routes.len() as u64);
         if options.memory < least {
             observer.notice(Notice::Warning(format!(
-                "{} sources take {least} of memory, and {} allows {}: name fewer at a time for less",
+                "{} sources take {least} of memory, and {} allows {}: name fewer at a \
+                 time for less",
                 routes.len(),
                 CallOption::Memory,
                 options.memory

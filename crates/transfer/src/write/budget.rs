@@ -305,7 +305,8 @@ impl Inner {
         };
         let enough = enough.max(u64::from(self.total));
         longhaul_files::Error::new(kind, what).advise(format!(
-            "raise {} to {enough}Mi or more on the host that says so, or copy the folders one by one",
+            "raise {} to {enough}Mi or more on the host that says so, or copy the \
+             folders one by one",
             CallOption::Memory
         ))
     }
