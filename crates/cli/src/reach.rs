@@ -1,7 +1,7 @@
 //! How another host is reached, and whom to trust there: the flags that every subcommand has that
 //! opens a session.
 
-use longhaul::{Client, Identity, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust};
+use longhaul::{Client, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust};
 
 use crate::config;
 use crate::error::{Error, ErrorKind};
@@ -139,7 +139,7 @@ impl ReachArgs {
     /// block.
     ///
     /// # Errors
-    /// This host's identity cannot be read or made; `--server-id` is of none of the places, or a
+    /// There is no folder for this host's identity; `--server-id` is of none of the places, or a
     /// server has two.
     pub(crate) fn client(
         &self,
@@ -148,8 +148,7 @@ impl ReachArgs {
     ) -> Result<Client, Error> {
         check_pins(&self.server_id, places)?;
         let folder = config::folder()?;
-        let identity = Identity::load_or_create(&folder)?;
-        let trust = Trust::known_servers(folder).pins(self.server_id.clone());
+        let trust = Trust::known_servers(&folder).pins(self.server_id.clone());
         let trust = match self.accept_new {
             true => trust.or_accept_new(),
             false => trust.or_ask(move |server| {
@@ -157,7 +156,7 @@ impl ReachArgs {
                 async move { ask(&server) }
             }),
         };
-        Ok(Client::builder().identity(identity).trust(trust).build()?)
+        Ok(Client::builder().identity_in(folder).trust(trust).build()?)
     }
 
     /// By what the other hosts are reached.

@@ -100,8 +100,10 @@ pub struct CopyOptions {
     pub replicas: bool,
     /// Who we are and whom we trust.
     pub trust: Trust,
-    /// Who we are; nothing for the key in the folder of `trust`.
+    /// Who we are; nothing for the key in `identity_folder`.
     pub identity: Option<Identity>,
+    /// The folder of our key; nothing for the folder of `trust`.
+    pub identity_folder: Option<PathBuf>,
     /// Take folders with all that is in them.
     pub recursive: bool,
     /// Keep permissions and times.
@@ -151,7 +153,10 @@ impl CopyOptions {
     pub fn identity(&self) -> Result<Identity, Error> {
         match &self.identity {
             Some(identity) => Ok(identity.clone()),
-            None => Ok(Identity::load_or_create(&self.trust.config_dir)?),
+            None => {
+                let folder = self.identity_folder.as_ref().unwrap_or(&self.trust.config_dir);
+                Ok(Identity::load_or_create(folder)?)
+            }
         }
     }
 
@@ -164,6 +169,7 @@ impl CopyOptions {
             replicas: false,
             trust,
             identity: None,
+            identity_folder: None,
             recursive: false,
             preserve: false,
             checksum: false,

@@ -11,19 +11,28 @@ use super::probe::ProbeRequest;
 use super::trust::Trust;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
+use crate::options::CopyOptions;
 use crate::probe::{Ports, look_at_ports};
 
 /// A client of other hosts. Clones share identity and trust.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(super) identity: Identity,
+    who: Who,
     pub(super) trust: Arc<Trust>,
+}
+
+/// Who a client is.
+#[derive(Clone, Debug)]
+enum Who {
+    Is(Identity),
+    /// Whose key is in this folder.
+    In(PathBuf),
 }
 
 /// Makes a [`Client`].
 #[derive(Debug, Default)]
 pub struct ClientBuilder {
-    identity: Option<Identity>,
+    who: Option<Who>,
     trust: Trust,
 }
 
@@ -46,6 +55,22 @@ impl Client {
         CopyRequest::new(self, ends)
     }
 
+    /// The client's identity, loaded where it is in a folder.
+    pub(super) fn identity(&self) -> Result<Identity, Error> {
+        match &self.who {
+            Who::Is(identity) => Ok(identity.clone()),
+            Who::In(folder) => Identity::load_or_create(folder),
+        }
+    }
+
+    /// Tells a copy who we are.
+    pub(super) fn introduce(&self, options: &mut CopyOptions) {
+        match &self.who {
+            Who::Is(identity) => options.identity = Some(identity.0.clone()),
+            Who::In(folder) => options.identity_folder = Some(folder.clone()),
+        }
+    }
+
     /// A probe of the path to `host`, to be described and started. `host` is a server as
     /// `lh://host[:port]`, or a host of ssh as `host:`.
     pub fn probe(&self, host: impl IntoLocation) -> ProbeRequest {
@@ -65,7 +90,7 @@ impl Client {
         let Location::Daemon { host, port, .. } = server.into_location()? else {
             return Err(Error::new(ErrorKind::Usage, "the ports of a server lh://host[:port]"));
         };
-        let identity = self.identity.0.clone();
+        let identity = self.identity()?.0;
         let done = engine::start("longhaul look", move || {
             look_at_ports(&host, port, data_port, identity).map_err(Error::from)
         })?;
@@ -77,7 +102,14 @@ impl ClientBuilder {
     /// Who this client is: servers allow its id.
     #[must_use]
     pub fn identity(self, identity: Identity) -> ClientBuilder {
-        ClientBuilder { identity: Some(identity), ..self }
+        ClientBuilder { who: Some(Who::Is(identity)), ..self }
+    }
+
+    /// The same by the key in `folder`, which is loaded, or made, by the first call that needs it;
+    /// see [`Identity::load_or_create`].
+    #[must_use]
+    pub fn identity_in(self, folder: impl Into<PathBuf>) -> ClientBuilder {
+        ClientBuilder { who: Some(Who::In(folder.into())), ..self }
     }
 
     /// Which servers it trusts; by default none.
@@ -92,8 +124,8 @@ impl ClientBuilder {
     /// [`ErrorKind::Usage`] without an identity.
     pub fn build(self) -> Result<Client, Error> {
         let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
-        let identity = self.identity.ok_or_else(none)?;
-        Ok(Client { identity, trust: Arc::new(self.trust) })
+        let who = self.who.ok_or_else(none)?;
+        Ok(Client { who, trust: Arc::new(self.trust) })
     }
 }
 

@@ -38,9 +38,10 @@ impl CopyRequest {
         client: &Client,
         ends: Result<(Vec<Location>, Location), Error>,
     ) -> CopyRequest {
-        let options = ends.map(|(sources, destination)| CopyOptions {
-            identity: Some(client.identity.0.clone()),
-            ..CopyOptions::new(sources, destination, client.trust.options())
+        let options = ends.map(|(sources, destination)| {
+            let mut options = CopyOptions::new(sources, destination, client.trust.options());
+            client.introduce(&mut options);
+            options
         });
         CopyRequest {
             client: client.clone(),
