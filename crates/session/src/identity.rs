@@ -20,7 +20,7 @@ use crate::{Error, Kind};
 use longhaul_text::reason;
 
 /// The key's name in the config folder: PKCS#8 in PEM.
-pub const KEY_FILE: &str = "identity.key";
+pub(crate) const KEY_FILE: &str = "identity.key";
 
 /// What comes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
 const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";

@@ -27,16 +27,18 @@ pub mod allow;
 mod child;
 pub mod connect;
 mod error;
-pub mod export;
+mod export;
 mod failure;
 pub mod frame;
 mod gate;
+#[doc(hidden)]
 pub mod hello;
-pub mod id;
-pub mod identity;
+mod id;
+mod identity;
 mod keeper;
 pub mod known;
 mod line;
+#[doc(hidden)]
 pub mod listen;
 mod quic;
 mod race;

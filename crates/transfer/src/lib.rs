@@ -1,33 +1,44 @@
 //! longhaul's transfers: from a request to a verified object.
 //!
-//! [`api`] is what other programs embed. Below it, in reading order: [`location`] (what a copy
-//! names), [`options`], [`progress`], [`summary`], [`error`]; then [`copy`] and [`serve`] (the two
-//! sides of a request), [`probe`] (measurements), `many` (several sources of one copy), `reach`
-//! (the way to another host), `roles` (the two roles of a transfer) over [`control`] (what they
-//! say), `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters`
-//! (what the threads count). Files are the crate `longhaul_files`, sessions the crate
-//! `longhaul_session`, sockets and sealing the crate `longhaul_net`.
+//! [`api`] is what other programs embed, and all that these pages show; the other modules are
+//! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
+//! [`location`] (what a copy names), [`options`], [`progress`], [`summary`], [`error`]; then
+//! [`copy`] and [`serve`] (the two sides of a request), [`probe`] (measurements), `many` (several
+//! sources of one copy), `reach` (the way to another host), `roles` (the two roles of a transfer)
+//! over [`control`] (what they say), `flow` (the threads that carry chunks), `write` (the thread
+//! that writes them), `counters` (what the threads count). Files are the crate `longhaul_files`,
+//! sessions the crate `longhaul_session`, sockets and sealing the crate `longhaul_net`.
 
 pub mod api;
+#[doc(hidden)]
 pub mod control;
+#[doc(hidden)]
 pub mod copy;
 mod counters;
+#[doc(hidden)]
 pub mod error;
 mod flow;
+#[doc(hidden)]
 pub mod location;
 #[cfg(test)]
 mod loopback;
 mod many;
 mod notices;
+#[doc(hidden)]
 pub mod options;
+#[doc(hidden)]
 pub mod probe;
+#[doc(hidden)]
 pub mod progress;
 mod random;
 mod reach;
 mod reactor;
 mod roles;
+#[doc(hidden)]
 pub mod serve;
+#[doc(hidden)]
 pub mod summary;
 mod write;
 
+#[doc(hidden)]
 pub use longhaul_session as session;
