@@ -25,6 +25,7 @@ pub mod digest;
 mod error;
 pub mod filter;
 mod folders;
+#[doc(hidden)]
 pub mod journal;
 pub mod manifest;
 mod names;
@@ -46,6 +47,7 @@ pub use names::PARTIAL;
 pub use place::{Place, Root};
 pub use sink::{Mark, Outcome, Plan, Sink, SinkOptions, Together, Verdict};
 pub use source::{ChunkRead, Source, SourceOptions};
+pub use store::buffers::{MemoryFolder, Store};
 pub use virtual_object::{ChunkKind, Extent, VirtualObject};
 pub use watch::Watch;
 

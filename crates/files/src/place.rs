@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::store::buffers::Store;
 use super::store::{Attributes, FileKind, SharedFolder, real};
 use crate::error::{Error, ErrorKind};
 use cap_std::ambient_authority;
@@ -14,7 +15,6 @@ use longhaul_text::reason;
 
 /// A path, and what it may reach.
 #[derive(Clone, Debug)]
-#[cfg_attr(test, expect(private_interfaces, reason = "the storage seam is this crate's own"))]
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
@@ -26,11 +26,11 @@ pub enum Place {
         /// The path relative to it; empty for the folder itself.
         path: PathBuf,
     },
-    /// A path of one component at most below the top of a store that a test has made.
-    #[cfg(test)]
+    /// A path of one component at most below the top of a store that is no file system of this
+    /// host; see [`MemoryFolder`](crate::MemoryFolder).
     Stored {
         /// The top.
-        root: SharedFolder,
+        root: Store,
         /// The path relative to it; empty, or with a slash at its end, for a folder.
         path: PathBuf,
     },
@@ -73,7 +73,6 @@ impl Place {
     pub fn path(&self) -> &Path {
         match self {
             Place::Ambient(path) | Place::Within { path, .. } => path,
-            #[cfg(test)]
             Place::Stored { path, .. } => path,
         }
     }
@@ -109,10 +108,9 @@ impl Place {
         match self {
             Place::Ambient(path) => real::open_path(&here(path)),
             Place::Within { root, path } => real::open_again(root.0.open_dir(here(path))?),
-            #[cfg(test)]
             Place::Stored { root, path } => match path.file_name() {
-                Some(name) => root.open_folder(name.as_bytes()),
-                None => Ok(root.clone()),
+                Some(name) => root.0.open_folder(name.as_bytes()),
+                None => Ok(root.0.clone()),
             },
         }
     }
@@ -161,7 +159,6 @@ impl Place {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
             Place::Within { root, path } => root.0.metadata(path).map(|found| found.is_file()),
-            #[cfg(test)]
             Place::Stored { .. } => Ok(true),
         };
         match is_file {
@@ -191,7 +188,6 @@ impl Place {
                     Place::Within { root, .. } => {
                         Place::Within { root: root.clone(), path: root.0.canonicalize(path)? }
                     }
-                    #[cfg(test)]
                     Place::Stored { .. } => return Err(super::store::not_found()),
                 }
                 .find()
@@ -206,7 +202,6 @@ impl Place {
         match self {
             Place::Ambient(_) => Place::Ambient(path),
             Place::Within { root, .. } => Place::Within { root: root.clone(), path },
-            #[cfg(test)]
             Place::Stored { root, .. } => Place::Stored { root: root.clone(), path },
         }
     }

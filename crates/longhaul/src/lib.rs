@@ -40,6 +40,11 @@ pub use longhaul_transfer::serve::Client as ServedClient;
 pub use longhaul_transfer::session::{IdError, PeerId};
 pub use longhaul_transfer::summary::{BoundBy, Segments};
 
+#[cfg(feature = "tokio")]
+mod tokio_io;
+#[cfg(feature = "tokio")]
+pub use tokio_io::FromTokio;
+
 /// The page for programs that embed the library; its examples are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]

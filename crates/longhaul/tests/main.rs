@@ -1,5 +1,6 @@
 //! The library as an embedder uses it, through real sockets on loopback.
 
 mod copies;
+mod memory;
 mod rig;
 mod servers;

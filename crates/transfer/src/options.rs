@@ -1,5 +1,6 @@
 //! What a copy and a server are told.
 
+use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use crate::location::{DEFAULT_PORT, Location};
 use crate::session::Identity;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
+use crate::write::budget::Budget;
 pub use longhaul_files::filter::Filter;
+use longhaul_files::{MemoryFolder, Place};
 pub use longhaul_net::sealing::keys::Cipher;
 
 /// How the receiver moves payloads (RBUDP, Quanta section 4).
@@ -88,6 +91,26 @@ impl Default for ReachOptions {
     }
 }
 
+/// A limit on incomplete data in memory that several copies share. Clones are the same limit.
+#[derive(Clone)]
+pub struct SharedMemory(Budget);
+
+impl SharedMemory {
+    /// A limit of `memory` for all copies together.
+    ///
+    /// # Errors
+    /// [`Class::Usage`](crate::error::Class::Usage): one copy needs more.
+    pub fn new(memory: Bytes) -> Result<SharedMemory, Error> {
+        Budget::new(memory).map(SharedMemory)
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedMemory")
+    }
+}
+
 /// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
@@ -135,6 +158,10 @@ pub struct CopyOptions {
     pub segment: Option<Bytes>,
     /// How much incomplete data may wait in memory.
     pub memory: Bytes,
+    /// The memory that several copies share, instead.
+    pub shared_memory: Option<SharedMemory>,
+    /// Where local paths are, if not in the file system of this host.
+    pub local: Option<MemoryFolder>,
     /// The UDP payload of a data datagram; nothing to probe the path for it.
     pub datagram: Option<u16>,
     /// How long a lost connection is taken up again.
@@ -157,6 +184,25 @@ impl CopyOptions {
                 let folder = self.identity_folder.as_ref().unwrap_or(&self.trust.config_dir);
                 Ok(Identity::load_or_create(folder)?)
             }
+        }
+    }
+
+    /// Returns the memory for incomplete data, of which `least` is needed.
+    ///
+    /// # Errors
+    /// The limit is below what one copy needs.
+    pub(crate) fn budget(&self, least: Bytes, sources: u32) -> Result<Budget, Error> {
+        match &self.shared_memory {
+            Some(shared) => Ok(shared.0.clone()),
+            None => Budget::expecting(self.memory.max(least), sources),
+        }
+    }
+
+    /// Returns the place of a local path.
+    pub(crate) fn place(&self, path: PathBuf) -> Place {
+        match &self.local {
+            Some(folder) => Place::Stored { root: folder.into(), path },
+            None => Place::Ambient(path),
         }
     }
 
@@ -185,6 +231,8 @@ impl CopyOptions {
             receive: Receive::Naive,
             segment: None,
             memory: Bytes::mebi(512),
+            shared_memory: None,
+            local: None,
             datagram: None,
             retry_for: Duration::from_secs(300),
             stall: Duration::from_secs(60),

@@ -2,11 +2,13 @@
 //! journal to files goes through [`Folder`] and [`File`].
 //!
 //! `real` is the file system of this host; `scarce` waits for a file descriptor where none is left.
+//! `buffers` is a folder in memory, for programs that send or receive without a disk.
 //! `memory` (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
 //!
 //! Names are single components. A folder opens each of them by its own handle and never follows a
 //! symbolic link, so no race between a check and a use leads outside.
 
+pub(crate) mod buffers;
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod real;

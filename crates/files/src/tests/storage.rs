@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::journal::Journal;
+use crate::store::buffers::Store;
 use crate::store::memory::{Disk, Faults, Rng, Tree};
 
 /// Bytes that may wait for a sync in these runs.
@@ -48,7 +49,7 @@ enum End {
 }
 
 fn place(disk: &Disk, path: &str) -> Place {
-    Place::Stored { root: disk.root(), path: PathBuf::from(path) }
+    Place::Stored { root: Store(disk.root()), path: PathBuf::from(path) }
 }
 
 impl Run {

@@ -4,14 +4,18 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_io::AsyncRead;
+use longhaul_proto::units::Bytes;
+
 use super::copy::CopyRequest;
 use super::engine;
 use super::identity::Identity;
+use super::memory::{ReadRequest, WriteRequest};
 use super::probe::ProbeRequest;
 use super::trust::Trust;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, SharedMemory};
 use crate::probe::{Ports, look_at_ports};
 
 /// A client of other hosts. Clones share identity and trust.
@@ -19,6 +23,7 @@ use crate::probe::{Ports, look_at_ports};
 pub struct Client {
     who: Who,
     pub(super) trust: Arc<Trust>,
+    pub(super) memory: Option<SharedMemory>,
 }
 
 /// Who a client is.
@@ -34,6 +39,7 @@ enum Who {
 pub struct ClientBuilder {
     who: Option<Who>,
     trust: Trust,
+    memory: Option<Bytes>,
 }
 
 impl Client {
@@ -69,6 +75,22 @@ impl Client {
             Who::Is(identity) => options.identity = Some(identity.0.clone()),
             Who::In(folder) => options.identity_folder = Some(folder.clone()),
         }
+    }
+
+    /// The file at `source` on another host, to be read into memory: await the request.
+    pub fn read(&self, source: impl IntoLocation) -> ReadRequest {
+        ReadRequest::new(self, source.into_location())
+    }
+
+    /// All that `reader` brings, to be written into the file `destination` on another host: await
+    /// the request, which polls the reader. A byte slice is a reader. The content is in memory
+    /// until the file is written.
+    pub fn write<'a>(
+        &self,
+        reader: impl AsyncRead + Send + 'a,
+        destination: impl IntoLocation,
+    ) -> WriteRequest<'a> {
+        WriteRequest::new(self, reader, destination.into_location())
     }
 
     /// A probe of the path to `host`, to be described and started. `host` is a server as
@@ -118,14 +140,22 @@ impl ClientBuilder {
         ClientBuilder { trust, ..self }
     }
 
+    /// Limits the incomplete data of all copies of the client and its clones together. A copy waits
+    /// up to 10 s for its part, then retries. Without this limit each copy has its own.
+    #[must_use]
+    pub fn memory(self, memory: Bytes) -> ClientBuilder {
+        ClientBuilder { memory: Some(memory), ..self }
+    }
+
     /// Makes the client.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] without an identity.
+    /// [`ErrorKind::Usage`] without an identity, or with less memory than one copy needs.
     pub fn build(self) -> Result<Client, Error> {
         let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
         let who = self.who.ok_or_else(none)?;
-        Ok(Client { who, trust: Arc::new(self.trust) })
+        let memory = self.memory.map(SharedMemory::new).transpose()?;
+        Ok(Client { who, trust: Arc::new(self.trust), memory })
     }
 }
 

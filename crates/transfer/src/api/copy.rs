@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_files::MemoryFolder;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -41,6 +42,7 @@ impl CopyRequest {
         let options = ends.map(|(sources, destination)| {
             let mut options = CopyOptions::new(sources, destination, client.trust.options());
             client.introduce(&mut options);
+            options.shared_memory = client.memory.clone();
             options
         });
         CopyRequest {
@@ -135,7 +137,8 @@ impl CopyRequest {
         self.with(|options| options.segment = segment)
     }
 
-    /// How much incomplete data may wait in memory.
+    /// How much incomplete data may wait in memory; without effect where the client has a limit for
+    /// all of its copies ([`ClientBuilder::memory`](super::ClientBuilder::memory)).
     pub fn memory(self, memory: Bytes) -> CopyRequest {
         self.with(|options| options.memory = memory)
     }
@@ -164,6 +167,12 @@ impl CopyRequest {
     /// [`Event::Lagged`](super::Event::Lagged).
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
+    }
+
+    /// Local paths are files of `folder`, in memory. What `folder` holds does not count against the
+    /// limit on incomplete data.
+    pub fn local_files(self, folder: &MemoryFolder) -> CopyRequest {
+        self.with(|options| options.local = Some(folder.clone()))
     }
 
     /// Ends the copy when `handle` is cancelled. One handle may end many copies; cancelling one

@@ -1,7 +1,8 @@
 //! The library that other programs embed.
 //!
 //! [`Client`] and [`Server`] describe the two sides; a [`CopyRequest`] starts a [`Transfer`], which
-//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ProbeRequest`] measures the
+//! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
+//! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
 //! path to a server. [`Trust`] decides about new servers. `queue` lies between engine and reader,
 //! `engine` owns the threads, `running` is what their handles share; [`blocking`] serves threads
 //! that may wait.
@@ -14,6 +15,7 @@ mod engine;
 mod events;
 mod identity;
 pub mod listen;
+mod memory;
 mod probe;
 mod queue;
 mod running;
@@ -26,6 +28,7 @@ pub use client::{Client, ClientBuilder, IntoLocation};
 pub use copy::CopyRequest;
 pub use events::{Event, Events};
 pub use identity::Identity;
+pub use memory::{ReadRequest, WriteRequest};
 pub use probe::{Probe, ProbeEvent, ProbeEvents, ProbeRequest};
 pub use server::{Access, Server, ServerBuilder, ServerControl, ServerEvent, ServerEvents};
 pub use ssh_server::SshServer;
@@ -35,4 +38,5 @@ pub use trust::{NewServer, Trust};
 pub use crate::error::public::{Error, ErrorKind, Side};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::summary::Summary;
+pub use longhaul_files::MemoryFolder;
 pub use longhaul_text::CallOption;

@@ -193,7 +193,8 @@ impl<'a> Attempt<'a> {
     /// and patience ends.
     async fn source(&self) -> Result<Option<Source>, End> {
         let Route::Push { sources, .. } = self.route else { return Ok(None) };
-        let places: Vec<Place> = sources.iter().cloned().map(Place::Ambient).collect();
+        let places: Vec<Place> =
+            sources.iter().map(|path| self.options.place(path.clone())).collect();
         let filters = self.options.filters.clone();
         let watch = self.hooks.board.watch().clone();
         let recursive = self.options.recursive;

@@ -62,7 +62,7 @@ pub fn copy(
                         (Bytes::ZERO, core.map(|core| core.limited(options.rate_limit)))
                     }
                 };
-                let part = Part::alone(Budget::new(options.memory.max(least))?, core);
+                let part = Part::alone(options.budget(least, 1)?, core);
                 run(&options, route, observer, cancel, part).await
             }
             _ => many::run(&options, &routes, &observer, &cancel, one).await,

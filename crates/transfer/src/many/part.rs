@@ -87,7 +87,7 @@ impl Part {
             To::Files if options.receive == Receive::Fake => Box::new(Discard),
             To::Files => {
                 let files = Files {
-                    place: Place::Ambient(place.to_owned()),
+                    place: options.place(place.to_owned()),
                     asked,
                     options: SinkOptions {
                         together: claims.map(|claims| claims.together().clone()),

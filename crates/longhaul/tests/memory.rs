@@ -1,0 +1,179 @@
+//! Copies between memory and a server.
+
+use std::fs;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_io::AsyncRead;
+use longhaul::units::{Bytes, Rate};
+use longhaul::{Client, ErrorKind, Event, ServerEvent, Trust, blocking};
+
+use crate::rig::{Rig, noise, url};
+
+/// A reader of unknown length, which is not ready before every piece.
+struct Slow {
+    content: Vec<u8>,
+    at: usize,
+    is_ready: bool,
+}
+
+impl Slow {
+    fn new(content: Vec<u8>) -> Slow {
+        Slow { content, at: 0, is_ready: false }
+    }
+}
+
+impl AsyncRead for Slow {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.is_ready = !self.is_ready;
+        if self.is_ready {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let left = &self.content[self.at..];
+        let len = left.len().min(buf.len()).min(7_001);
+        buf[..len].copy_from_slice(&left[..len]);
+        self.at += len;
+        Poll::Ready(Ok(len))
+    }
+}
+
+#[test]
+fn bytes_go_out_and_come_back() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let mut server = rig.server().start().await.expect("it listens");
+        let client = rig.client();
+        // A large file has a journal, a small one has none.
+        for size in [0, 1, 70_000, (9 << 20) + 5] {
+            let content = noise(size);
+            let there = url(&server, "x");
+            let summary = client.write(&content[..], &there).await.expect("it is written");
+            assert!(summary.verified && summary.copied_files == 1, "{size} bytes: {summary:?}");
+            assert_eq!(fs::read(rig.there("x")).expect("it is there"), content, "{size} bytes");
+            assert!(client.read(&there).await.expect("it is read") == content, "{size} bytes");
+            fs::remove_file(rig.there("x")).expect("it is there");
+        }
+        server.shutdown(Duration::ZERO).await;
+    });
+}
+
+#[test]
+fn a_reader_is_written_to_its_end() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        let content = noise(300_000);
+        let reader = Slow::new(content.clone());
+        rig.client().write(reader, url(&server, "x")).await.expect("it is written");
+        assert_eq!(fs::read(rig.there("x")).expect("it is there"), content);
+    });
+}
+
+#[test]
+fn a_reader_that_brings_too_much_writes_nothing() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        let reader = Slow::new(noise(100_001));
+        let write = rig.client().write(reader, url(&server, "x")).max_bytes(100_000);
+        assert_eq!(write.await.expect_err("too much").kind, ErrorKind::Usage);
+        assert!(!rig.there("x").exists());
+    });
+}
+
+#[test]
+fn a_file_larger_than_the_limit_is_refused_and_one_of_its_size_is_read() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        let (client, there) = (rig.client(), url(&server, "x"));
+        let content = noise(9 << 20);
+        fs::write(rig.there("x"), &content).expect("a new file");
+        let most = content.len() as u64;
+        let error = client.read(&there).max_bytes(most - 1).await.expect_err("it is larger");
+        assert_eq!(error.kind, ErrorKind::LocalFile, "{error}");
+        assert!(error.what().contains("does not fit 9437183 bytes"), "{error}");
+        assert!(client.read(&there).max_bytes(most).await.expect("it fits") == content);
+    });
+}
+
+#[test]
+fn a_folder_is_not_read_and_neither_is_what_is_not_there() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        fs::create_dir(rig.there("folder")).expect("a new folder");
+        for path in ["folder", "nothing"] {
+            let error = rig.client().read(url(&server, path)).await.expect_err(path);
+            assert!(error.what().contains(path), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_future_that_is_dropped_cancels_its_transfer() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let server = rig.server().start().await.expect("it listens");
+        fs::write(rig.there("x"), noise(48 << 20)).expect("a new file");
+        let (tell, told) = std::sync::mpsc::channel();
+        let read = rig.client().read(url(&server, "x")).with(move |copy| {
+            let slow = copy.rate(Some(Rate::from_bps(100_000_000)));
+            slow.on_event(move |event| {
+                if matches!(event, Event::Progress(progress) if progress.bytes > 0) {
+                    // The test listens for the first of these.
+                    let _ = tell.send(());
+                }
+            })
+        });
+        let mut read = Box::pin(read.into_future());
+        let mut server_events = server.events();
+        std::future::poll_fn(|context| match read.as_mut().poll(context) {
+            Poll::Pending if told.try_recv().is_ok() => Poll::Ready(()),
+            Poll::Pending => {
+                // Woken again at once: events of the transfer do not wake this future.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Ready(ended) => panic!("the transfer ended before: {:?}", ended.map(|b| b.len())),
+        })
+        .await;
+        drop(read);
+        loop {
+            match server_events.next().await.expect("the server runs") {
+                ServerEvent::Ended { error, .. } => return assert!(error.is_some()),
+                _ => continue,
+            }
+        }
+    });
+}
+
+#[test]
+fn copies_of_a_client_share_its_memory() {
+    let rig = Rig::new();
+    let trust = || Trust::only(rig.server.id().to_string());
+    let builder = || Client::builder().identity(rig.client.clone()).trust(trust());
+    let error = builder().memory(Bytes::mebi(1)).build().expect_err("too little for a copy");
+    assert_eq!(error.kind, ErrorKind::Usage);
+    blocking::wait(async {
+        let server = rig.server().start().await.expect("it listens");
+        // One copy at a time has room: the other waits for it.
+        let client = builder().memory(Bytes::mebi(43)).build().expect("enough for one copy");
+        for name in ["x", "y"] {
+            fs::write(rig.there(name), noise(9 << 20)).expect("a new file");
+        }
+        let copy = |name: &str| client.copy([url(&server, name)], rig.here(name)).start();
+        let (mut x, mut y) = (copy("x").expect("it starts"), copy("y").expect("it starts"));
+        x.finish().await.expect("it is copied");
+        y.finish().await.expect("it is copied after the other");
+        assert_eq!(fs::read(rig.here("y")).expect("it is there"), noise(9 << 20));
+    });
+}
