@@ -1,5 +1,6 @@
 //! `longhaul cp`: a file or a tree, here or there, whole.
 
+mod pipe;
 mod resolve;
 
 pub(crate) use resolve::{TCP, protocols};
@@ -30,6 +31,7 @@ Examples:
   longhaul cp --rate 940M big.tar lh://10.0.0.2:9/   at a fixed rate
   longhaul cp h1:/a h2:/b lh://h3/c dest/            from three hosts at once
   longhaul cp --replicas h1:/x h2:/x h3:/x dest/x    one object from replicas
+  tar c run42 | longhaul cp - dtn.example.org:42.tar from a pipe
 ";
 
 const ABOUT: &str = "\
@@ -37,7 +39,8 @@ Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
 longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
-each getting its share of what this host can take. An interrupted copy goes on where it stopped \
+each getting its share of what this host can take. The location - is standard input or output: one \
+file of at most --memory, which cannot be resumed. An interrupted copy goes on where it stopped \
 when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
@@ -240,14 +243,29 @@ fn start(
     cancel: CancelHandle,
 ) -> Result<u8, Error> {
     let copy = resolve::prepare(args, filters, settings, screen)?;
-    let first = "ending; run the same command again to go on; a second Ctrl-C ends at once";
+    let pipe = copy.pipe.clone();
+    let first = match pipe {
+        Some(_) => "ending; a second Ctrl-C ends at once",
+        None => "ending; run the same command again to go on; a second Ctrl-C ends at once",
+    };
     signals::cancel_on_signal(cancel.clone(), first).map_err(|error| {
         Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
     })?;
     screen.started(&copy.sources, &copy.destination, copy.protocol);
+    if let Some(pipe) = &pipe {
+        pipe.fill(&cancel)?;
+    }
     let shown = screen.clone();
     let copy = copy.request.cancel_with(&cancel).on_event(move |event| shown.see(event));
-    let summary = blocking::wait(copy.start()?.finish())?;
+    let ended = blocking::wait(copy.start()?.finish()).map_err(Error::from);
+    let summary = match &pipe {
+        Some(pipe) => {
+            let summary = ended.map_err(|error| pipe.explain(error))?;
+            pipe.drain()?;
+            summary
+        }
+        None => ended?,
+    };
     // Replicas that failed are told of; what they would have brought is there.
     let is_short = summary.failed_sources > 0 && !args.replicas;
     let some_failed = summary.failed_files > 0 || is_short;

@@ -12,6 +12,7 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
+use super::pipe::{self, Pipe};
 use super::{CpArgs, FilterWord, Streams};
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
@@ -56,6 +57,8 @@ pub(super) struct Prepared {
     pub(super) destination: Location,
     /// What carries the data, as `--protocol` names it.
     pub(super) protocol: &'static str,
+    /// The end that is a pipe.
+    pub(super) pipe: Option<Pipe>,
 }
 
 /// The copy that the words stand for, with `defaults` from files among them. Questions go to
@@ -71,11 +74,7 @@ pub(super) fn prepare(
         refuse_port(&args.locations)?;
     }
     let (sources, destination) = ends(&args.locations)?;
-    if let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) {
-        let near = segment.get().div_ceil(CHUNK);
-        let what = format!("--segment of {} bytes is no multiple of 1Mi", segment.get());
-        return Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")));
-    }
+    check_segment(args)?;
     check_rates(args)?;
     if args.stall == Span::ZERO {
         return Err(usage("--stall 0s would end every copy at once", "leave it out, or write 60s"));
@@ -91,11 +90,16 @@ pub(super) fn prepare(
     }
     let source_settings = source_settings(args, name, &sources, is_default)?;
     args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
+    let pipe = pipe(args, &sources, &destination)?;
+    let (from, to) = match &pipe {
+        Some(pipe) => pipe.ends(&sources, &destination),
+        None => (sources.clone(), destination.clone()),
+    };
     let (protocol, asking) = (protocol(args, name), screen.clone());
     let places: Vec<&Location> = args.locations.iter().collect();
     let client = args.reach.client(&places, move |server| asking.trusts(server))?;
-    let request = client
-        .copy(sources.clone(), destination.clone())
+    let mut request = client
+        .copy(from, to)
         .replicas(args.replicas)
         .recursive(args.recursive || args.archive)
         .preserve(args.preserve || args.archive)
@@ -120,11 +124,40 @@ pub(super) fn prepare(
         .retry_for(duration(args.retry_for))
         .stall(duration(args.stall))
         .reach(args.reach.options());
+    if let Some(pipe) = &pipe {
+        request = request.local_files(&pipe.content().folder);
+    }
     let protocol = match protocol {
         Protocol::Registry(name) => name,
         _ => TCP,
     };
-    Ok(Prepared { request, sources, destination, protocol })
+    Ok(Prepared { request, sources, destination, protocol, pipe })
+}
+
+/// The end that is a pipe, if the flags leave room for one.
+fn pipe(
+    args: &CpArgs,
+    sources: &[Location],
+    destination: &Location,
+) -> Result<Option<Pipe>, Error> {
+    let pipe = pipe::of(sources, destination, args.memory)?;
+    if pipe.is_some() && (args.recursive || args.archive) {
+        return Err(usage("a pipe carries one file, and no folder", "leave -r out, or pipe tar"));
+    }
+    if matches!(pipe, Some(Pipe::Out(_))) && args.json {
+        return Err(usage("--json and the file would mix on standard output", "leave one out"));
+    }
+    Ok(pipe)
+}
+
+/// Sees that a segment is a whole number of chunks.
+fn check_segment(args: &CpArgs) -> Result<(), Error> {
+    let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) else {
+        return Ok(());
+    };
+    let near = segment.get().div_ceil(CHUNK);
+    let what = format!("--segment of {} bytes is no multiple of 1Mi", segment.get());
+    Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")))
 }
 
 /// Sees that the rates move something.
@@ -154,11 +187,6 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
         return Err(usage("a source without a destination", "name both"));
     };
-    if let Some(pipe) = locations.iter().find(|place| is_pipe(place)) {
-        let what =
-            format!("{pipe} is standard input or output to other tools; files are copied here");
-        return Err(usage(what, "name a file, or write ./- for one of that name"));
-    }
     let local = sources.iter().find(|source| source.is_local());
     let remote = sources.iter().find(|source| !source.is_local());
     match (local, remote, destination.is_local()) {
@@ -176,11 +204,6 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
         )),
         _ => Ok((sources.to_vec(), destination.clone())),
     }
-}
-
-/// Whether it is a pipe by the habits of other tools.
-fn is_pipe(location: &Location) -> bool {
-    matches!(location, Location::Local(path) if path.as_os_str() == "-")
 }
 
 /// Who writes `-P 2222`, as for scp, means a port: no file of that name is there.

@@ -5,6 +5,7 @@ mod destination_trouble;
 mod modes;
 mod on_disk;
 mod permissions;
+mod pipes;
 mod races;
 mod reach;
 mod replaced;
