@@ -28,6 +28,36 @@
 //! ```
 //!
 //! Dropping a [`Transfer`] cancels it and keeps what has arrived: the same call resumes it.
+//!
+//! # From memory to memory
+//!
+//! ```no_run
+//! # async fn memory(client: &longhaul::Client) -> Result<(), longhaul::Error> {
+//! client.write(&b"three samples"[..], "lh://dtn.example.org/samples").await?;
+//! let bytes = client.read("lh://dtn.example.org/samples").max_bytes(64 << 20).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Serve, and shut down
+//!
+//! ```no_run
+//! # async fn serve(identity: longhaul::Identity, id: &str) -> Result<(), longhaul::Error> {
+//! use longhaul::{Access, Server};
+//!
+//! let server = Server::builder(identity).root("/data").allow(id, Access::read_only());
+//! let mut server = server.listen("0.0.0.0:7717").start().await?;
+//! println!("{} {}", server.address(), server.id());
+//! server.shutdown(std::time::Duration::from_secs(5)).await;
+//! # Ok(()) }
+//! ```
+//!
+//! # Decide about new servers
+//!
+//! ```
+//! use longhaul::Trust;
+//!
+//! let trust = Trust::ask(|new| async move { new.name.ends_with(".example.org:7717") });
+//! ```
 
 pub use longhaul_transfer::api::*;
 pub use longhaul_transfer::location::{DEFAULT_PORT, Location};
