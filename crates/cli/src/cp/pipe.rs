@@ -125,9 +125,7 @@ impl Pipe {
                 Error::new(ErrorKind::LocalFile, format!("{what}: {}", error.what))
                     .advise("raise --memory, or copy into a file")
             }
-            ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled
-                if error.advice.is_none() =>
-            {
+            ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled => {
                 error.advise(again)
             }
             _ => error,

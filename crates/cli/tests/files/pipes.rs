@@ -66,6 +66,16 @@ fn what_does_not_fit_the_memory_is_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn events_and_the_content_do_not_share_standard_output() {
+    let pair = Pair::new();
+    fs::write(pair.there.join("x"), b"content").expect("a new file");
+    let there = pair.at("x");
+    let output = piped(cp(&pair, &[&"--json", &there, &"-"]), b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("would mix"), "{}", said(&output));
+}
+
+#[test]
 fn a_pipe_whose_server_is_gone_says_that_it_cannot_resume() {
     let mut pair = Pair::new();
     fs::write(pair.there.join("x"), bytes(20 << 20, 5)).expect("a new file");

@@ -35,12 +35,11 @@ fn quantities_show_an_example() {
 
 #[test]
 fn what_fits_no_copy_says_why() {
-    let cases: [(&[&str], &str); 29] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
         (&["-", "h:a/"], "a pipe has no name"),
         (&["-", "b", "h:a"], "a pipe carries one file"),
         (&["-r", "h:a", "-"], "or pipe tar"),
-        (&["--json", "h:a", "-"], "would mix"),
         (&["--segment=5M", "a", "h:b"], "write 5Mi"),
         (&["--bwlimit=1m", "a", "h:b"], "1MiB/s"),
         (&["h:a", "g:a", "."], "same name, a"),

@@ -15,8 +15,9 @@ use super::probe::ProbeRequest;
 use super::trust::Trust;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
-use crate::options::{CopyOptions, SharedMemory};
+use crate::options::SharedMemory;
 use crate::probe::{Ports, look_at_ports};
+use crate::session;
 
 /// A client of other hosts. Clones share identity and trust.
 #[derive(Clone, Debug)]
@@ -69,11 +70,11 @@ impl Client {
         }
     }
 
-    /// Tells a copy who we are.
-    pub(super) fn introduce(&self, options: &mut CopyOptions) {
+    /// The client's identity, or else the folder of its key.
+    pub(super) fn named(&self) -> (Option<session::Identity>, Option<PathBuf>) {
         match &self.who {
-            Who::Is(identity) => options.identity = Some(identity.0.clone()),
-            Who::In(folder) => options.identity_folder = Some(folder.clone()),
+            Who::Is(identity) => (Some(identity.0.clone()), None),
+            Who::In(folder) => (None, Some(folder.clone())),
         }
     }
 

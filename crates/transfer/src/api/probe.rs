@@ -85,10 +85,12 @@ pub struct ProbeRequest {
 
 impl ProbeRequest {
     pub(super) fn new(client: &Client, location: Result<Location, Error>) -> ProbeRequest {
+        let (identity, identity_folder) = client.named();
         let options = location.map(|location| ProbeOptions {
             location,
             trust: client.trust.options(),
-            identity: None,
+            identity,
+            identity_folder,
             udp: true,
             app: false,
             tcp: true,
@@ -157,12 +159,10 @@ impl ProbeRequest {
     /// Starts the probe on a thread of its own, inside or outside a tokio runtime.
     ///
     /// # Errors
-    /// The address makes no sense, the client's key cannot be loaded, or the system gives no
-    /// thread. All else is reported by
+    /// The address makes no sense, or the system gives no thread. All else is reported by
     /// [`Probe::finish`].
     pub fn start(self) -> Result<Probe, Error> {
-        let (mut options, queue) = (self.options?, Queue::new(EVENTS));
-        options.identity = Some(self.client.identity()?.0);
+        let (options, queue) = (self.options?, Queue::new(EVENTS));
         let cancel = self.cancel.child();
         let sink = self.see.unwrap_or_else(|| Sink::Queue(queue.clone()));
         let reporter = Reporter::new(sink.clone(), self.client.trust.clone(), cancel.clone());

@@ -88,7 +88,10 @@ async fn run(
     })?;
     let identity = match &options.identity {
         Some(identity) => identity.clone(),
-        None => Identity::load_or_create(&options.trust.config_dir)?,
+        None => {
+            let folder = options.identity_folder.as_ref().unwrap_or(&options.trust.config_dir);
+            Identity::load_or_create(folder)?
+        }
     };
     let reach = Reach {
         host: &host,
@@ -386,6 +389,7 @@ mod tests {
                 location: "lh://h".parse().unwrap(),
                 trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
                 identity: None,
+                identity_folder: None,
                 udp: true,
                 app,
                 tcp: true,

@@ -16,6 +16,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
@@ -47,8 +48,10 @@ pub struct ProbeOptions {
     pub location: Location,
     /// Whom we trust.
     pub trust: Trust,
-    /// Who we are; nothing for the key in the folder of `trust`.
+    /// Who we are; nothing for the key in `identity_folder`.
     pub identity: Option<Identity>,
+    /// The folder of our key; nothing for the folder of `trust`.
+    pub identity_folder: Option<PathBuf>,
     /// Datagrams that are received and dropped, as iperf does.
     pub udp: bool,
     /// Datagrams that are received and copied once, as an application does (app_perf).

@@ -353,6 +353,7 @@ fn probe_of(lie: Lie) -> Result<(), Error> {
     let CopyOptions { trust, sources, .. } = options(Moment::Pull, scratch.path(), &server);
     let options = ProbeOptions {
         identity: None,
+        identity_folder: None,
         location: sources[0].clone(),
         trust,
         udp: false,
