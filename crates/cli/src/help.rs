@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
+use crate::error::{Error, ErrorKind};
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::settings::ProtocolOption;
-use longhaul_transfer::error::{Class, Error};
 
 use crate::cp::{EXAMPLES, TCP, protocols};
 use crate::protocol_settings::range;
@@ -75,7 +75,7 @@ fn of_protocol(name: &str) -> Result<String, Error> {
         return Ok(wrapped(streams, 0));
     }
     let row = registry::find(name).ok_or_else(|| {
-        Error::new(Class::Usage, format!("there is no protocol '{name}'"))
+        Error::new(ErrorKind::Usage, format!("there is no protocol '{name}'"))
             .advise(format!("choose one of {}", names()))
     })?;
     Ok(page(row))
