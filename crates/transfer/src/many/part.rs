@@ -21,7 +21,7 @@ use crate::write::files::Files;
 use crate::write::jobs::Jobs;
 use crate::write::memory::{Memory, MemoryFile};
 use longhaul_files::sink::Left;
-use longhaul_files::{Asked, Place, SinkOptions};
+use longhaul_files::{Asked, SinkOptions};
 
 /// How long another copy on this host may take to let go of a file: one that was killed does so as
 /// soon as the system has cleared it away, one that runs does not.
