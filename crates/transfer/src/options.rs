@@ -1,8 +1,10 @@
 //! What a copy and a server are told.
 
+use std::any::Any;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::registry;
@@ -14,7 +16,6 @@ use crate::location::{DEFAULT_PORT, Location};
 use crate::session::Identity;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
-use crate::write::budget::Budget;
 pub use longhaul_files::filter::Filter;
 use longhaul_files::{MemoryFolder, Place};
 pub use longhaul_net::sealing::keys::Cipher;
@@ -91,17 +92,20 @@ impl Default for ReachOptions {
     }
 }
 
-/// A limit on incomplete data in memory that several copies share. Clones are the same limit.
+/// A limit on incomplete data in memory that several copies share. Clones are the same limit. The
+/// limit itself belongs to the module that counts, above this one.
 #[derive(Clone)]
-pub struct SharedMemory(Budget);
+pub struct SharedMemory(Arc<dyn Any + Send + Sync>);
 
 impl SharedMemory {
-    /// A limit of `memory` for all copies together.
-    ///
-    /// # Errors
-    /// [`Class::Usage`](crate::error::Class::Usage): one copy needs more.
-    pub fn new(memory: Bytes) -> Result<SharedMemory, Error> {
-        Budget::new(memory).map(SharedMemory)
+    /// A limit that `counter` counts.
+    pub(crate) fn new(counter: impl Any + Send + Sync) -> SharedMemory {
+        SharedMemory(Arc::new(counter))
+    }
+
+    /// Returns what counts.
+    pub(crate) fn counter<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
     }
 }
 
@@ -184,17 +188,6 @@ impl CopyOptions {
                 let folder = self.identity_folder.as_ref().unwrap_or(&self.trust.config_dir);
                 Ok(Identity::load_or_create(folder)?)
             }
-        }
-    }
-
-    /// Returns the memory for incomplete data, of which `least` is needed.
-    ///
-    /// # Errors
-    /// The limit is below what one copy needs.
-    pub(crate) fn budget(&self, least: Bytes, sources: u32) -> Result<Budget, Error> {
-        match &self.shared_memory {
-            Some(shared) => Ok(shared.0.clone()),
-            None => Budget::expecting(self.memory.max(least), sources),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::location::Location;
 use crate::options::SharedMemory;
 use crate::probe::{Ports, look_at_ports};
 use crate::session;
+use crate::write::budget::Budget;
 
 /// A client of other hosts. Clones share identity and trust.
 #[derive(Clone, Debug)]
@@ -155,7 +156,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
         let who = self.who.ok_or_else(none)?;
-        let memory = self.memory.map(SharedMemory::new).transpose()?;
+        let memory = self.memory.map(Budget::new).transpose()?.map(SharedMemory::new);
         Ok(Client { who, trust: Arc::new(self.trust), memory })
     }
 }

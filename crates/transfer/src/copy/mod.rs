@@ -62,7 +62,7 @@ pub fn copy(
                         (Bytes::ZERO, core.map(|core| core.limited(options.rate_limit)))
                     }
                 };
-                let part = Part::alone(options.budget(least, 1)?, core);
+                let part = Part::alone(Budget::of_copy(&options, least, 1)?, core);
                 run(&options, route, observer, cancel, part).await
             }
             _ => many::run(&options, &routes, &observer, &cancel, one).await,
@@ -95,7 +95,7 @@ pub fn read(
     reactor::block_on("the copy", async {
         let core = SharedCore::of_copy(&options.protocol);
         let core = core.map(|core| core.limited(options.rate_limit));
-        let mut part = Part::alone(Budget::new(options.memory)?, core);
+        let mut part = Part::alone(Budget::of_copy(&options, Bytes::ZERO, 1)?, core);
         part.to = To::Memory(file.clone());
         run(&options, route, observer, cancel, part).await
     })

@@ -115,7 +115,7 @@ impl<'a> Sources<'a> {
         let shared = Shared {
             left: Arc::default(),
             sources: routes.len() as u64,
-            memory: options.budget(least, routes.len() as u32)?,
+            memory: Budget::of_copy(options, least, routes.len() as u32)?,
             ports: Some(DataPorts::default()),
             core: core.map(|core| core.limited(options.rate_limit)),
             writers: match options.replicas {

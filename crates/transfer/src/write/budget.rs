@@ -27,6 +27,7 @@ use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::error::{Class, Error};
+use crate::options::{CopyOptions, SharedMemory};
 use crate::session::PeerId;
 use longhaul_files::{CHUNK, ErrorKind, ListMemory};
 use longhaul_text::CallOption;
@@ -103,6 +104,22 @@ impl Budget {
     /// As [`Budget::new`].
     pub(crate) fn expecting(memory: Bytes, transfers: u32) -> Result<Budget, Error> {
         Budget::patient(memory, transfers, PATIENCE)
+    }
+
+    /// That of a copy with so many sources, which needs `least`: the one that it shares with other
+    /// copies, or its own.
+    ///
+    /// # Errors
+    /// As [`Budget::new`].
+    pub(crate) fn of_copy(
+        options: &CopyOptions,
+        least: Bytes,
+        sources: u32,
+    ) -> Result<Budget, Error> {
+        match options.shared_memory.as_ref().and_then(SharedMemory::counter::<Budget>) {
+            Some(shared) => Ok(shared.clone()),
+            None => Budget::expecting(options.memory.max(least), sources),
+        }
     }
 
     /// What so many transfers hold together at least: less, and some have to wait for others.
