@@ -19,6 +19,7 @@ use longhaul_proto::wire::{
     Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Header, Loss,
     Offer as FlowOffer, Pulse, Report, Request as BlockRequest, Resend, Selective, Sync, Train,
 };
+use longhaul_transfer::control::list::{self, ListedName};
 use longhaul_transfer::control::{
     Attach, ChunkPiece, Compare, Digests, Frame, Lease, Message, Offer, Outcome, Pass, PassEnd,
     Pattern, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
@@ -60,6 +61,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("server_session", server_sessions()),
         ("survey_answer", answers()),
         ("hello", hellos()),
+        ("listing", listings()),
         ("frame_header", frame_headers()),
         ("scenario", scenarios(root)?),
     ])
@@ -392,7 +394,36 @@ fn server_sessions() -> Vec<Vec<u8>> {
             &[Message::Request(streamed), Message::Offer(offer), Message::ChunkPiece(chunk)],
         ),
         session(WRITER, &[])[..12].to_vec(),
+        listing(READER, "list", 1, b""),
+        listing(READER, "list", 1, b"../beside"),
+        listing(WRITER, "list", 1, b""),
+        listing(READER, "list", 2, b""),
+        listing(READER, "share", 0, b""),
+        several(READER),
     ]
+}
+
+/// A client's stream for `service`, with a wish to list `path`.
+fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![who];
+    let service = service.to_owned();
+    let hello = Hello { service, needs, ..Hello::new(&VERSIONS) };
+    frame::encode(&hello, &mut bytes).expect("it is short");
+    frame::encode(&list::List { path: path.to_vec() }, &mut bytes).expect("it is short");
+    bytes
+}
+
+/// A client of several streams, which opens one by the multiplexer.
+fn several(who: u8) -> Vec<u8> {
+    let mut bytes = vec![who];
+    let hello = Hello { streams: true, ..Hello::new(&VERSIONS) };
+    frame::encode(&hello, &mut bytes).expect("it is short");
+    let said = &listing(who, "list", 1, b"")[1..];
+    // Version, data, SYN, stream 1, length.
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1]);
+    bytes.extend((said.len() as u32).to_be_bytes());
+    bytes.extend(said);
+    bytes
 }
 
 /// What servers say to a client, behind a byte that chooses its copy: honest ones, and ones that
@@ -455,12 +486,36 @@ fn client_sessions() -> Vec<Vec<u8>> {
 }
 
 fn hellos() -> Vec<Vec<u8>> {
-    let odd = Hello { min: 2, max: 9, release: "9.9.9\u{1b}[2J".to_owned() };
+    let odd = Hello { min: 2, max: 9, release: "9.9.9\u{1b}[2J".to_owned(), ..Hello::default() };
+    let (service, needs) = ("list".to_owned(), 1);
     vec![
         Hello::new(&VERSIONS).encode_to_vec(),
         odd.encode_to_vec(),
-        Hello { min: 3, max: 2, release: String::new() }.encode_to_vec(),
+        Hello { min: 3, max: 2, ..Hello::default() }.encode_to_vec(),
+        Hello { service, needs, streams: true, ..Hello::new(&VERSIONS) }.encode_to_vec(),
     ]
+}
+
+/// Names of a folder, and some that no folder has.
+fn listings() -> Vec<Vec<u8>> {
+    let name = |name: &[u8], kind, mode, seconds, nanos| ListedName {
+        name: name.to_vec(),
+        kind,
+        mode,
+        size: 7,
+        seconds,
+        nanos,
+    };
+    let fine = vec![name(b"file", 0, 0o644, 1_000_000_000, 5), name(b"sub", 1, 0o755, -1, 0)];
+    let lies = vec![
+        name(b"../x", 0, 0, 0, 0),
+        name(b"nul\0", 2, 0, i64::MIN, 0),
+        name(b"mode", 3, u32::MAX, 0, 0),
+        name(b"time", 9, 0, i64::MAX, u32::MAX),
+    ];
+    [(Vec::new(), false), (fine, true), (lies, false)]
+        .map(|(names, done)| list::Listed { names, done }.encode_to_vec())
+        .into()
 }
 
 fn frame_headers() -> Vec<Vec<u8>> {

@@ -13,6 +13,7 @@ pub mod frame_header;
 pub mod hello;
 mod input;
 pub mod journal;
+pub mod listing;
 pub mod manifest;
 pub mod receiver;
 pub mod scenario;
@@ -26,13 +27,14 @@ pub mod transfer_frame;
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and what it runs.
-pub const TARGETS: [(&str, Run); 13] = [
+pub const TARGETS: [(&str, Run); 14] = [
     ("client_session", client_session::run),
     ("control_message", control_message::run),
     ("data_header", data_header::run),
     ("frame_header", frame_header::run),
     ("hello", hello::run),
     ("journal", journal::run),
+    ("listing", listing::run),
     ("manifest", manifest::run),
     ("receiver", receiver::run),
     ("scenario", scenario::run),

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::control::Frame;
+use longhaul_transfer::control::list::{self, Listed};
 use longhaul_transfer::options::{Allow, ServeOptions};
 use longhaul_transfer::serve::rehearse;
 use longhaul_transfer::session::PeerId;
 use longhaul_transfer::session::frame::{self, Header};
-use longhaul_transfer::session::hello;
+use longhaul_transfer::session::hello::{self, Hello};
 use prost::Message as _;
 
 /// The client, and somebody else.
@@ -36,7 +37,8 @@ pub fn run(bytes: &[u8]) {
         1 => (CLIENT, None),
         _ => (CLIENT, Some("in".into())),
     };
-    let allow = Allow { id: id.to_string(), read: who == 1, write: who == 2, subfolder };
+    let (id, others) = (id.to_string(), Vec::new());
+    let allow = Allow { id, read: who == 1, write: who == 2, subfolder, others };
     let options = ServeOptions {
         listen: ([127, 0, 0, 1], 0).into(),
         data_port: None,
@@ -50,15 +52,32 @@ pub fn run(bytes: &[u8]) {
         memory: Bytes::mebi(64),
     };
     let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
-    let (messages, goodbyes) = read(&heard);
+    let hello = hello_of(said);
+    if who != 0 && hello.streams {
+        // What follows is the multiplexer's.
+        return look_at(scratch.path(), who == 2);
+    }
+    let (messages, goodbyes) = read(&heard, hello.service == list::SERVICE);
     if who == 0 {
         assert_eq!((messages, goodbyes), (0, 1), "a stranger is refused, whatever it says");
     }
     look_at(scratch.path(), who == 2);
 }
 
-/// Reads what the server answers behind its hello: how many messages, and how many last words.
-fn read(heard: &[u8]) -> (usize, usize) {
+/// The client's hello; an empty one where it says none.
+fn hello_of(said: &[u8]) -> Hello {
+    let Some((header, body)) = said.split_first_chunk() else { return Hello::default() };
+    match frame::decode_header(*header) {
+        Ok(Header::Message(length)) => {
+            body.get(..length).and_then(|hello| hello::decode(hello).ok()).unwrap_or_default()
+        }
+        _ => Hello::default(),
+    }
+}
+
+/// Reads what the server answers behind its hello, for a listing or a copy: how many messages, and
+/// how many last words.
+fn read(heard: &[u8], lists: bool) -> (usize, usize) {
     let (mut rest, mut count) = (heard, (0, 0));
     let mut greeted = false;
     while let Some((header, body)) = rest.split_first_chunk() {
@@ -68,6 +87,10 @@ fn read(heard: &[u8]) -> (usize, usize) {
         let Some((frame, next)) = body.split_at_checked(length) else { break };
         match header {
             _ if !greeted => drop(hello::decode(frame).expect("a hello comes first")),
+            Header::Message(_) if lists => {
+                Listed::decode(frame).expect("what a server says can be read");
+                count.0 += 1;
+            }
             Header::Message(_) => {
                 Frame::decode(frame).expect("what a server says can be read");
                 count.0 += 1;

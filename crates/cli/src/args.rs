@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(target_os = "linux")]
 use crate::emulate;
 use crate::{
-    compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, man,
+    compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
     model, probe, reproduce, serve, sim,
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Cp(Box<cp::CpArgs>),
+    Ls(ls::LsArgs),
     Serve(serve::ServeArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
@@ -75,6 +76,7 @@ pub(crate) fn run() -> u8 {
             let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
             cp::run(&args, cp::filters(matches, &settings), &settings)
         }
+        Command::Ls(args) => ls::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Id(args) => id::run(&args),
         Command::Model(args) => model::run(&args),

@@ -134,7 +134,7 @@ fn of_path(event: &str, path: &Path) -> Value {
 }
 
 /// Names of other encodings are no JSON text: two of them may look the same, their bytes do not.
-fn put_path(value: &mut Value, field: &str, path: &Path) {
+pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
         let hex = path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}"));

@@ -24,6 +24,7 @@ mod help;
 mod id;
 mod json;
 mod link_tally;
+mod ls;
 mod man;
 mod model;
 mod plain;

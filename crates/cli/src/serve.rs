@@ -37,7 +37,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     read_only: bool,
     /// Who may do what: ro reads, wo writes, rw both (the default), below the subfolder only. Write
-    /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist
+    /// rw:SUBFOLDER for a subfolder whose name looks like a mode; the subfolder must exist. The
+    /// long form names services: ID,files=ro:/SUBFOLDER; what is not named is not allowed
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file", "ssh"])]
     allow: Vec<Allow>,
@@ -103,6 +104,8 @@ fn unwatched(error: std::io::Error) -> Error {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), Error> {
+    // Before the list is read: a change of the list after that is heard.
+    let held = signals::hold_reload().map_err(unwatched)?;
     let list = first_list(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no port comes after 65535 for the data";
@@ -136,7 +139,8 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             }
         }
     };
-    signals::direct_server(reload, move || ending.shutdown(Duration::ZERO)).map_err(unwatched)?;
+    signals::direct_server(held, reload, move || ending.shutdown(Duration::ZERO))
+        .map_err(unwatched)?;
     announce(root, &server, args.json);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {

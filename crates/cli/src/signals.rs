@@ -17,24 +17,37 @@ pub(crate) const ENDING: &str = "ending; once more ends at once";
 /// # Errors
 /// The signals cannot be watched.
 pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> io::Result<()> {
-    watch(&[SIGINT, SIGTERM], move |signal| {
+    watch(Signals::new([SIGINT, SIGTERM])?, move |signal| {
         end(signal, cancel.is_cancelled(), first);
         cancel.cancel();
     })
 }
 
-/// Directs a server by signals: SIGHUP calls `reload`, the first SIGINT or SIGTERM calls
-/// `shut_down`, the second exits. A terminal that is closed ends a server that runs in it.
+/// Holds SIGHUP back until [`direct_server`] hears it; without this a server that is still starting
+/// would end by it.
+///
+/// # Errors
+/// The signal cannot be watched.
+pub(crate) fn hold_reload() -> io::Result<Signals> {
+    Signals::new([SIGHUP])
+}
+
+/// Directs a server by signals, those of `held` first: SIGHUP calls `reload`, the first SIGINT or
+/// SIGTERM calls `shut_down`, the second exits. A terminal that is closed ends a server that runs
+/// in it.
 ///
 /// # Errors
 /// The signals cannot be watched.
 pub(crate) fn direct_server(
+    held: Signals,
     reload: impl Fn() + Send + 'static,
     shut_down: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
     let has_terminal = io::stdin().is_terminal();
     let mut is_ending = false;
-    watch(&[SIGHUP, SIGINT, SIGTERM], move |signal| {
+    held.add_signal(SIGINT)?;
+    held.add_signal(SIGTERM)?;
+    watch(held, move |signal| {
         if signal == SIGHUP && (!has_terminal || io::stdin().is_terminal()) {
             return reload();
         }
@@ -56,8 +69,7 @@ fn end(signal: i32, is_ending: bool, first: &str) {
 }
 
 /// Calls `act` with each of these signals, on a thread of its own.
-fn watch(signals: &[i32], act: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new(signals)?;
+fn watch(mut signals: Signals, act: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(act))?;
     Ok(())
 }

@@ -27,6 +27,7 @@ pub mod filter;
 mod folders;
 #[doc(hidden)]
 pub mod journal;
+pub mod list;
 pub mod manifest;
 mod names;
 pub mod place;

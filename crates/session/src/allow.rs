@@ -1,4 +1,5 @@
-//! Who may do what at a server: `ID[:ro|wo|rw][:subfolder]`, as an option or a line of a file.
+//! Who may do what at a server, as an option or a line of a file: `ID[:ro|wo|rw][:subfolder]` for
+//! files, or `ID,files=ro:/sub,share=rw:/world,stream=rooms/*` for each service by its word.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,29 +10,58 @@ use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::reason;
 
-/// What one id may do, as `ID[:ro|wo|rw][:subfolder]`.
+/// What one id may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
     /// The id, as `lh1:…`.
     pub id: String,
-    /// May read.
+    /// May read files.
     pub read: bool,
-    /// May write.
+    /// May write files.
     pub write: bool,
-    /// Only below this folder of the root.
+    /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,
+    /// Rights to services other than files, as the list has them: the word, and what is behind it.
+    /// One list may serve hosts of which some lack a service.
+    pub others: Vec<(String, String)>,
+}
+
+/// The word for files: copies and listings.
+pub const FILES: &str = "files";
+
+/// The other words that a list may have.
+const OTHERS: [&str; 2] = ["share", "stream"];
+
+impl Allow {
+    /// Whether it gives a right to the service that `word` names.
+    pub fn has(&self, word: &str) -> bool {
+        match word {
+            FILES => self.read || self.write,
+            word => self.others.iter().any(|(other, _)| other == word),
+        }
+    }
 }
 
 /// Reads one entry. Without `ro`, `wo` or `rw`, in either case, both reading and writing are
 /// allowed. A folder whose name looks like a mode is written behind one, as in `ID:rw:ro`.
 ///
+/// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
+/// `stream=NAMES`. What is not named is not allowed. A folder with a comma needs the short form.
+///
 /// # Errors
-/// The id is none (a typing error), the mode is unknown, or the subfolder is not below the root.
+/// The id is none (a typing error), a mode or a word is unknown, or the subfolder is not below the
+/// root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
-        Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}"))
-            .advise("write ID[:ro|wo|rw][:subfolder]; `longhaul id` prints an id")
+        Error::new(Kind::Usage, format!("`{text}` allows nobody: {why}")).advise(
+            "write ID[:ro|wo|rw][:subfolder] or ID,files=ro:/subfolder; `longhaul id` prints an id",
+        )
     };
+    if let Some((id, words)) = text.split_once(',')
+        && let Ok(id) = id.parse::<PeerId>()
+    {
+        return long(&id, words).map_err(wrong);
+    }
     // The id itself has a colon behind its first letters.
     let end = text.match_indices(':').nth(1).map_or(text.len(), |(at, _)| at);
     let (id, rest) = text.split_at(end);
@@ -56,7 +86,59 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
                 .ok_or_else(|| wrong(format!("`{folder}` is no folder below the root")))?,
         ),
     };
-    Ok(Allow { id: id.to_string(), read: mode != "wo", write: mode != "ro", subfolder })
+    let others = Vec::new();
+    Ok(Allow { id: id.to_string(), read: mode != "wo", write: mode != "ro", subfolder, others })
+}
+
+/// Reads `files=ro:/sub,share=rw:/world,stream=rooms/*`.
+fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
+    let (read, write) = (false, false);
+    let id = id.to_string();
+    let mut allow = Allow { id, read, write, subfolder: None, others: Vec::new() };
+    for right in words.split(',') {
+        let (word, value) = right.split_once('=').unwrap_or((right, ""));
+        if allow.has(word) {
+            return Err(format!("`{word}` is named twice"));
+        }
+        match word {
+            FILES => {
+                let (mode, folder) = mode_and_folder(value)?;
+                (allow.read, allow.write) = (mode != "wo", mode != "ro");
+                allow.subfolder = folder;
+            }
+            "share" => drop(mode_and_folder(value)?),
+            "stream" if value.is_empty() => return Err("`stream=` names no stream".to_owned()),
+            "stream" => {}
+            unknown => {
+                let known = OTHERS.join(", ");
+                return Err(format!("`{unknown}` is no service; {FILES}, {known} are"));
+            }
+        }
+        if word != FILES {
+            allow.others.push((word.to_owned(), value.to_owned()));
+        }
+    }
+    Ok(allow)
+}
+
+/// Reads `ro`, or `ro:/folder` with a folder below the root, which `/` alone names.
+fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
+    let (mode, folder) = match value.split_once(':') {
+        Some((mode, folder)) => (mode, Some(folder)),
+        None => (value, None),
+    };
+    let mode = mode.to_ascii_lowercase();
+    if !["ro", "wo", "rw"].contains(&mode.as_str()) {
+        return Err(format!("`{mode}` is no mode; ro, wo, rw are"));
+    }
+    let below = match folder.map(|folder| folder.strip_prefix('/').unwrap_or(folder)) {
+        None | Some("") => None,
+        Some(below) => {
+            let folder = || format!("`{below}` is no folder below the root");
+            Some(below_root(below).ok_or_else(folder)?)
+        }
+    };
+    Ok((mode, below))
 }
 
 /// The folder behind a mode.
@@ -138,7 +220,54 @@ mod tests {
     const B: PeerId = PeerId([2; 32]);
 
     fn allow(read: bool, write: bool, subfolder: Option<&str>) -> Allow {
-        Allow { id: A.to_string(), read, write, subfolder: subfolder.map(PathBuf::from) }
+        let (id, subfolder) = (A.to_string(), subfolder.map(PathBuf::from));
+        Allow { id, read, write, subfolder, others: Vec::new() }
+    }
+
+    #[test]
+    fn the_long_form_gives_each_service_its_right_and_no_other() {
+        let parsed = |tail: &str| parse(&format!("{A},{tail}"));
+        for (tail, expected) in [
+            ("files=ro", allow(true, false, None)),
+            ("files=rw:/", allow(true, true, None)),
+            ("files=WO:/in/coming", allow(false, true, Some("in/coming"))),
+            ("files=ro:sub", allow(true, false, Some("sub"))),
+        ] {
+            assert_eq!(parsed(tail), Ok(expected), "{tail}");
+        }
+        let all = parsed("files=ro:/sub,share=rw:/world,stream=rooms/*").expect("three services");
+        assert_eq!(
+            (all.read, all.write, all.subfolder.as_deref()),
+            (true, false, Some("sub".as_ref()))
+        );
+        assert!(["files", "share", "stream"].iter().all(|word| all.has(word)));
+        let rooms = parsed("stream=rooms/*").expect("one service");
+        assert!(!rooms.has("files") && !rooms.read && !rooms.write);
+        // In the short form a comma is part of the folder.
+        let short = parse(&format!("{A}:ro:a,files=rw"));
+        assert_eq!(short, Ok(allow(true, false, Some("a,files=rw"))));
+    }
+
+    #[test]
+    fn words_that_are_unknown_or_twice_are_refused() {
+        for (tail, why) in [
+            ("", "`` is no service"),
+            ("files", "`` is no mode"),
+            ("files=", "is no mode"),
+            ("files=r", "is no mode"),
+            ("files=ro,", "`` is no service"),
+            ("File=ro", "`File` is no service"),
+            ("shell=rw", "`shell` is no service; files, share, stream are"),
+            ("files=ro,files=rw:/sub", "named twice"),
+            ("share=ro,share=ro", "named twice"),
+            ("files=ro:/../x", "below the root"),
+            ("files=ro://x", "below the root"),
+            ("share=ro:..", "below the root"),
+            ("stream=", "names no stream"),
+        ] {
+            let error = parse(&format!("{A},{tail}")).expect_err(tail);
+            assert!(error.what.contains(why), "{tail}: {error}");
+        }
     }
 
     #[test]
@@ -200,6 +329,8 @@ mod tests {
         fn no_text_makes_the_parser_panic(text: String, tail in ":\\PC{0,20}") {
             let _ = parse_list(&text, "list");
             let _ = parse(&format!("{A}{tail}"));
+            let _ = parse(&format!("{A},{}", &tail[1..]));
+            let _ = parse(&format!("{A},files=ro{tail}"));
         }
     }
 }

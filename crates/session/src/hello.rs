@@ -1,4 +1,5 @@
-//! The first message each way: which protocol versions this end speaks.
+//! The first message each way of each stream: which protocol versions this end speaks, and which
+//! service the stream is for.
 //!
 //! It travels in front of the first real message, so agreeing costs no round trip. Both ends see
 //! both ranges, so both can say clearly that there is no common version.
@@ -10,7 +11,7 @@ use prost::Message;
 use crate::{Error, Kind};
 
 /// The versions of the control protocol that this build speaks.
-pub const VERSIONS: RangeInclusive<u32> = 1..=1;
+pub const VERSIONS: RangeInclusive<u32> = 2..=2;
 
 /// What an end says first.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -24,6 +25,17 @@ pub struct Hello {
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
+    /// From who opens the stream: the service that is to answer. Empty: the first one.
+    #[prost(string, tag = "4")]
+    pub service: String,
+    /// From who opens the stream: the version of the service that its messages need. A service that
+    /// is older refuses the stream, so no field is skipped that must not be.
+    #[prost(uint32, tag = "5")]
+    pub needs: u32,
+    /// From a client: it opens further streams. Over TCP and ssh they share the bytes after this
+    /// message by a multiplexer.
+    #[prost(bool, tag = "6")]
+    pub streams: bool,
 }
 
 /// A release name longer than this is cut in messages.
@@ -36,7 +48,14 @@ impl Hello {
             min: *versions.start(),
             max: *versions.end(),
             release: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Hello::default()
         }
+    }
+
+    /// Asks for `service`, at least in the version `needs`.
+    pub(crate) fn ask_for(&mut self, service: &str, needs: u32) {
+        self.service = service.to_owned();
+        self.needs = needs;
     }
 
     /// The highest version that both speak.
@@ -112,7 +131,7 @@ mod tests {
     #[test]
     fn an_empty_range_is_no_greeting() {
         assert!(decode(&[]).is_err());
-        assert!(decode(&Hello { min: 3, max: 2, release: String::new() }.encode_to_vec()).is_err());
+        assert!(decode(&Hello { min: 3, max: 2, ..Hello::default() }.encode_to_vec()).is_err());
     }
 
     proptest! {

@@ -1,9 +1,11 @@
 //! What keeps a QUIC connection lively below a session, and ends it with the session.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quinn::{Connection, ConnectionError, ConnectionStats, VarInt};
+use quinn::{Connection, ConnectionError, ConnectionStats, RecvStream, SendStream, VarInt};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -32,6 +34,8 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// Keeps a connection lively, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
+    /// Further streams may be opened.
+    many: AtomicBool,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
 }
@@ -40,7 +44,34 @@ impl Keeper {
     pub(super) fn new(connection: Connection) -> Keeper {
         let wrote = Arc::new(Notify::new());
         let pulse = tokio::spawn(pulse(connection.clone(), wrote.clone())).abort_handle();
-        Keeper { connection, wrote, pulse }
+        Keeper { connection, many: AtomicBool::new(false), wrote, pulse }
+    }
+
+    /// Lets the other side open so many streams at a time, and leave this much unread in all.
+    pub(super) fn carry(&self, streams: usize, unread: u32) {
+        self.many.store(true, Ordering::Relaxed);
+        self.connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams as u32));
+        self.connection.set_receive_window(VarInt::from_u32(unread));
+    }
+
+    /// Whether the connection is to carry several streams.
+    pub(super) fn has_many(&self) -> bool {
+        self.many.load(Ordering::Relaxed)
+    }
+
+    /// Opens a stream, as soon as the other side lets one come.
+    pub(super) async fn open(&self) -> io::Result<(SendStream, RecvStream)> {
+        Ok(self.connection.open_bi().await?)
+    }
+
+    /// Completes when the connection has ended.
+    pub(super) async fn ended(&self) {
+        self.connection.closed().await;
+    }
+
+    /// The next stream that the other side opens; nothing once the connection has ended.
+    pub(super) async fn accept(&self) -> Option<(SendStream, RecvStream)> {
+        self.connection.accept_bi().await.ok()
     }
 
     /// Something was written to the stream.

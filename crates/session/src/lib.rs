@@ -7,9 +7,10 @@
 //!
 //! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
 //! and [`allow`] (who is trusted), `strict` (who may change that), [`hello`] and [`frame`] (what is
-//! said), `line` (the two halves of the stream), [`export`] (keys for the data); the carriers:
-//! `quic` with `keeper`, `window` and `twice`, `stream` with `segments`, [`ssh`]; the ways in:
-//! [`mod@connect`] with `race` and `failure`, and [`listen`] with `gate`.
+//! said), `line` (the two halves of a stream), [`export`] (keys for the data), `connection`
+//! (further streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`,
+//! `stream` with `segments` and `mux`, [`ssh`]; the ways in: [`mod@connect`] with `race` and
+//! `failure`, and [`listen`] with `gate`; [`service`] (what streams are for).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -24,8 +25,11 @@ use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub mod allow;
+mod below;
+mod bytes;
 mod child;
 pub mod connect;
+mod connection;
 mod error;
 mod export;
 mod failure;
@@ -40,9 +44,11 @@ pub mod known;
 mod line;
 #[doc(hidden)]
 pub mod listen;
+mod mux;
 mod quic;
 mod race;
 mod segments;
+pub mod service;
 pub mod ssh;
 mod stream;
 mod strict;
@@ -52,6 +58,7 @@ mod twice;
 mod window;
 
 pub use connect::connect;
+pub use connection::Connection;
 pub use error::{Error, Kind};
 pub use export::Exporter;
 pub use id::{IdError, PeerId};
@@ -59,6 +66,7 @@ pub use identity::Identity;
 pub use line::{FrameReader, FrameWriter};
 pub use listen::{Dropped, Listener};
 pub use segments::SegmentWatch;
+pub use service::{Service, Services};
 pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 
 /// What sessions are made with; the defaults are right outside tests and unusual networks.
@@ -80,6 +88,9 @@ pub struct Settings {
     pub socket: Option<Arc<UdpSocket>>,
     /// This host has AES in hardware.
     pub fast_aes: bool,
+    /// A client opens further streams by [`Session::connection`]. Over TCP and ssh a multiplexer
+    /// carries them, which costs throughput: a copy goes without.
+    pub streams: bool,
     /// Clients of a server that may be on their way to a first request at the same time, over UDP
     /// and as many over TCP.
     pub waiting: usize,
@@ -116,6 +127,7 @@ impl Default for Settings {
             versions: hello::VERSIONS,
             socket: None,
             fast_aes: has_fast_aes(),
+            streams: false,
             waiting: waiting(),
         }
     }
@@ -199,8 +211,8 @@ pub struct Session {
     pub advice: Option<String>,
     /// Both sides have AES in hardware.
     pub both_fast_aes: bool,
-    watch: RttWatch,
-    exporter: Exporter,
+    facts: Facts,
+    versions: RangeInclusive<u32>,
     writer: FrameWriter,
     reader: FrameReader,
     /// At a server: the place of a client that has not asked for anything yet.
@@ -213,39 +225,53 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What a carrier brings.
-struct Parts {
+/// What the streams of one connection have in common.
+#[derive(Clone)]
+struct Facts {
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     carrier: &'static str,
     rtt: RttWatch,
-    secret: [u8; 32],
+    /// Of the connection.
+    secret: Exporter,
+    /// Of one stream.
+    exporter: Exporter,
     both_fast_aes: bool,
-    out: line::Out,
-    input: line::In,
+}
+
+impl Facts {
+    /// The same for one of several streams: no two of them share a key.
+    fn of_stream(&self, number: &str) -> Facts {
+        let secret = self.secret.export(b"stream", number.as_bytes());
+        Facts { exporter: Exporter::new(&secret), ..self.clone() }
+    }
+}
+
+/// One stream of a connection.
+struct Stream {
+    out: bytes::Out,
+    input: bytes::In,
     delivered: Option<line::Delivered>,
-    line: line::Line,
 }
 
 impl Session {
-    fn new(parts: Parts, settings: &Settings) -> Session {
-        let peer = parts.line.peer;
-        let line = Arc::new(parts.line);
-        let hello = hello::Hello::new(&settings.versions);
-        let remote = zone::canonical(parts.remote);
+    /// The session of `stream`, which begins with `hello`.
+    fn new(facts: Facts, below: Arc<below::Below>, stream: Stream, hello: hello::Hello) -> Session {
+        let peer = below.peer;
+        let line = Arc::new(line::Line::new(below));
         Session {
             peer,
-            remote,
-            local_ip: parts.local_ip.map(|ip| ip.to_canonical()),
-            carrier: parts.carrier,
-            rtt: parts.rtt.now(),
+            remote: zone::canonical(facts.remote),
+            local_ip: facts.local_ip.map(|ip| ip.to_canonical()),
+            carrier: facts.carrier,
+            rtt: facts.rtt.now(),
             data_port: None,
             advice: None,
-            both_fast_aes: parts.both_fast_aes,
-            watch: parts.rtt,
-            exporter: Exporter::new(&parts.secret),
-            writer: FrameWriter::new(parts.out, line.clone(), parts.delivered, &hello),
-            reader: FrameReader::new(parts.input, line, hello),
+            both_fast_aes: facts.both_fast_aes,
+            facts,
+            versions: hello.min..=hello.max,
+            reader: FrameReader::new(stream.input, line.clone(), hello.clone()),
+            writer: FrameWriter::new(stream.out, line, stream.delivered, hello),
             place: None,
         }
     }
@@ -257,50 +283,70 @@ impl Session {
         out: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Session {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let parts = Parts {
+        let facts = Facts {
             // The port of nobody: RFC 863 discards what comes there.
             remote: SocketAddr::new(loopback, 9),
             local_ip: Some(loopback),
             carrier: "tls",
             rtt: RttWatch::once(None),
-            secret: [0; 32],
+            secret: Exporter::new(&[0; 32]),
+            exporter: Exporter::new(&[0; 32]),
             both_fast_aes: false,
-            out: Box::new(out),
-            input: Box::new(input),
-            delivered: None,
-            line: line::Line::new(peer, None),
         };
-        Session::new(parts, &Settings::default())
+        let below = Arc::new(below::Below::new(peer, below::Streams::One));
+        let stream = Stream { out: Box::new(out), input: Box::new(input), delivered: None };
+        Session::new(facts, below, stream, hello::Hello::new(&hello::VERSIONS))
+    }
+
+    /// Names the service that this stream is for, and the version of it that its messages need.
+    /// Has no effect once something was written.
+    pub fn ask_for(&mut self, service: &str, needs: u32) {
+        self.writer.ask_for(service, needs);
+    }
+
+    /// The service that the other side asks for, and the version that it needs. Known at a server.
+    pub fn asked(&self) -> (&str, u32) {
+        self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
+    }
+
+    /// The connection below, where it carries further streams: at a client as
+    /// [`Settings::streams`] says, at a server as the client says.
+    pub fn connection(&self) -> Option<Connection> {
+        Connection::of(self)
+    }
+
+    fn keeper(&self) -> Option<&keeper::Keeper> {
+        self.writer.line().below.quic.as_ref()
     }
 
     /// Calls the other side by the name that the user gave.
     fn call(&self, name: &str) {
-        self.writer.line().call(name);
+        self.writer.line().below.call(name);
     }
 
     fn keep_ssh(&self, child: child::Child) {
-        self.writer.line().keep_ssh(child);
+        self.writer.line().below.keep_ssh(child);
     }
 
     /// A key that only the two ends of this session know, equal at both for equal arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
-        self.exporter.export(label, context)
+        self.facts.exporter.export(label, context)
     }
 
     /// What derives keys, to keep after [`Session::split`].
     pub fn exporter(&self) -> Exporter {
-        self.exporter.clone()
+        self.facts.exporter.clone()
     }
 
     /// The round-trip time as it changes, to keep after [`Session::split`].
     pub fn rtt(&self) -> RttWatch {
-        self.watch.clone()
+        self.facts.rtt.clone()
     }
 
     /// What tells the segments that TCP has sent of it, where TCP carries it; to keep after
     /// [`Session::split`].
     pub fn segments(&self) -> Option<segments::SegmentWatch> {
-        self.writer.line().segments()
+        self.writer.line().below.segments()
     }
 
     /// The two halves. The session lives while one of them does.
@@ -344,6 +390,18 @@ impl Session {
                 "no request came before the place was needed for another client",
             )),
         }
+    }
+
+    /// Asks for nothing and hangs up, to hear whether the other side lets this end in. For a client
+    /// that keeps the [`Connection`] for later streams.
+    ///
+    /// # Errors
+    /// The other side's reason why not, or the session is lost.
+    pub async fn knock(self) -> Result<(), Error> {
+        let (mut writer, mut reader) = self.split();
+        // A server that does not let this end in may have gone already; its reason is to be read.
+        let _ = writer.finish().await;
+        reader.read::<()>().await.map(drop)
     }
 
     /// Delivers what was written, then ends the session; see [`FrameWriter::close`].

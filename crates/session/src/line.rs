@@ -1,22 +1,20 @@
-//! The two halves of a session's control stream, and what keeps the stream alive below them.
+//! The two halves of a stream of messages.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prost::Message;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::child::Child;
+use super::below::Below;
+use super::bytes::{In, Out};
 use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
-use super::id::PeerId;
-use super::keeper::Keeper;
-use super::segments::{Counted, SegmentWatch};
 use crate::{Error, Kind};
 
 /// How long the last message may take to arrive.
@@ -27,69 +25,19 @@ const PARTING: Duration = Duration::from_millis(5);
 /// Read from the carrier at a time; what a length claims is never allocated before it is there.
 const READ_AHEAD: usize = 16 << 10;
 
-/// Writes to the carrier.
-pub(super) type Out = Box<dyn AsyncWrite + Send + Unpin>;
-/// Reads from the carrier.
-pub(super) type In = Box<dyn AsyncRead + Send + Unpin>;
 /// Completes when all that was written has arrived.
 pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What both halves share: while one of them lives, so does the carrier.
+/// What both halves of a stream share: while one of them lives, so does the connection below.
 pub(super) struct Line {
-    pub(super) peer: PeerId,
-    /// What QUIC needs beside the stream.
-    pub(super) quic: Option<Keeper>,
-    /// The TCP connection that carries the stream, where this end opened one.
-    tcp: Option<Counted>,
-    /// The ssh that carries the stream, or that started the other side.
-    ssh: OnceLock<Child>,
-    /// What the user calls the other side, where the user named it.
-    name: OnceLock<String>,
+    pub(super) below: Arc<Below>,
     /// The other side has said its last word.
     peer_done: AtomicBool,
 }
 
 impl Line {
-    pub(super) fn new(peer: PeerId, quic: Option<Keeper>) -> Line {
-        Line {
-            peer,
-            quic,
-            tcp: None,
-            ssh: OnceLock::new(),
-            name: OnceLock::new(),
-            peer_done: AtomicBool::new(false),
-        }
-    }
-
-    /// The same over this TCP connection.
-    pub(super) fn over(self, tcp: Option<Counted>) -> Line {
-        Line { tcp, ..self }
-    }
-
-    /// What tells the segments that TCP has sent, where this end opened the connection.
-    pub(super) fn segments(&self) -> Option<SegmentWatch> {
-        self.tcp.as_ref().map(SegmentWatch::new)
-    }
-
-    /// Keeps `child` running as long as the session; the first one given counts.
-    pub(super) fn keep_ssh(&self, child: Child) {
-        let _ = self.ssh.set(child);
-    }
-
-    /// Calls the other side `name` from now on; the first name given counts.
-    pub(super) fn call(&self, name: &str) {
-        let _ = self.name.set(name.to_owned());
-    }
-
-    /// The other side for people: its name where it has one, else its id.
-    fn shown(&self) -> String {
-        self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
-    }
-
-    fn lost(&self, error: &io::Error) -> Error {
-        let reason = self.quic.as_ref().and_then(Keeper::close_reason);
-        let reason = reason.unwrap_or_else(|| error.to_string());
-        Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
+    pub(super) fn new(below: Arc<Below>) -> Line {
+        Line { below, peer_done: AtomicBool::new(false) }
     }
 }
 
@@ -99,7 +47,9 @@ pub struct FrameWriter {
     out: Out,
     line: Arc<Line>,
     delivered: Option<Delivered>,
-    /// Encoded and not yet taken by the carrier; holds our hello at first.
+    /// What goes in front of the first message.
+    hello: Option<Hello>,
+    /// Encoded and not yet taken by the carrier.
     pending: Vec<u8>,
     taken: usize,
 }
@@ -110,11 +60,23 @@ impl FrameWriter {
         out: Out,
         line: Arc<Line>,
         delivered: Option<Delivered>,
-        hello: &Hello,
+        hello: Hello,
     ) -> FrameWriter {
-        let mut pending = Vec::new();
-        frame::encode(hello, &mut pending).expect("a hello is far below the limit");
-        FrameWriter { out, line, delivered, pending, taken: 0 }
+        FrameWriter { out, line, delivered, hello: Some(hello), pending: Vec::new(), taken: 0 }
+    }
+
+    /// Names the service that the stream is for; has no effect once something was written.
+    pub(super) fn ask_for(&mut self, service: &str, needs: u32) {
+        if let Some(hello) = &mut self.hello {
+            hello.ask_for(service, needs);
+        }
+    }
+
+    /// Encodes the hello, unless that was done.
+    fn greet(&mut self) {
+        if let Some(hello) = self.hello.take() {
+            frame::encode(&hello, &mut self.pending).expect("a hello is far below the limit");
+        }
     }
 
     /// Sends one message. When it is cancelled, the message goes out with the next one, whole.
@@ -122,6 +84,7 @@ impl FrameWriter {
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
     pub async fn write(&mut self, message: &impl Message) -> Result<(), Error> {
+        self.greet();
         frame::encode(message, &mut self.pending)?;
         self.flush().await
     }
@@ -153,33 +116,57 @@ impl FrameWriter {
         why: Option<Error>,
         waits: bool,
     ) -> Result<(), Error> {
+        self.greet();
         frame::encode_goodbye(why.as_ref(), &mut self.pending);
         let line = self.line.clone();
-        let quic = line.quic.as_ref().map(|keeper| (keeper, keeper.frames_sent()));
-        let late = || line.lost(&io::ErrorKind::TimedOut.into());
+        let mut reader = Some(reader);
+        let quic = line.below.quic.as_ref().map(|keeper| (keeper, keeper.frames_sent()));
+        let late = || line.below.lost(&io::ErrorKind::TimedOut.into());
         let farewell = async {
             self.flush().await?;
-            self.out.shutdown().await.map_err(|error| self.line.lost(&error))
+            self.out.shutdown().await.map_err(|error| self.line.below.lost(&error))
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
-            match (self.delivered.take(), quic) {
-                (Some(arrived), _) if waits => {
+            match (self.delivered.take(), quic, reader.take()) {
+                (Some(arrived), ..) if waits => {
                     ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
-                (_, Some((keeper, before))) => keeper.sent_more_than(before).await,
+                (_, Some((keeper, before)), _) => keeper.sent_more_than(before).await,
                 // All is with the kernel; the wait is so that nothing unread makes it reset the
                 // connection.
-                (_, None) => {
+                (_, None, Some(reader)) => {
                     let patience = if waits { FAREWELL } else { PARTING };
                     drop(timeout(patience, reader.drain()).await);
                 }
+                (_, None, None) => {}
             }
         }
-        if let Some(keeper) = &self.line.quic {
-            keeper.close().await;
-        }
+        let below = line.below.clone();
+        drop((reader, self, line));
+        Below::release(below).await;
         ended
+    }
+
+    /// Says goodbye and ends this direction, without waiting.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(super) async fn finish(&mut self) -> Result<(), Error> {
+        self.greet();
+        frame::encode_goodbye(None, &mut self.pending);
+        self.flush().await?;
+        self.out.shutdown().await.map_err(|error| self.line.below.lost(&error))
+    }
+
+    /// Ends nothing: gives the bytes' way back, after everything that was written.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(super) async fn into_out(mut self) -> Result<Out, Error> {
+        self.greet();
+        self.flush().await?;
+        Ok(self.out)
     }
 
     pub(super) fn line(&self) -> &Line {
@@ -189,6 +176,7 @@ impl FrameWriter {
     /// Sends bytes as they are.
     #[cfg(test)]
     pub(super) async fn write_raw(&mut self, bytes: &[u8]) {
+        self.greet();
         self.pending.extend_from_slice(bytes);
         self.flush().await.expect("an open session");
     }
@@ -197,15 +185,15 @@ impl FrameWriter {
         while self.taken < self.pending.len() {
             let written = self.out.write(&self.pending[self.taken..]).await;
             match written {
-                Ok(0) => return Err(self.line.lost(&io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(self.line.below.lost(&io::ErrorKind::WriteZero.into())),
                 Ok(count) => self.taken += count,
-                Err(error) => return Err(self.line.lost(&error)),
+                Err(error) => return Err(self.line.below.lost(&error)),
             }
         }
         self.pending.clear();
         self.taken = 0;
-        self.out.flush().await.map_err(|error| self.line.lost(&error))?;
-        if let Some(keeper) = &self.line.quic {
+        self.out.flush().await.map_err(|error| self.line.below.lost(&error))?;
+        if let Some(keeper) = &self.line.below.quic {
             keeper.wrote();
         }
         Ok(())
@@ -217,7 +205,8 @@ pub struct FrameReader {
     input: In,
     line: Arc<Line>,
     ours: Hello,
-    version: Option<u32>,
+    /// The other side's hello, once it was read, and the version that both speak.
+    theirs: Option<(Hello, u32)>,
     /// Bytes that have come; those before `start` are used up.
     came: Vec<u8>,
     start: usize,
@@ -225,19 +214,43 @@ pub struct FrameReader {
 
 impl FrameReader {
     pub(super) fn new(input: In, line: Arc<Line>, ours: Hello) -> FrameReader {
-        FrameReader { input, line, ours, version: None, came: Vec::new(), start: 0 }
+        FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
     /// Much is to come, or to go: the session makes room for as much as the path holds.
     pub fn expect_much(&self) {
-        if let Some(keeper) = &self.line.quic {
+        if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();
         }
     }
 
     /// The agreed protocol version; known once the other side's first message was read.
     pub fn version(&self) -> Option<u32> {
-        self.version
+        self.theirs.as_ref().map(|(_, version)| *version)
+    }
+
+    /// What the other side said first; known once its first message was read.
+    pub(super) fn theirs(&self) -> Option<&Hello> {
+        self.theirs.as_ref().map(|(hello, _)| hello)
+    }
+
+    /// Reads the server's hello and its word that the client is let in; then as
+    /// [`FrameReader::into_input`].
+    ///
+    /// # Errors
+    /// The server's reason why the client is not let in, or the session is lost.
+    pub(super) async fn welcomed(mut self) -> Result<In, Error> {
+        match self.read::<()>().await? {
+            Some(()) => Ok(self.into_input()),
+            None => Err(self.line.below.lost(&io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Gives the bytes' way back, with what was read of it and not used.
+    pub(super) fn into_input(self) -> In {
+        let FrameReader { input, mut came, start, .. } = self;
+        came.drain(..start);
+        Box::new(io::Cursor::new(came).chain(input))
     }
 
     /// The next message; nothing when the other side has ended the session and all is well. May
@@ -250,7 +263,7 @@ impl FrameReader {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
-            let what = format!("{} sent what is no message: {error}", self.line.shown());
+            let what = format!("{} sent what is no message: {error}", self.line.below.shown());
             Error::new(Kind::Unreachable, what).advise("see that both ends run the same release")
         })?;
         Ok(Some(message))
@@ -258,15 +271,16 @@ impl FrameReader {
 
     /// Reads the other side's hello, unless that was done.
     pub(super) async fn greet(&mut self) -> Result<(), Error> {
-        if self.version.is_some() {
+        if self.theirs.is_some() {
             return Ok(());
         }
         let Some(frame) = self.frame().await? else {
-            let what = format!("{} ended the session before it began", self.line.shown());
+            let what = format!("{} ended the session before it began", self.line.below.shown());
             return Err(Error::new(Kind::Lost, what));
         };
         let theirs = hello::decode(&self.came[frame])?;
-        self.version = Some(self.ours.agree(&theirs)?);
+        let version = self.ours.agree(&theirs)?;
+        self.theirs = Some((theirs, version));
         Ok(())
     }
 
@@ -284,7 +298,7 @@ impl FrameReader {
                     // It stays where it is: the next read tells the same.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
-                        let told = frame::decode_goodbye(&body[..length], &self.line.shown());
+                        let told = frame::decode_goodbye(&body[..length], &self.line.below.shown());
                         return told.map_or(Ok(None), Err);
                     }
                     _ => {}
@@ -299,9 +313,9 @@ impl FrameReader {
         self.start = 0;
         self.came.reserve(READ_AHEAD);
         match self.input.read_buf(&mut self.came).await {
-            Ok(0) => Err(self.line.lost(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(self.line.below.lost(&io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => Ok(()),
-            Err(error) => Err(self.line.lost(&error)),
+            Err(error) => Err(self.line.below.lost(&error)),
         }
     }
 
@@ -325,9 +339,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::below::Streams;
+    use crate::id::PeerId;
 
     fn reader(bytes: Vec<u8>) -> FrameReader {
-        let line = Arc::new(Line::new(PeerId([1; 32]), None));
+        let below = Below::new(PeerId([1; 32]), Streams::One);
+        let line = Arc::new(Line::new(Arc::new(below)));
         FrameReader::new(Box::new(Cursor::new(bytes)), line, Hello::new(&hello::VERSIONS))
     }
 

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::connection::Connection;
 use super::gate::{Gate, Place};
 use super::id::PeerId;
 use super::identity::Identity;
@@ -49,6 +50,9 @@ const PAUSED: Tariff =
 /// With so many handshakes under way over UDP, or so many from one network, a newcomer must first
 /// show that it is where it says (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
+
+/// A connection that had no stream for this long, and up to as long again, is closed.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Sessions that wait to be taken.
 const WAITING: usize = 64;
@@ -183,6 +187,27 @@ impl Listener {
     /// what it may do is for the caller to judge. May be cancelled without losing one.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
+    }
+
+    /// The session of a client that came another way, once it has greeted; its further streams come
+    /// by [`Listener::accept`].
+    ///
+    /// # Errors
+    /// It has no common version, or ends the session.
+    pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
+        let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
+        let late = || Error::new(Kind::Lost, "no first message came in time");
+        match greeted.unwrap_or_else(|_| Err(late())) {
+            Ok(()) => {}
+            Err(error) => {
+                let _ = session.close(Some(error.clone())).await;
+                return Err(error);
+            }
+        }
+        match timeout(self.door.settings.handshake, self.door.clone().carried(session)).await {
+            Ok(Arrival::Session(session)) => Ok(*session),
+            _ => Err(late()),
+        }
     }
 
     /// What was dropped so far.
@@ -330,7 +355,7 @@ pub async fn judge_alone(
     let (sessions, _) = mpsc::channel(1);
     let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
     let _ = door.admission.set(Box::new(judge));
-    match door.greeted(session).await {
+    match Arc::new(door).greeted(session).await {
         Arrival::Session(session) => Some(*session),
         Arrival::Foreign | Arrival::Done => None,
     }
@@ -430,7 +455,7 @@ impl Door {
 
     /// Judges a client that has proven its id, then reads its hello. A client without rights or of
     /// another version is told so.
-    async fn greeted(&self, mut session: Session) -> Arrival {
+    async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
@@ -439,7 +464,7 @@ impl Door {
         // A network that allowed clients share must not pause for the others there.
         self.charges().forgive(network);
         let error = match session.reader.greet().await {
-            Ok(()) => return Arrival::Session(Box::new(session)),
+            Ok(()) => return self.clone().carried(session).await,
             Err(error) => error,
         };
         if error.kind == Kind::Unreachable {
@@ -449,6 +474,62 @@ impl Door {
             let _ = session.close(Some(error)).await;
         }
         Arrival::Done
+    }
+
+    /// The session of a client that has greeted, where it opens further streams: the first stream.
+    async fn carried(self: Arc<Door>, session: Session) -> Arrival {
+        if !session.reader.theirs().is_some_and(|hello| hello.streams) {
+            return Arrival::Session(Box::new(session));
+        }
+        let session = match session.keeper() {
+            Some(keeper) => {
+                quic::carry_many(keeper);
+                session
+            }
+            None => {
+                let Ok(mut session) = stream::multiplexed(session).await else {
+                    return Arrival::Done;
+                };
+                if session.reader.greet().await.is_err() {
+                    return Arrival::Done;
+                }
+                session
+            }
+        };
+        if let Some(connection) = session.connection() {
+            tokio::spawn(self.further(connection));
+        }
+        Arrival::Session(Box::new(session))
+    }
+
+    /// Takes the further streams of a connection, until that ends or has had no stream for a while.
+    async fn further(self: Arc<Door>, connection: Connection) {
+        let mut was_idle = false;
+        loop {
+            let session = match timeout(IDLE, connection.accept()).await {
+                Ok(Some(session)) => session,
+                Ok(None) => return,
+                Err(_) if was_idle && connection.is_idle() => return,
+                Err(_) => {
+                    was_idle = connection.is_idle();
+                    continue;
+                }
+            };
+            was_idle = false;
+            tokio::spawn(self.clone().further_stream(session));
+        }
+    }
+
+    /// Judges a client once more, whose rights may have changed, then reads the stream's hello.
+    async fn further_stream(self: Arc<Door>, mut session: Session) {
+        if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
+            let _ = session.close(Some(error)).await;
+            return;
+        }
+        if let Ok(Ok(())) = timeout(self.settings.handshake, session.reader.greet()).await {
+            // The receiver is gone only when the listener is.
+            let _ = self.sessions.send(session).await;
+        }
     }
 
     /// Tells a client that it has no right here, and charges its network.

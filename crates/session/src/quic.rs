@@ -1,4 +1,4 @@
-//! Sessions over QUIC: one connection, one bidirectional stream, made to keep its latency under
+//! Sessions over QUIC: one connection, its bidirectional streams, made to keep their latency under
 //! loss.
 //!
 //! What a lost packet costs is bounded in four ways: it takes nothing from the window's floor
@@ -21,15 +21,18 @@ use quinn::{
 };
 use tokio::time::sleep;
 
+use super::below::{Below, Streams};
 use super::failure::Failure;
+use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
 use super::keeper::{Keeper, MUCH};
-use super::line::{Delivered, In, Line, Out};
+use super::line::Delivered;
+use super::mux::STREAMS;
 use super::tls::{self, Expect};
 use super::twice::{Copies, Twice};
 use super::window::Window;
-use super::{Parts, RttWatch, Session, Settings};
+use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
 /// Guess of the round-trip time until there is a measurement: the first flight is repeated after
@@ -41,6 +44,10 @@ const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
 /// What one side may have sent unread, as long as nobody has said that much will come.
 const UNREAD: u32 = 256 << 10;
+
+/// What a client that opens several streams lets the server leave unread in each, so that one that
+/// is not read holds up no other.
+const UNREAD_EACH: u32 = 1 << 20;
 
 /// Bytes written and not yet acknowledged that the connection keeps, as long as the same is so.
 const SEND_WINDOW: u64 = 1 << 20;
@@ -64,7 +71,7 @@ fn transport(settings: &Settings) -> TransportConfig {
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .max_idle_timeout(Some(idle))
-        .stream_receive_window(VarInt::from_u32(MUCH))
+        .stream_receive_window(VarInt::from_u32(if settings.streams { UNREAD_EACH } else { MUCH }))
         .receive_window(VarInt::from_u32(UNREAD))
         .send_window(SEND_WINDOW)
         .initial_rtt(INITIAL_RTT)
@@ -170,8 +177,15 @@ pub(super) async fn connect(
             }
         }
     };
-    let (send, receive) = connection.open_bi().await.map_err(|error| failure(&error))?;
-    session(connection, send, receive, settings).ok_or_else(|| Failure::other("it showed no key"))
+    let stream = connection.open_bi().await.map_err(|error| failure(&error))?;
+    let mut hello = Hello::new(&settings.versions);
+    hello.streams = settings.streams;
+    let session = session(connection, stream, hello);
+    let session = session.ok_or_else(|| Failure::other("it showed no key"))?;
+    if let Some(keeper) = session.keeper().filter(|_| settings.streams) {
+        keeper.carry(1, UNREAD_EACH * STREAMS as u32);
+    }
+    Ok(session)
 }
 
 async fn handshake(
@@ -204,41 +218,52 @@ fn failure(error: &ConnectionError) -> Failure {
 }
 
 /// The session of an established connection; nothing if the other side showed no key.
-pub(super) fn session(
+fn session(
     connection: Connection,
-    send: quinn::SendStream,
-    receive: quinn::RecvStream,
-    settings: &Settings,
+    stream: (quinn::SendStream, quinn::RecvStream),
+    hello: Hello,
 ) -> Option<Session> {
     let peer = peer(&connection)?;
     let mut secret = [0; 32];
     connection.export_keying_material(&mut secret, tls::EXPORTER_LABEL, b"").ok()?;
     let handshake = connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
     let both_fast_aes = tls::both_fast_aes(handshake.protocol.as_deref())?;
+    let facts = Facts {
+        remote: connection.remote_address(),
+        local_ip: connection.local_ip(),
+        carrier: "quic",
+        rtt: RttWatch::quic(connection.clone()),
+        secret: Exporter::new(&secret),
+        exporter: Exporter::new(&secret),
+        both_fast_aes,
+    };
+    let below = Arc::new(Below::new(peer, Streams::Quic(Keeper::new(connection))));
+    let (stream, _) = opened(stream);
+    Some(Session::new(facts, below, stream, hello))
+}
+
+/// A stream and its number.
+pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) -> (Stream, String) {
+    let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
         // Whether acknowledged, stopped or closed by the other side: there is no more to wait for.
         let _ = stopped.await;
     });
-    let watch = RttWatch::quic(connection.clone());
-    let parts = Parts {
-        remote: connection.remote_address(),
-        local_ip: connection.local_ip(),
-        carrier: "quic",
-        rtt: watch,
-        secret,
-        both_fast_aes,
-        out: Box::new(send) as Out,
-        input: Box::new(receive) as In,
-        delivered: Some(delivered),
-        line: Line::new(peer, Some(Keeper::new(connection))),
-    };
-    Some(Session::new(parts, settings))
+    let (out, input) = (Box::new(send), Box::new(receive));
+    (Stream { out, input, delivered: Some(delivered) }, number)
 }
 
 fn peer(connection: &Connection) -> Option<PeerId> {
     let shown = connection.peer_identity()?;
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
+}
+
+/// Lets the client of `session` open further streams.
+pub(super) fn carry_many(keeper: &Keeper) {
+    // A stream may hold this much, so that one that is not read holds up no other. Places that get
+    // free are announced by the eighth, so there are as many more.
+    keeper.carry(STREAMS + STREAMS / 8, 2 * MUCH);
 }
 
 /// Waits for the stream that a client opens on an accepted connection.
@@ -247,7 +272,7 @@ pub(super) async fn accept_stream(
     settings: &Settings,
 ) -> Result<Session, Error> {
     let gone = |error: ConnectionError| Error::new(Kind::Unreachable, error.to_string());
-    let (send, receive) = connection.accept_bi().await.map_err(gone)?;
-    session(connection, send, receive, settings)
+    let stream = connection.accept_bi().await.map_err(gone)?;
+    session(connection, stream, Hello::new(&settings.versions))
         .ok_or_else(|| Error::new(Kind::Unreachable, "a client showed no key"))
 }

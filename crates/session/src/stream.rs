@@ -13,13 +13,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::below::{Below, Name, Streams};
+use super::connection::Connection;
 use super::failure::Failure;
+use super::frame;
+use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
-use super::line::Line;
+use super::line::{FrameReader, Line};
+use super::mux::Mux;
 use super::segments::Counted;
 use super::tls::{self, Expect};
-use super::{Parts, RttWatch, Session, Settings};
+use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
 /// A silent TCP connection is probed this often.
@@ -101,7 +106,25 @@ pub(super) async fn client(
         .map_err(|error| Failure::other(error.to_string()))?;
     let told = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
     let rtt = told.map_or(under.rtt, |rtt| RttWatch::once(Some(rtt)));
-    Ok(session(stream, peer, (secret, both_fast_aes), Under { rtt, ..under }, settings))
+    let (facts, tcp) = Under { rtt, ..under }.facts(&secret, both_fast_aes);
+    let hello = Hello::new(&settings.versions);
+    if !settings.streams {
+        let below = Below::new(peer, Streams::One).over(tcp, Name::default());
+        return Ok(session(stream, facts, below, hello));
+    }
+    let lost = |error: std::io::Error| Failure::other(error.to_string());
+    let name = Name::default();
+    let greeting = Below::new(peer, Streams::One).over(None, name.clone());
+    // Its writer is left unused: the multiplexer says the hello.
+    let (input, out) = tokio::io::split(stream);
+    let line = Arc::new(Line::new(Arc::new(greeting)));
+    let reader = FrameReader::new(Box::new(input), line, hello.clone());
+    let mut first = Vec::new();
+    frame::encode(&Hello { streams: true, ..hello }, &mut first).expect("a hello is short");
+    let mux = Mux::client(reader.welcomed(), Box::new(out), &first).await.map_err(lost)?;
+    let below = Arc::new(Below::new(peer, Streams::Mux(mux)).over(tcp, name));
+    let connection = Connection::over(below, facts, settings.versions.clone());
+    connection.open("", 0).await.map_err(|error| Failure::other(error.what))
 }
 
 /// The server's side of a session over `stream`; what is no client of ours is an error.
@@ -124,7 +147,9 @@ pub(super) async fn server(
     connection
         .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
         .map_err(|error| failed(error.to_string()))?;
-    Ok(session(stream, peer, (secret, both_fast_aes), under, settings))
+    let (facts, tcp) = under.facts(&secret, both_fast_aes);
+    let below = Below::new(peer, Streams::One).over(tcp, Name::default());
+    Ok(session(stream, facts, below, Hello::new(&settings.versions)))
 }
 
 fn no_key() -> Failure {
@@ -135,25 +160,38 @@ fn shown(presented: Option<&[CertificateDer<'_>]>) -> Option<PeerId> {
     tls::peer_id(presented?)
 }
 
-fn session(
-    stream: impl Bytes,
-    peer: PeerId,
-    (secret, both_fast_aes): ([u8; 32], bool),
-    under: Under,
-    settings: &Settings,
-) -> Session {
+fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Session {
     let (input, out) = tokio::io::split(stream);
-    let parts = Parts {
-        remote: under.remote,
-        local_ip: under.local_ip,
-        carrier: under.carrier,
-        rtt: under.rtt,
-        secret,
-        both_fast_aes,
-        out: Box::new(out),
-        input: Box::new(input),
-        delivered: None,
-        line: Line::new(peer, None).over(under.tcp),
-    };
-    Session::new(parts, settings)
+    let stream = Stream { out: Box::new(out), input: Box::new(input), delivered: None };
+    Session::new(facts, Arc::new(below), stream, hello)
+}
+
+/// The server's side after both hellos, where the client opens several streams: waits for the first
+/// one.
+pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
+    let Session { facts, versions, mut writer, reader, .. } = session;
+    let peer = writer.line().below.peer;
+    // That the client is let in.
+    writer.write(&()).await?;
+    let mux = Mux::server(reader.into_input(), writer.into_out().await?);
+    let below = Below::new(peer, Streams::Mux(mux));
+    let mut first = Connection::over(Arc::new(below), facts, versions).accept().await;
+    let gone = || Error::new(Kind::Lost, "the client opened no stream");
+    first.take().ok_or_else(gone)
+}
+
+impl Under {
+    /// What all streams have in common, and the TCP connection.
+    fn facts(self, secret: &[u8; 32], both_fast_aes: bool) -> (Facts, Option<Counted>) {
+        let facts = Facts {
+            remote: self.remote,
+            local_ip: self.local_ip,
+            carrier: self.carrier,
+            rtt: self.rtt,
+            secret: Exporter::new(secret),
+            exporter: Exporter::new(secret),
+            both_fast_aes,
+        };
+        (facts, self.tcp)
+    }
 }

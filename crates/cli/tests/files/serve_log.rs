@@ -83,6 +83,6 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
     assert_eq!(heard.kind, Kind::Unreachable);
     let told = pair.server.child().complaint("was turned away");
     for text in [heard.to_string(), told] {
-        assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");
+        assert!(text.contains("version 2") && text.contains("versions 7 to 9"), "{text}");
     }
 }

@@ -14,6 +14,7 @@ mod holes;
 mod hostile_lists;
 mod killed;
 mod liar;
+mod ls;
 mod lying_reports;
 mod many;
 mod many_hosts;

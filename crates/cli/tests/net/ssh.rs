@@ -7,8 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use longhaul_transfer::api::{Client, Identity};
+use longhaul_transfer::options::ReachOptions;
 use tempfile::TempDir;
 
+use super::liar::block_on;
 use super::{WAYS, Way};
 use crate::rig::{Child, Ended, Host, Server, Skipped, assert_same, bytes, need, skip, write};
 
@@ -297,6 +300,34 @@ fn a_probe_goes_over_ssh_without_a_server() {
     let summary = ended.summary();
     for name in ["udp_up_bps", "udp_down_bps", "tcp_up_bps", "tcp_down_bps"] {
         assert!(summary[name].as_u64() > Some(0), "{name} {ended}");
+    }
+}
+
+#[test]
+fn folders_are_listed_over_ssh_and_through_its_channel_alone() {
+    for (ssh, carrier) in [(Ssh::new(), "quic"), (Ssh::only_channel(), "ssh")] {
+        let ssh = need!(ssh);
+        let command = format!("ssh -F {}", ssh.path("ssh_config").display());
+        let longhaul = env!("CARGO_BIN_EXE_longhaul");
+        let remote = format!("--remote-path={longhaul}");
+        let ended = ssh.client.run(["ls", "-e", &command, &remote, &ssh.at("")]);
+        assert_eq!(ended.is(0, &[]).stdout, ["source"]);
+        // The library's connection carries several.
+        let mut reach = ReachOptions::default();
+        reach.ssh_command = command.split(' ').map(str::to_owned).collect();
+        reach.remote_path = longhaul.to_owned();
+        let identity = Identity::load_or_create(&ssh.client.config).expect("the client has one");
+        let client = Client::builder().identity(identity).build().expect("it has an identity");
+        block_on(async {
+            let connection = client.connect("far:").reach(reach).await.expect("it answers");
+            assert_eq!(connection.carrier(), carrier);
+            for _ in 0..3 {
+                let mut names = connection.list(&ssh.there).await.expect("it is open");
+                let first = names.next().await.expect("a name").expect("it is listed");
+                assert_eq!(first.name, b"source");
+                assert!(names.next().await.is_none());
+            }
+        });
     }
 }
 

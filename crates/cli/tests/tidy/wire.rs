@@ -12,8 +12,8 @@ const MARK: &str = "<!-- From here on made from the source: a test compares. -->
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources whose messages go across, in the order of the page, and what they are there.
-const SOURCES: [(&str, &str); 10] = [
-    ("crates/session/src/hello.rs", "The first message each way"),
+const SOURCES: [(&str, &str); 11] = [
+    ("crates/session/src/hello.rs", "The first message each way of a stream"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
     ("crates/transfer/src/control/request.rs", "The request"),
@@ -22,6 +22,7 @@ const SOURCES: [(&str, &str); 10] = [
     ("crates/files/src/manifest/wire.rs", "The manifest"),
     ("crates/transfer/src/control/survey.rs", "A survey"),
     ("crates/transfer/src/control/probe.rs", "A probe"),
+    ("crates/transfer/src/control/list.rs", "A listing"),
     ("crates/proto/src/wire/messages.rs", "What protocols say"),
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";

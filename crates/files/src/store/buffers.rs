@@ -141,8 +141,10 @@ impl Folder for MemoryFolder {
         Ok(self.find(name)?.attributes())
     }
 
-    fn names(&self) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.files().keys().cloned().collect())
+    fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()> {
+        let names: Vec<Vec<u8>> = self.files().keys().cloned().collect();
+        let _ = names.into_iter().all(tell);
+        Ok(())
     }
 
     fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile> {

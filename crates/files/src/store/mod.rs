@@ -115,7 +115,17 @@ pub(crate) trait Folder: Debug + Send + Sync {
     fn look(&self, name: &[u8]) -> io::Result<Attributes>;
 
     /// All names, without `.` and `..`.
-    fn names(&self) -> io::Result<Vec<Vec<u8>>>;
+    fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        self.each_name(&mut |name| {
+            names.push(name);
+            true
+        })?;
+        Ok(names)
+    }
+
+    /// Calls `tell` with each name in it, until that returns `false`. Keeps no list of them.
+    fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
     fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile>;

@@ -152,15 +152,14 @@ impl Folder for RealFolder {
         Ok(attributes(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    fn names(&self) -> io::Result<Vec<Vec<u8>>> {
-        let mut names = Vec::new();
+    fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()> {
         for found in patiently(|| rustix::fs::Dir::read_from(&self.0))? {
             let name = found?.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                names.push(name);
+            if name != b"." && name != b".." && !tell(name) {
+                break;
             }
         }
-        Ok(names)
+        Ok(())
     }
 
     fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile> {

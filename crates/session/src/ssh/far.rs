@@ -113,10 +113,10 @@ impl SshSide {
             }
         }
         let Some(channel) = self.channel.take() else { return Ok(None) };
-        self.through(channel).await.map(Some)
+        self.through(channel).await
     }
 
-    async fn through(&self, channel: BufReader<Stdio>) -> Result<Session, Error> {
+    async fn through(&self, channel: BufReader<Stdio>) -> Result<Option<Session>, Error> {
         let under = Under::ssh();
         let handshake = stream::server(channel, under, &self.tls, &self.settings);
         let late = |_| Error::new(Kind::Unreachable, "TLS through ssh: no handshake in time");
@@ -125,7 +125,10 @@ impl SshSide {
             let what = format!("{} came through ssh in place of {}", session.peer, self.client);
             return Err(Error::new(Kind::Unreachable, what));
         }
-        Ok(session)
+        match self.listener.carried(session).await {
+            Err(error) if error.kind == Kind::Lost => Ok(None),
+            carried => carried.map(Some),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod carriers;
 mod foreign;
 mod lossy;
 mod ssh;
+mod streams;
 mod trust;
 
 use std::net::Ipv6Addr;

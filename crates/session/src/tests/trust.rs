@@ -116,7 +116,7 @@ fn versions_without_overlap_are_told_on_both_sides() {
             assert_eq!(error.kind, Kind::Unreachable);
             let heard = told.lock().expect("no panic").clone();
             for text in [error.to_string(), heard] {
-                assert!(text.contains("version 1") && text.contains("versions 7 to 9"), "{text}");
+                assert!(text.contains("version 2") && text.contains("versions 7 to 9"), "{text}");
             }
             assert_eq!(listener.dropped().versions, 1);
         }

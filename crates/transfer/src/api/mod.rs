@@ -3,13 +3,14 @@
 //! [`Client`] and [`Server`] describe the two sides; a [`CopyRequest`] starts a [`Transfer`], which
 //! reports [`Event`]s and ends with a [`Summary`] or an [`Error`]. A [`ReadRequest`]
 //! and a [`WriteRequest`] copy between memory and another host. A [`ProbeRequest`] measures the
-//! path to a server. [`Trust`] decides about new servers. `queue` lies between engine and reader,
-//! `engine` owns the threads, `running` is what their handles share; [`blocking`] serves threads
-//! that may wait.
+//! path to a server. A [`Connection`] answers several calls. [`Trust`] decides about new servers.
+//! `queue` lies between engine and reader, `engine` owns the threads, `running` is what their
+//! handles share; [`blocking`] serves threads that may wait.
 
 pub mod access_list;
 pub mod blocking;
 mod client;
+mod connection;
 mod copy;
 mod engine;
 mod events;
@@ -25,6 +26,7 @@ mod transfer;
 mod trust;
 
 pub use client::{Client, ClientBuilder, IntoLocation};
+pub use connection::{ConnectRequest, Connection, Listing};
 pub use copy::CopyRequest;
 pub use events::{Event, Events};
 pub use identity::Identity;
@@ -36,6 +38,7 @@ pub use transfer::Transfer;
 pub use trust::{NewServer, Trust};
 
 pub use crate::error::public::{Error, ErrorKind, Side};
+pub use crate::list::{FileTime, NameKind, Named};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;

@@ -66,7 +66,8 @@ impl Access {
             let what = format!("{} is no folder below the root", folder.display());
             return Err(usage(what).at(folder));
         }
-        Ok(Allow { id: id.to_string(), read, write, subfolder: folder })
+        let (id, others) = (id.to_string(), Vec::new());
+        Ok(Allow { id, read, write, subfolder: folder, others })
     }
 }
 

@@ -27,8 +27,11 @@
 //! [`Surveyed`] messages, and after which a request may follow.
 //!
 //! An end that cannot go on says so in the goodbye of the session itself.
+//!
+//! All these are messages of the service `copy`; those of the service `list` are in [`list`].
 
 mod checks;
+pub mod list;
 mod pieces;
 mod probe;
 mod ranges;
@@ -46,6 +49,13 @@ pub use transfer::{
     Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Lease, Named,
     Needless, Offer, Outcome, Pass, PassEnd, Plan, Relay, Status, Wait,
 };
+
+/// The name of the service of copies, for which all these messages are.
+pub const SERVICE: &str = "copy";
+
+/// The version of these messages. It rises with each field that must not be skipped; a client that
+/// sets such a field asks for this version of the service.
+pub const VERSION: u32 = 1;
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -44,8 +44,15 @@ impl Seats {
     }
 }
 
-/// Serves a probe to its end; the client hears of an error itself.
-pub(crate) async fn answer(port: &PortHandle, seats: &Seats, mut session: Session, probe: &Probe) {
+/// Serves a probe to its end, or until it is `stopped` for a reason; the client hears of an error
+/// itself.
+pub(crate) async fn answer(
+    port: &PortHandle,
+    seats: &Seats,
+    mut session: Session,
+    probe: &Probe,
+    stopped: impl Future<Output = Error>,
+) {
     // Announced first: its datagrams are on their way already.
     port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
@@ -55,10 +62,13 @@ pub(crate) async fn answer(port: &PortHandle, seats: &Seats, mut session: Sessio
         serving.run(&mut session).await
     };
     let longest = clock::duration(LONGEST);
-    let ended = timeout(longest, served).await.unwrap_or_else(|_| {
-        let what = format!("a probe may take {} s", longest.as_secs());
-        Err(Error::new(Class::Unreachable, what))
-    });
+    let ended = tokio::select! {
+        ended = timeout(longest, served) => ended.unwrap_or_else(|_| {
+            let what = format!("a probe may take {} s", longest.as_secs());
+            Err(Error::new(Class::Unreachable, what))
+        }),
+        why = stopped => Err(why),
+    };
     // Who is gone needs no goodbye.
     let _ = timeout(FAREWELL, session.close(ended.as_ref().err().map(Into::into))).await;
 }

@@ -160,7 +160,7 @@ fn a_flow_that_is_in_use_is_refused_to_a_probe_and_stays_whose_it_was() {
                 }
                 near.read::<Frame>().await.expect_err("it is refused")
             };
-            let answering = server::answer(&to, &seats, far, &probe);
+            let answering = server::answer(&to, &seats, far, &probe, std::future::pending());
             let (error, ()) = tokio::join!(asking, answering);
             assert!(error.what.contains("the flow id is in use"), "{error}");
             let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;

@@ -34,6 +34,7 @@ struct State {
 }
 
 /// A request that is being answered.
+#[must_use]
 pub(super) struct Busy(Closing);
 
 impl Closing {

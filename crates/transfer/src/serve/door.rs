@@ -41,7 +41,8 @@ pub(super) struct Right {
     /// The list when the transfer was let in.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    access: Access,
+    /// Nothing: any entry of the list is enough.
+    access: Option<Access>,
 }
 
 impl Right {
@@ -55,8 +56,9 @@ impl Right {
             return Ok(());
         }
         let before = allow::find(&self.seen, &self.peer).map(|entry| &entry.subfolder);
-        let holds = allow::find(&list, &self.peer)
-            .is_some_and(|entry| self.access.is_in(entry) && before == Some(&entry.subfolder));
+        let holds = allow::find(&list, &self.peer).is_some_and(|entry| {
+            self.access.is_none_or(|access| access.is_in(entry)) && before == Some(&entry.subfolder)
+        });
         if holds {
             return Ok(());
         }
@@ -135,8 +137,26 @@ impl Door {
     }
 
     /// The right of `peer` to `access`, by the list as it is now.
-    pub(super) fn right(&self, peer: PeerId, access: Access) -> Right {
+    pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access }
+    }
+
+    /// Whether `peer` has a right to the service that `word` of the list names.
+    ///
+    /// # Errors
+    /// [`Class::Unreachable`] if it has none.
+    pub(super) fn may_use(&self, peer: &PeerId, word: &str) -> Result<(), Error> {
+        if matches!(self.reach, Reach::User) {
+            return Ok(());
+        }
+        match allowed(&now(&self.allow), peer)?.has(word) {
+            true => Ok(()),
+            false => {
+                let error =
+                    Error::new(Class::Unreachable, format!("{peer} has no right to {word}"));
+                Err(error.advise("ask who runs the server"))
+            }
+        }
     }
 
     /// Where `path` is for `peer`, if he may go there.
@@ -214,7 +234,8 @@ mod tests {
             ..ServeOptions::default()
         };
         let door = Door::open(&options).unwrap();
-        let (read, write) = (door.right(peer, Access::Read), door.right(peer, Access::Write));
+        let right = |access| door.right(peer, Some(access));
+        let (read, write) = (right(Access::Read), right(Access::Write));
         let holds = |list: Vec<Allow>| {
             door.allow(list).unwrap();
             (read.check().is_ok(), write.check().is_ok())

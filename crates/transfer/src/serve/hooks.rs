@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::closing::Closing;
-use super::door::Right;
 use super::register::Question;
+use super::running::Running;
 use crate::control::{self, Message, Ping};
 use crate::flow::outbox::Outbox;
 use crate::roles::wire::End;
@@ -30,10 +29,8 @@ pub(super) struct ServerHooks {
     /// Who waits for the destination; told by being dropped, with all else of the transfer.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
     outbox: Outbox,
-    /// The end of the server.
-    closing: Closing,
-    /// What its client must not lose meanwhile.
-    right: Option<Right>,
+    /// What the transfer needs to go on.
+    running: Option<Running>,
 }
 
 impl ServerHooks {
@@ -47,19 +44,13 @@ impl ServerHooks {
             heard: Cell::new(Instant::now()),
             yielded: RefCell::default(),
             outbox,
-            closing: Closing::default(),
-            right: None,
+            running: None,
         }
     }
 
-    /// The same hooks of a server that may end.
-    pub(super) fn closed_by(self, closing: Closing) -> ServerHooks {
-        ServerHooks { closing, ..self }
-    }
-
-    /// The same hooks of a transfer that ends with its client's right.
-    pub(super) fn by_right(self, right: Right) -> ServerHooks {
-        ServerHooks { right: Some(right), ..self }
+    /// The same hooks of a request that may have to end.
+    pub(super) fn of(self, running: Running) -> ServerHooks {
+        ServerHooks { running: Some(running), ..self }
     }
 
     fn answer(&self, lives: bool) {
@@ -72,10 +63,7 @@ impl ServerHooks {
 
 impl Hooks for ServerHooks {
     fn tick(&self) -> Result<(), End> {
-        if let Some(why) = self.closing.reason() {
-            return Err(why.into());
-        }
-        self.right.as_ref().map_or(Ok(()), Right::check)?;
+        self.running.as_ref().map_or(Ok(()), Running::check)?;
         let Some(questions) = &self.questions else { return Ok(()) };
         while let Ok(question) = questions.borrow_mut().try_recv() {
             match question {

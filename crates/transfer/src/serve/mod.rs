@@ -1,19 +1,26 @@
-//! A server: sessions in, each judged, each a transfer of its own.
+//! A server: streams in, each judged, each for a service.
 //!
-//! `door` says what an id may reach; `register` knows the transfers under way, so that a copy that
-//! is taken up again finds its destination free, and further streams find their transfer;
-//! `transfer` answers one request (`hooks` is what others ask it meanwhile), [`answer`] the
-//! question before it where there are several sources; `closing` ends a server; `over_ssh` is the
-//! server of one copy that ssh started; `told` is what a server says of all that, `refusals` as far
-//! as it fits a log. `rehearsal` is a session without a network, for the fuzzer.
+//! `dispatch` gives a stream to the service that it names; `running` ends the requests of all
+//! services when the server ends or their client loses its right. `copying` is the service of
+//! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
+//! its destination free, and further streams find their transfer; `transfer` answers one request
+//! (`hooks` is what others ask it meanwhile), [`answer`] the question before it where there are
+//! several sources. `listing` is the service of listings. `door` says what an id may reach;
+//! `closing` ends a server; `over_ssh` is the server of one copy that ssh started; `told` is what a
+//! server says of all that, `refusals` as far as it fits a log. `rehearsal` is a session without a
+//! network, for the fuzzer.
 
 mod closing;
+mod copying;
+mod dispatch;
 mod door;
 mod hooks;
+mod listing;
 mod over_ssh;
 mod refusals;
 mod register;
 mod rehearsal;
+mod running;
 mod told;
 mod transfer;
 
@@ -28,14 +35,13 @@ use longhaul_net::zone;
 use longhaul_proto::registry::{self, Row};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::control::{Frame, Message, Request, Survey};
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCores;
 use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
 use crate::probe;
 use crate::reactor;
-use crate::session::{Identity, Listener, Session, Settings};
+use crate::session::{Identity, Listener, Services, Settings};
 use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
@@ -48,13 +54,8 @@ pub use over_ssh::serve_over_ssh;
 pub use rehearsal::rehearse;
 pub use told::{Client, Told};
 
-/// How long a client may take to say what it wants.
-const REQUEST: Duration = Duration::from_secs(15);
 /// How often refusals are counted that had no line of their own.
 const UNTOLD: Duration = Duration::from_secs(60);
-/// How long a client may wait for other sources before it asks for what it has heard of here. One
-/// that takes longer asks anew.
-const OTHERS: Duration = Duration::from_secs(600);
 
 /// Where a server listens and who it is.
 #[derive(Clone, Debug)]
@@ -169,17 +170,13 @@ async fn run(
         data_port: data.socket().local_addr().port(),
         id: identity.id().to_string(),
     });
-    let (ended_end, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let (ended_end, mut ended) = mpsc::unbounded_channel();
+    let services = dispatch::services(&server, ended_end);
     let mut untold = tokio::time::interval(UNTOLD);
     let ended = loop {
         tokio::select! {
             session = listener.accept() => {
-                let (server, ended) = (server.clone(), ended_end.clone());
-                tokio::task::spawn_local(async move {
-                    if let Some(result) = receive(&server, session).await {
-                        let _ = ended.send(result);
-                    }
-                });
+                dispatch::begin(&server, &services, session);
             }
             Some(result) = ended.recv() => {
                 // A client that was lost comes back.
@@ -194,8 +191,12 @@ async fn run(
                     // Who asked may have gone.
                     let _ = tell.send(server.door.allow(list));
                 }
-                Some(Order::Shutdown(grace)) => break close(&server, &mut listener, grace).await,
-                None => break close(&server, &mut listener, Duration::ZERO).await,
+                Some(Order::Shutdown(grace)) => {
+                    break close(&server, &services, &mut listener, grace).await;
+                }
+                None => {
+                    break close(&server, &services, &mut listener, Duration::ZERO).await;
+                }
             },
         }
     };
@@ -204,12 +205,16 @@ async fn run(
 }
 
 /// Ends the server; whoever comes meanwhile hears of it.
-async fn close(server: &Rc<Server>, listener: &mut Listener, grace: Duration) -> Result<(), Error> {
+async fn close(
+    server: &Rc<Server>,
+    services: &Services,
+    listener: &mut Listener,
+    grace: Duration,
+) -> Result<(), Error> {
     let refuse = async {
         loop {
             let session = listener.accept().await;
-            let server = server.clone();
-            tokio::task::spawn_local(async move { receive(&server, session).await });
+            dispatch::begin(server, services, session);
         }
     };
     tokio::select! {
@@ -237,100 +242,4 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     }
     Err(last
         .unwrap_or_else(|| Error::new(Class::Unreachable, "no two neighbouring ports are free")))
-}
-
-/// Takes a session: a transfer, whose end is told, or a further stream of one.
-async fn receive(server: &Rc<Server>, mut session: Session) -> Option<Result<(), Error>> {
-    // What comes to the data port from there is held from now on.
-    server.port.expect(session.remote.ip());
-    let first = tokio::time::timeout(REQUEST, session.first::<Frame>()).await;
-    let message = match first {
-        Ok(Ok(Some(frame))) => frame.message,
-        Ok(Ok(None) | Err(_)) => return None,
-        Err(_) => {
-            let error = Error::new(Class::Unreachable, "no request came after the handshake");
-            turn_away(server, session, error).await;
-            return None;
-        }
-    };
-    match message {
-        Some(Message::Attach(attach)) => {
-            server.register.attach(session.peer, attach.transfer, session);
-            None
-        }
-        Some(Message::Probe(probe)) => {
-            (server.tell)(Told::Asked(Client::new(&session, "probes the way".to_owned())));
-            probe::server::answer(&server.port, &server.seats, session, &probe).await;
-            None
-        }
-        Some(Message::Request(request)) => Some(requested(server, session, request).await),
-        Some(Message::Survey(survey)) => surveyed(server, session, &survey).await,
-        _ => {
-            let error = Error::new(Class::Unreachable, "the first message was no request")
-                .advise("use the same release of longhaul on both sides");
-            turn_away(server, session, error).await;
-            None
-        }
-    }
-}
-
-/// Tells a client, and who watches the server, why it is not served.
-async fn turn_away(server: &Server, session: Session, error: Error) {
-    server.refusals.tell(session.remote, &error);
-    let _ = session.close(Some((&error).into())).await;
-}
-
-/// Answers a survey, and the request that may follow it as soon as the client has heard all others.
-async fn surveyed(
-    server: &Rc<Server>,
-    mut session: Session,
-    survey: &Survey,
-) -> Option<Result<(), Error>> {
-    let _busy = match server.closing.enter() {
-        Ok(busy) => busy,
-        Err(error) => {
-            let _ = session.close(Some((&error).into())).await;
-            return Some(Err(error));
-        }
-    };
-    let client = Client::of_survey(&session, survey);
-    (server.tell)(Told::Asked(client.clone()));
-    let result = answer_survey(server, &mut session, survey).await;
-    (server.tell)(client.ended(&result));
-    if let Err(error) = result {
-        let _ = session.close(Some((&error).into())).await;
-        return Some(Err(error));
-    }
-    let frame = tokio::time::timeout(OTHERS, session.read::<Frame>()).await.ok()?.ok()??;
-    let Some(Message::Request(request)) = frame.message else { return None };
-    // Its hold may be over: the others may have taken long.
-    server.port.expect(session.remote.ip());
-    Some(requested(server, session, request).await)
-}
-
-/// Answers a survey, if the client may read what it names.
-async fn answer_survey(
-    server: &Server,
-    session: &mut Session,
-    survey: &Survey,
-) -> Result<(), Error> {
-    let places = transfer::places(server, &session.peer, &survey.paths)?;
-    let memory = Box::new(server.memory.list_for(session.peer));
-    answer::answer(session, survey, places, &server.surveys, memory).await
-}
-
-/// Answers a request, and tells of it.
-async fn requested(server: &Rc<Server>, session: Session, request: Request) -> Result<(), Error> {
-    let _busy = match server.closing.enter() {
-        Ok(busy) => busy,
-        Err(error) => {
-            let _ = session.close(Some((&error).into())).await;
-            return Err(error);
-        }
-    };
-    let client = Client::of_request(&session, &request);
-    (server.tell)(Told::Asked(client.clone()));
-    let result = transfer::answer(server, session, request).await;
-    (server.tell)(client.ended(&result));
-    result
 }

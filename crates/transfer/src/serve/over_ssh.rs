@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use longhaul_net::port::Port;
 use longhaul_net::socket::{RECEIVE_BUFFER, Socket};
+use tokio::sync::mpsc;
 
 use super::door::Door;
-use super::{Server, Tell, receive};
+use super::{Server, Tell, dispatch};
 use crate::error::{Class, Error};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
 use crate::reactor;
-use crate::session::Settings;
-use crate::session::ssh::{accept_over_ssh, bind_udp};
+use crate::session::ssh::{SshSide, accept_over_ssh, bind_udp};
+use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh is gone.
@@ -49,20 +50,40 @@ async fn run(
     let allow_plain = true;
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
+    let (ended_end, mut ended) = mpsc::unbounded_channel();
+    let services = dispatch::services(&server, ended_end);
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,
             () = cancel.wished() => return Err(Error::new(Class::Interrupted, "interrupted")),
         };
         let Some(session) = session else { return Ok(()) };
-        if session.carrier == "ssh" {
-            // The channel is this session now: nothing else can come, and its end is the end.
-            return receive(&server, session).await.unwrap_or(Ok(()));
-        }
-        let server = server.clone();
-        tokio::task::spawn_local(async move {
+        if session.carrier != "ssh" {
             // The client hears of an error itself.
-            let _ = receive(&server, session).await;
-        });
+            dispatch::begin(&server, &services, session);
+            continue;
+        }
+        // The channel is this connection now: its end is the end.
+        let connection = session.connection();
+        dispatch::answer(&server, &services, session).await;
+        if let Some(connection) = connection {
+            serve_streams(&server, &services, &mut side, connection).await;
+        }
+        return ended.try_recv().unwrap_or(Ok(()));
+    }
+}
+
+/// Serves the further streams of ssh's channel until it ends.
+async fn serve_streams(
+    server: &Rc<Server>,
+    services: &Services,
+    side: &mut SshSide,
+    connection: Connection,
+) {
+    loop {
+        tokio::select! {
+            session = side.listener.accept() => dispatch::begin(server, services, session),
+            () = connection.ended() => return,
+        }
     }
 }

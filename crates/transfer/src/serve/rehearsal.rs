@@ -9,9 +9,10 @@ use std::task::{Context, Poll};
 
 use longhaul_net::port::Port;
 use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
 
 use super::door::Door;
-use super::{Server, receive};
+use super::{Server, dispatch};
 use crate::error::Error;
 use crate::options::ServeOptions;
 use crate::reactor;
@@ -38,7 +39,10 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
         let server = Server::new(door, port.handle(), memory, Arc::new(|_| {}));
         let session = Session::over(peer, said, session);
         if let Some(session) = listen::judge_alone(session, judge).await {
-            let _ = receive(&Rc::new(server), session).await;
+            let server = Rc::new(server);
+            let (ended, _) = mpsc::unbounded_channel();
+            let services = dispatch::services(&server, ended);
+            dispatch::answer(&server, &services, session).await;
         }
         Ok(())
     })?;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::control::list::List;
 use crate::control::{Direction, Request, Survey};
 use crate::error::Error;
 use crate::session::Session;
@@ -73,6 +74,11 @@ impl Client {
     /// One that asks what chunks hash to.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> Client {
         Client::new(session, format!("compares {}", named(&survey.paths)))
+    }
+
+    /// One that asks for a listing.
+    pub(super) fn of_list(session: &Session, list: &List) -> Client {
+        Client::new(session, format!("lists {}", named(std::slice::from_ref(&list.path))))
     }
 
     /// One that asks for a transfer.

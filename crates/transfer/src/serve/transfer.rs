@@ -22,6 +22,7 @@ use super::Server;
 use super::door::Access;
 use super::hooks::ServerHooks;
 use super::register::{ASKED, Registered};
+use super::running::Running;
 use crate::control::{Direction, Held, Message, Request, Setting, Wait};
 use crate::counters::board::Board;
 use crate::error::{Class, Error};
@@ -53,6 +54,7 @@ pub(super) async fn answer(
     server: &Rc<Server>,
     session: Session,
     request: Request,
+    running: Running,
 ) -> Result<(), Error> {
     let peer = session.peer;
     // Announced first: its data are on their way already.
@@ -70,7 +72,7 @@ pub(super) async fn answer(
     let destination = work.destination(&request);
     let registered = server.register.enter(peer, transfer, replaces, destination, streams);
     let mut wire = Wire::new(session);
-    let result = run(server, &mut wire, terms, &request, work, registered, peer).await;
+    let result = run(server, &mut wire, terms, &request, work, registered, running).await;
     match result {
         Ok(mark) => {
             // The client hangs up first, so that nothing told to it is cut off.
@@ -175,14 +177,6 @@ enum Work {
 }
 
 impl Work {
-    /// What the client must be allowed.
-    fn access(&self) -> Access {
-        match self {
-            Work::Receive { .. } => Access::Write,
-            Work::Send { .. } => Access::Read,
-        }
-    }
-
     /// What is written to, if anything is, however its path is spelled.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
         let Work::Receive { files: Some(Files { options, .. }), .. } = self else { return None };
@@ -329,21 +323,21 @@ async fn run(
     request: &Request,
     work: Work,
     mut registered: Registered<'_>,
-    client: PeerId,
+    running: Running,
 ) -> Result<Option<Mark>, End> {
     let board = Arc::new(Board::default());
     let (closed, none) = mpsc::unbounded_channel();
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
-    let hooks = ServerHooks::new(registered.questions.take(), wire.outbox().clone())
-        .closed_by(server.closing.clone())
-        .by_right(server.door.right(client, work.access()));
+    let hooks =
+        ServerHooks::new(registered.questions.take(), wire.outbox().clone()).of(running.clone());
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
         Work::Receive { mut files, receive } => {
             let to = files.as_mut();
-            let memory = let_in(server, &registered, wire, request, &terms, to).await?;
+            let entering = let_in(server, &registered, wire, request, &terms, to);
+            let memory = running.or(entering).await?;
             // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
             // come.
             let core =
@@ -367,12 +361,12 @@ async fn run(
             end.run(to).await.map(|received| received.mark)
         }
         Work::Send { places, options } => {
-            make_way(&registered, wire, request).await;
+            running.or(async { Ok::<_, End>(make_way(&registered, wire, request).await) }).await?;
             // That may have taken long.
             port.announce(FlowId(request.flow), terms.peer);
             let surveyed = request.surveyed;
             let options = SourceOptions { watch: board.watch().clone(), ..options };
-            let memory = Box::new(server.memory.list_for(client));
+            let memory = Box::new(server.memory.list_for(registered.peer));
             let source = open(places, options, memory, surveyed, wire, hooks, &board).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
             let end = SendingEnd {

@@ -79,8 +79,11 @@ impl Folder for Handle {
         })
     }
 
-    fn names(&self) -> io::Result<Vec<Vec<u8>>> {
-        self.with(|state| Ok(state.inode(self.number)?.entries.keys().cloned().collect()))
+    fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()> {
+        let names: Vec<Vec<u8>> =
+            self.with(|state| Ok(state.inode(self.number)?.entries.keys().cloned().collect()))?;
+        let _ = names.into_iter().all(tell);
+        Ok(())
     }
 
     fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile> {

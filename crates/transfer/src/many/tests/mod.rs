@@ -37,7 +37,8 @@ pub(super) fn server(
     config: &Path,
     client: String,
 ) -> (u16, UnboundedSender<Order>) {
-    let allow = Allow { id: client, read: true, write: false, subfolder: None };
+    let others = Vec::new();
+    let allow = Allow { id: client, read: true, write: false, subfolder: None, others };
     let options = ServeOptions {
         listen: "0.0.0.0:0".parse().unwrap(),
         data_port: None,

@@ -1,0 +1,229 @@
+//! `longhaul ls`: the names in a folder of another host.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul::{CancelHandle, FileTime, Location, NameKind, Named, blocking};
+
+use crate::error::{Error, ErrorKind};
+use crate::reach::ReachArgs;
+use crate::report::Kind;
+use crate::screen::{Screen, Show};
+use crate::{console, exit, json, plain, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul ls lh://dtn.example.org/run42      the names in a folder, in order
+  longhaul ls -l me@dtn.example.org:data      with mode, size and time, over ssh
+  longhaul ls --json lh://10.0.0.2:7718/      one JSON object a line, as they come
+";
+
+const ABOUT: &str = "\
+List a folder of another host
+
+Lists all names in the folder, hidden ones too, or the one file that PATH names. A symbolic link \
+is shown as itself. Needs the right to read there. Without --json the names are sorted, so all are \
+read before the first is printed.";
+
+/// Names that are sorted; a server that lists more without an end must not fill the memory.
+const SORTED: usize = 5_000_000;
+
+/// List a folder of another host
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
+pub(crate) struct LsArgs {
+    /// The folder or file as lh://HOST[:PORT]/PATH, or over ssh as [USER@]HOST:PATH
+    #[arg(value_name = "PATH")]
+    path: Location,
+    /// Show mode, size in bytes and time (UTC) of each name
+    #[arg(short)]
+    long: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
+    /// Write each name as a JSON object on stdout, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists, and prints what is found.
+pub(crate) fn run(args: &LsArgs) -> u8 {
+    let cancel = CancelHandle::default();
+    let show =
+        Show { json: args.json, progress: false, verbose: false, quiet: true, kind: Kind::Copy };
+    let screen = Arc::new(Screen::new(show, cancel.clone()));
+    match start(args, &screen, cancel) {
+        Ok(()) => exit::DONE,
+        Err(error) => {
+            screen.failed(&error);
+            exit::status(error.kind)
+        }
+    }
+}
+
+fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<(), Error> {
+    let usage = |what: String, advice: &str| Error::new(ErrorKind::Usage, what).advise(advice);
+    if args.path.is_local() {
+        let what = format!("{} is on this host", args.path);
+        return Err(usage(what, "name a folder of another host: lh://host/path or host:path"));
+    }
+    args.reach.check(&[&args.path], &|_| false)?;
+    signals::cancel_on_signal(cancel.clone(), "ending; once more ends at once").map_err(
+        |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
+    )?;
+    let asking = screen.clone();
+    let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?;
+    let request = client.connect(args.path.clone()).reach(args.reach.options());
+    let connection = blocking::wait(request.cancel_with(&cancel).into_future())?;
+    let mut names = blocking::wait(connection.list(args.path.path()))?;
+    let mut all = Vec::new();
+    while let Some(named) = blocking::wait(names.next()) {
+        let named = named?;
+        if args.json {
+            console::out(object(&named));
+            continue;
+        }
+        all.push(named);
+        if all.len() > SORTED {
+            let what = format!("the folder has more than {SORTED} names");
+            return Err(usage(what, "list it with --json"));
+        }
+    }
+    all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let width = all.iter().map(|named| named.size).max().unwrap_or(0).to_string().len();
+    for named in &all {
+        match args.long {
+            true => console::out(long(named, width)),
+            false => console::out(shown(named)),
+        }
+    }
+    Ok(())
+}
+
+/// The name for a terminal.
+fn shown(named: &Named) -> String {
+    plain::path(path(named))
+}
+
+fn path(named: &Named) -> &Path {
+    Path::new(OsStr::from_bytes(&named.name))
+}
+
+fn long(named: &Named, width: usize) -> String {
+    let (mode, size, time) = (mode(named), named.size, time(named.modified));
+    format!("{mode} {size:>width$} {time} {}", shown(named))
+}
+
+fn object(named: &Named) -> String {
+    let kind = match named.kind {
+        NameKind::File => "file",
+        NameKind::Folder => "folder",
+        NameKind::Link => "link",
+        NameKind::Other => "other",
+    };
+    let FileTime { seconds, nanos } = named.modified;
+    let mut value = serde_json::json!({
+        "type": kind,
+        "mode": format!("{:04o}", named.mode),
+        "size": named.size,
+        "modified": time(named.modified),
+        "modified_seconds": seconds,
+        "modified_nanos": nanos,
+    });
+    json::put_path(&mut value, "name", path(named));
+    value.to_string()
+}
+
+/// As `ls -l` shows it.
+fn mode(named: &Named) -> String {
+    let kind = match named.kind {
+        NameKind::File => '-',
+        NameKind::Folder => 'd',
+        NameKind::Link => 'l',
+        NameKind::Other => '?',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, mark) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = named.mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (bits & 1 != 0, named.mode & special != 0) {
+            (true, false) => 'x',
+            (false, false) => '-',
+            (true, true) => mark,
+            (false, true) => mark.to_ascii_uppercase(),
+        });
+    }
+    text
+}
+
+/// UTC as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar.
+fn time(time: FileTime) -> String {
+    const DAY: i64 = 86_400;
+    let (days, rest) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
+    // Days of eras of 400 years that begin on 1 March, so that the leap day is the last one
+    // (H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(kind: NameKind, mode: u32) -> Named {
+        let modified = FileTime { seconds: 0, nanos: 0 };
+        Named { name: b"a\x1bb\xff".to_vec(), kind, mode, size: 7, modified }
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_000_000_000, "2001-09-09T01:46:40Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(time(FileTime { seconds, nanos: 5 }), text);
+        }
+        // A file system may have any number.
+        for seconds in [i64::MIN / 2, i64::MAX / 2] {
+            assert!(time(FileTime { seconds, nanos: 0 }).ends_with('Z'));
+        }
+    }
+
+    #[test]
+    fn modes_look_as_in_ls() {
+        for (kind, bits, text) in [
+            (NameKind::File, 0o644, "-rw-r--r--"),
+            (NameKind::Folder, 0o1777, "drwxrwxrwt"),
+            (NameKind::File, 0o6750, "-rwsr-s---"),
+            (NameKind::File, 0o7000, "---S--S--T"),
+            (NameKind::Link, 0o777, "lrwxrwxrwx"),
+        ] {
+            assert_eq!(mode(&named(kind, bits)), text);
+        }
+    }
+
+    #[test]
+    fn a_name_steers_no_terminal_and_keeps_its_bytes_in_json() {
+        let named = named(NameKind::File, 0o600);
+        assert!(!shown(&named).contains('\x1b'));
+        let value: serde_json::Value = serde_json::from_str(&object(&named)).unwrap();
+        assert_eq!(value["name_hex"], "611b62ff");
+        assert_eq!((&value["mode"], &value["size"]), (&"0600".into(), &7.into()));
+    }
+}

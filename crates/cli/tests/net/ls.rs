@@ -1,0 +1,344 @@
+//! Listings of folders: by `longhaul ls` and by the library, over every carrier, and with peers
+//! that lie.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use longhaul_transfer::api::{Client, Connection, Identity as Key, Trust};
+use longhaul_transfer::control::list::{List, Listed, ListedName};
+use longhaul_transfer::control::{Direction, Frame, Message, Probe, Survey};
+use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::options::ReachOptions;
+use longhaul_transfer::session::{Identity, Listener, Session, Settings};
+use serde_json::Value;
+
+use super::liar::{block_on, meet};
+use super::{Relayed, liar};
+use crate::rig::{Ended, Host, Pair, peak, write};
+
+/// Lists `path` as `client` with `flags`.
+fn ls(client: &Host, id: &str, flags: &[&str], path: OsString) -> Ended {
+    let id = format!("--server-id={id}");
+    let mut words: Vec<OsString> = ["ls", &id].map(OsString::from).into();
+    words.extend(flags.iter().map(OsString::from));
+    words.push(path);
+    client.run(words)
+}
+
+fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Ended {
+    ls(&pair.client, &pair.server.id, flags, pair.at(path))
+}
+
+#[test]
+fn names_are_sorted_and_have_mode_size_and_time_where_asked() {
+    let pair = Pair::new();
+    for name in ["folder/b", "folder/a", "folder/.hidden"] {
+        write(&pair.there.join(name), b"1234567");
+    }
+    let odd = OsString::from_vec(b"folder/odd\xff\n".to_vec());
+    write(&pair.there.join(&odd), b"");
+    let file = pair.there.join("folder/a");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(then).unwrap();
+    let plain = of_pair(&pair, &[], "folder");
+    assert_eq!(plain.is(0, &[]).stdout[..3], [".hidden", "a", "b"], "{plain}");
+    assert_eq!(plain.stdout.len(), 4, "the odd name has one line: {plain}");
+    let long = of_pair(&pair, &["-l"], "folder/");
+    assert_eq!(long.is(0, &[]).stdout[1], "-rw-r----- 7 2001-09-09T01:46:40Z a", "{long}");
+    let one = of_pair(&pair, &["-l"], "folder/a");
+    assert_eq!(one.is(0, &[]).stdout, ["-rw-r----- 7 2001-09-09T01:46:40Z a"]);
+    let events = of_pair(&pair, &["--json"], "folder");
+    let rows: Vec<Value> =
+        events.is(0, &[]).stdout.iter().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!(rows.len(), 4);
+    let a = rows.iter().find(|row| row["name"] == "a").expect("it is listed");
+    assert_eq!((&a["type"], &a["size"], &a["mode"]), (&"file".into(), &7.into(), &"0640".into()));
+    assert!(rows.iter().any(|row| row["name_hex"] == "6f6464ff0a"), "{events}");
+    let root = of_pair(&pair, &[], "");
+    assert_eq!(root.is(0, &[]).stdout, ["folder"]);
+    of_pair(&pair, &[], "none").is(5, &["cannot list none"]);
+}
+
+#[test]
+fn no_name_and_no_link_leads_a_listing_out_of_the_root() {
+    let pair = Pair::with_rights(":ro:sub", &[]);
+    write(&pair.there.join("secret"), b"s");
+    write(&pair.there.join("sub/mine"), b"m");
+    symlink("..", pair.there.join("sub/up")).unwrap();
+    symlink(&pair.there, pair.there.join("sub/out")).unwrap();
+    assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["mine", "out", "up"]);
+    for path in ["..", "../secret", "up", "up/", "out", "out/secret", "mine/../../secret"] {
+        let ended = of_pair(&pair, &[], path);
+        assert_ne!(ended.status, Some(0), "{path}: {ended}");
+        assert_eq!(ended.stdout, [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn listing_needs_the_right_to_read() {
+    let pair = Pair::with_rights(":wo", &[]);
+    write(&pair.there.join("file"), b"f");
+    let ended = of_pair(&pair, &[], "");
+    ended.is(3, &["may not read here"]);
+    assert_eq!(ended.stdout, [""; 0]);
+    let stranger = Host::new(&pair.scratch.path().join("stranger"));
+    let ended = ls(&stranger, &pair.server.id, &["--json"], pair.at(""));
+    assert_eq!(ended.status, Some(3), "{ended}");
+}
+
+#[test]
+fn where_only_tcp_passes_a_listing_goes_by_it() {
+    let rig = Relayed::new(10);
+    rig.relay.rules.no_data.store(true, Ordering::Relaxed);
+    rig.relay.rules.no_control.store(true, Ordering::Relaxed);
+    let ended = ls(&rig.pair.client, &rig.pair.server.id, &[], rig.at(""));
+    assert_eq!(ended.is(0, &[]).stdout, ["source"]);
+}
+
+/// Lists twice at once over one connection of the library, which `carrier` carries.
+fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
+    let identity = Key::load_or_create(&client.config).expect("the client has one");
+    let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();
+    block_on(async {
+        let connection = client.connect(host).await.expect("it answers");
+        assert_eq!((connection.carrier(), connection.peer()), (carrier, id));
+        lists_twice(&connection).await;
+    });
+}
+
+/// Reads two listings of one connection in turn, and one that fails.
+async fn lists_twice(connection: &Connection) {
+    let (mut one, mut other) =
+        (connection.list("").await.unwrap(), connection.list("many").await.unwrap());
+    let mut names = BTreeSet::new();
+    while let Some(name) = other.next().await {
+        names.insert(name.expect("it is listed").name);
+    }
+    assert_eq!(names.len(), 3000);
+    let first = one.next().await.expect("a name").expect("it is listed");
+    assert!([&b"many"[..], b"source"].contains(&&first.name[..]));
+    let mut none = connection.list("none").await.unwrap();
+    let error = none.next().await.expect("an error").expect_err("nothing is there");
+    assert!(error.to_string().contains("cannot list none"), "{error}");
+    assert!(none.next().await.is_none());
+}
+
+#[test]
+fn a_connection_of_the_library_carries_several_listings_over_quic_and_tls() {
+    let rig = Relayed::new(10);
+    (0..3000).for_each(|n| write(&rig.pair.there.join(format!("many/{n}")), b""));
+    let (client, id) = (&rig.pair.client, &rig.pair.server.id);
+    library(client, id, rig.at(""), "quic");
+    rig.relay.rules.no_control.store(true, Ordering::Relaxed);
+    library(client, id, rig.at(""), "tls");
+    let stranger = Host::new(&rig.pair.scratch.path().join("stranger"));
+    let identity = Key::load_or_create(&stranger.config).unwrap();
+    let stranger = Client::builder().identity(identity).trust(Trust::only(id.as_str()));
+    let error = block_on(stranger.build().unwrap().connect(rig.at("")).into_future());
+    let error = error.expect_err("no right");
+    assert!(error.to_string().contains("is not allowed here"), "{error}");
+}
+
+#[test]
+fn a_folder_is_listed_through_the_channel_of_ssh_by_several_streams() {
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let client = Host::new(&scratch.path().join("client"));
+    (0..3000).for_each(|n| write(&scratch.path().join(format!("data/many/{n}")), b""));
+    write(&scratch.path().join("data/source"), b"s");
+    // In the place of ssh: a host whose name leads nowhere, so that all goes by the channel.
+    let ssh = scratch.path().join("ssh");
+    let (home, data) = (scratch.path().join("home"), scratch.path().join("data"));
+    fs::create_dir(&home).unwrap();
+    let text = format!(
+        "#!/bin/sh\nshift\nexport HOME={0} LONGHAUL_CONFIG_DIR={0}\ncd {1}\nexec sh -c \"$*\"\n",
+        home.display(),
+        data.display()
+    );
+    fs::write(&ssh, text).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let (command, longhaul) = (ssh.to_str().expect("our own name"), env!("CARGO_BIN_EXE_longhaul"));
+    let remote = format!("--remote-path={longhaul}");
+    let ended = client.run(["ls", "-e", command, &remote, "nowhere.invalid:"]);
+    assert_eq!(ended.is(0, &[]).stdout, ["many", "source"]);
+    let mut reach = ReachOptions::default();
+    reach.ssh_command = vec![command.to_owned()];
+    reach.remote_path = longhaul.to_owned();
+    let identity = Key::load_or_create(&client.config).expect("the client has one");
+    let client = Client::builder().identity(identity).build().unwrap();
+    block_on(async {
+        let connection = client.connect("nowhere.invalid:").reach(reach).await.expect("it answers");
+        assert_eq!(connection.carrier(), "ssh");
+        lists_twice(&connection).await;
+    });
+}
+
+#[test]
+fn a_folder_of_many_names_costs_a_server_no_memory() {
+    const MANY: usize = 150_000;
+    let mut pair = Pair::in_memory(&[]);
+    let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
+    fs::create_dir(&folder).unwrap();
+    (0..MANY).for_each(|n| drop(fs::File::create(folder.join(format!("{n:07}{tail}"))).unwrap()));
+    let before = peak(pair.server.child().id());
+    let ended = of_pair(&pair, &["--json"], "many");
+    assert_eq!(ended.is(0, &[]).stdout.len(), MANY);
+    let grown = peak(pair.server.child().id()) - before;
+    assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
+}
+
+/// Says `said` to the pair's server on a stream for `service`; its last word.
+fn ask(pair: &Pair, service: &str, needs: u32, said: &impl prost::Message) -> Option<Error> {
+    block_on(async {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for(service, needs);
+        session.write(said).await.expect("it is open");
+        loop {
+            match session.read::<Listed>().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(error.into()),
+            }
+        }
+    })
+}
+
+#[test]
+fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"f");
+    for path in [&b"/../.."[..], b"..", b"nul\0", b"file/", b"file/x", &[b'x'; 5000], b"\xff\xfe"] {
+        let error = ask(&pair, "list", 1, &List { path: path.to_vec() });
+        if path != b"file/" {
+            let error = error.unwrap_or_else(|| panic!("{path:?} was listed"));
+            assert!(error.what.contains("cannot list"), "{path:?}: {error}");
+        }
+    }
+    // The message of another service, and services that are not there.
+    let frame = longhaul_transfer::control::Frame::from(
+        longhaul_transfer::control::Message::Request(liar::request(Direction::Pull, "file")),
+    );
+    ask(&pair, "list", 1, &frame);
+    for (service, needs, why) in [
+        ("list", 2, "has version 1 here; 2 is needed"),
+        ("copy", 99, "is needed"),
+        ("", u32::MAX, "is needed"),
+        ("share", 0, "no service share is known here"),
+        ("lists\u{1b}[2J", 1, "no service lists"),
+    ] {
+        let error = ask(&pair, service, needs, &List::default()).expect("it is refused");
+        assert_eq!(error.class, Class::Unreachable);
+        assert!(error.what.contains(why), "{error}");
+    }
+    assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
+}
+
+/// A server that answers a listing with `lies` and hangs up; lists there.
+fn lied(lies: Vec<Listed>) -> Ended {
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let client = Host::new(scratch.path());
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let server = thread::spawn(move || {
+        block_on(async {
+            let identity = Identity::ephemeral();
+            let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+            let mut listener =
+                Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
+            let _ = ready.send((listener.local_addr(), identity.id().to_string()));
+            let mut session: Session = listener.accept().await;
+            assert_eq!(session.asked(), ("list", 1));
+            let _ = session.read::<List>().await;
+            for lie in lies {
+                let _ = session.write(&lie).await;
+            }
+            let _ = session.close(None).await;
+        });
+    });
+    let (address, id) = is_ready.recv().expect("it listens");
+    let ended = ls(&client, &id, &[], format!("lh://{address}/x").into());
+    server.join().expect("no panic");
+    ended
+}
+
+#[test]
+fn a_client_refuses_names_that_are_none_and_a_listing_that_ends_early() {
+    let name = |name: &[u8]| ListedName { name: name.to_vec(), ..ListedName::default() };
+    let whole = |names| Listed { names, done: true };
+    assert_eq!(lied(vec![whole(vec![name(b"fine")])]).is(0, &[]).stdout, ["fine"]);
+    for bad in [&b""[..], b"..", b"a/b", b"nul\0"] {
+        lied(vec![whole(vec![name(bad)])]).is(1, &["a name that is none"]);
+    }
+    lied(vec![whole(vec![ListedName { mode: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);
+    lied(vec![whole(vec![ListedName { nanos: u32::MAX, ..name(b"x") }])]).is(1, &["is none"]);
+    lied(vec![Listed { names: vec![name(b"x")], done: false }]).is(1, &["ended the listing early"]);
+    // Any time can be shown.
+    let times = [i64::MIN, i64::MAX].map(|seconds| ListedName { seconds, ..name(b"x") });
+    lied(vec![whole(times.to_vec())]).is(0, &[]);
+}
+
+#[test]
+fn a_right_to_another_service_is_none_to_files() {
+    let pair = Pair::with_rights(",stream=rooms/*", &[]);
+    write(&pair.there.join("file"), b"f");
+    of_pair(&pair, &[], "").is(3, &["has no right to files"]);
+    pair.cp(&[&pair.at("file"), &"copy"]).is(3, &["has no right to files"]);
+    let pair = Pair::with_rights(",files=ro,stream=rooms/*", &[]);
+    write(&pair.there.join("file"), b"f");
+    assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);
+    write(&pair.here.join("new"), b"n");
+    pair.cp(&[&"new", &pair.at("new")]).is(3, &["may not write here"]);
+}
+
+#[test]
+fn every_request_ends_with_the_right_of_its_client_and_hears_why() {
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let client = Host::new(&scratch.path().join("client"));
+    let file = scratch.path().join("allowed");
+    fs::write(&file, format!("{}\n", client.id)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut pair = Pair::in_memory(&["--allow-file", file.to_str().expect("our own name")]);
+    write(&pair.there.join("file"), b"f");
+    let (folder, tail) = (pair.there.join("many"), "n".repeat(240));
+    fs::create_dir(&folder).unwrap();
+    (0..20_000).for_each(|n| drop(fs::File::create(folder.join(format!("{n:05}{tail}"))).unwrap()));
+    let survey = Survey { paths: vec![b"file".to_vec()], ..Survey::default() };
+    let probe = Probe { probe: 5, flow: 6, cipher: "aes-128-gcm".to_owned() };
+    block_on(async {
+        let mut surveys = meet(&pair, &client).await;
+        surveys.write(&Frame::from(Message::Survey(survey))).await.unwrap();
+        while !matches!(
+            surveys.read::<Frame>().await.unwrap().unwrap().message,
+            Some(Message::Surveyed(piece)) if piece.done
+        ) {}
+        let mut probes = meet(&pair, &client).await;
+        probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
+        probes.read::<Frame>().await.unwrap().expect("it is answered");
+        // More than its client leaves unread.
+        let mut lists = meet(&pair, &client).await;
+        lists.ask_for("list", 1);
+        lists.write(&List { path: b"many".to_vec() }).await.unwrap();
+        lists.read::<Listed>().await.unwrap().expect("some names");
+        fs::write(&file, "# nobody\n").unwrap();
+        pair.server.child().signal(rustix::process::Signal::HUP);
+        pair.server.child().complaint("again");
+        for session in [&mut surveys, &mut probes, &mut lists] {
+            let error = loop {
+                match session.read::<Bytes>().await {
+                    Ok(message) => assert!(message.is_some(), "it ended well"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.what.contains("no longer allowed"), "{error}");
+        }
+    });
+}
+
+/// Any message.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Bytes {}

@@ -1,0 +1,146 @@
+//! The names in a folder, as they come from the system.
+
+use std::io;
+
+use super::error::Error;
+use super::manifest::FileTime;
+use super::place::{Found, Place, file_error};
+use super::store::{Attributes, FileKind};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// A name and the attributes of what it stands for; those of a link are its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name, without a slash.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub kind: NameKind,
+    /// The 12 permission bits.
+    pub mode: u32,
+    /// Bytes of content.
+    pub size: u64,
+    /// When the content changed last.
+    pub modified: FileTime,
+}
+
+/// Calls `tell` with each name in the folder at `place`, in the system's order, until it returns
+/// `false`; or with the name of the one file that is there. Links to folders are followed at
+/// `place` itself and nowhere else. Keeps no list: a folder of any number of names takes the same
+/// memory.
+///
+/// # Errors
+/// Nothing is there, or the system says no (`File`).
+pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Error> {
+    let wrong = |error: io::Error| file_error("list", &place.shown(), &error);
+    match place.find().map_err(wrong)? {
+        Found::Nothing { .. } => Err(wrong(io::ErrorKind::NotFound.into())),
+        Found::Other { name, attributes, .. } => {
+            tell(named(name, &attributes));
+            Ok(())
+        }
+        Found::Folder(folder) => {
+            let mut failed = None;
+            let walked = folder.each_name(&mut |name| match folder.look(&name) {
+                Ok(attributes) => tell(named(name, &attributes)),
+                // It has gone since.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            });
+            walked.and(failed.map_or(Ok(()), Err)).map_err(wrong)
+        }
+    }
+}
+
+fn named(name: Vec<u8>, attributes: &Attributes) -> Named {
+    let kind = match attributes.kind {
+        FileKind::File => NameKind::File,
+        FileKind::Folder => NameKind::Folder,
+        FileKind::Link => NameKind::Link,
+        FileKind::Other => NameKind::Other,
+    };
+    let Attributes { mode, size, modified, .. } = *attributes;
+    Named { name, kind, mode, size, modified }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::Root;
+
+    fn names(place: &Place) -> Result<Vec<(String, NameKind)>, Error> {
+        let mut all = Vec::new();
+        list(place, &mut |named| {
+            all.push((String::from_utf8(named.name).expect("our own names"), named.kind));
+            true
+        })?;
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    #[test]
+    fn a_folder_is_listed_by_names_and_no_link_leads_out_of_the_root() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "x").unwrap();
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("folder")).unwrap();
+        fs::write(top.path().join("folder/file"), "four").unwrap();
+        symlink("folder", top.path().join("inside")).unwrap();
+        symlink(outside.path(), top.path().join("out")).unwrap();
+        symlink(outside.path().join("secret"), top.path().join("out-file")).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        let at = |path: &str| Place::Within { root: root.clone(), path: path.into() };
+        use NameKind::{File, Folder, Link};
+        let all = [("folder", Folder), ("inside", Link), ("out", Link), ("out-file", Link)];
+        let all = all.map(|(name, kind)| (name.to_owned(), kind));
+        assert_eq!(names(&at("")).unwrap(), all);
+        assert_eq!(names(&at(".")).unwrap(), all);
+        let file = [("file".to_owned(), File)];
+        for path in ["folder", "folder/", "inside", "folder/../folder", "folder/file"] {
+            assert_eq!(names(&at(path)).unwrap(), file, "{path}");
+        }
+        for path in ["out", "out/", "..", "folder/../..", "out/secret", "none", "none/at/all"] {
+            assert!(names(&at(path)).is_err(), "{path}");
+        }
+        // A link that leads out is named, and tells nothing of what it leads to.
+        let mut found = Vec::new();
+        let keep = &mut |named: Named| {
+            found.push(named);
+            true
+        };
+        list(&at("out-file"), keep).unwrap();
+        let target = outside.path().join("secret");
+        assert_eq!((found[0].kind, found[0].size), (Link, target.as_os_str().len() as u64));
+    }
+
+    #[test]
+    fn who_has_heard_enough_ends_the_listing() {
+        let top = tempfile::tempdir().unwrap();
+        (0..10).for_each(|n| fs::write(top.path().join(format!("{n}")), "").unwrap());
+        let mut heard = 0;
+        let place = Place::Ambient(top.path().to_owned());
+        list(&place, &mut |_| {
+            heard += 1;
+            heard < 3
+        })
+        .unwrap();
+        assert_eq!(heard, 3);
+    }
+}

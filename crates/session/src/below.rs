@@ -1,0 +1,97 @@
+//! The connection below a session's streams; it ends with the last of its users.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use super::child::Child;
+use super::id::PeerId;
+use super::keeper::Keeper;
+use super::mux::Mux;
+use super::segments::{Counted, SegmentWatch};
+use crate::{Error, Kind};
+
+/// A connection. Its streams and [`Connection`](super::Connection) handles hold it.
+pub(super) struct Below {
+    pub(super) peer: PeerId,
+    /// What QUIC needs beside the streams.
+    pub(super) quic: Option<Keeper>,
+    /// What brings several streams over TCP or ssh.
+    pub(super) mux: Option<Mux>,
+    /// The TCP connection, where this end opened one.
+    tcp: Option<Counted>,
+    /// The ssh that carries the connection, or that started the other side.
+    ssh: OnceLock<Child>,
+    /// What the user calls the other side, where the user named it.
+    name: Name,
+}
+
+/// A name for people. Clones share it.
+pub(super) type Name = Arc<OnceLock<String>>;
+
+/// How a connection carries streams.
+pub(super) enum Streams {
+    /// Its bytes are one stream.
+    One,
+    /// By QUIC.
+    Quic(Keeper),
+    /// By a multiplexer.
+    Mux(Mux),
+}
+
+impl Below {
+    pub(super) fn new(peer: PeerId, streams: Streams) -> Below {
+        let (quic, mux) = match streams {
+            Streams::One => (None, None),
+            Streams::Quic(keeper) => (Some(keeper), None),
+            Streams::Mux(mux) => (None, Some(mux)),
+        };
+        Below { peer, quic, mux, tcp: None, ssh: OnceLock::new(), name: Name::default() }
+    }
+
+    /// The same over this TCP connection, to a peer that is called `name` once that is known.
+    pub(super) fn over(self, tcp: Option<Counted>, name: Name) -> Below {
+        Below { tcp, name, ..self }
+    }
+
+    /// What tells the segments that TCP has sent, where this end opened the connection.
+    pub(super) fn segments(&self) -> Option<SegmentWatch> {
+        self.tcp.as_ref().map(SegmentWatch::new)
+    }
+
+    /// Keeps `child` running as long as the connection; the first one given counts.
+    pub(super) fn keep_ssh(&self, child: Child) {
+        let _ = self.ssh.set(child);
+    }
+
+    /// Calls the other side `name` from now on; the first name given counts.
+    pub(super) fn call(&self, name: &str) {
+        let _ = self.name.set(name.to_owned());
+    }
+
+    /// The other side for people: its name where it has one, else its id.
+    pub(super) fn shown(&self) -> String {
+        self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
+    }
+
+    /// Why a stream ended with `error`: what the other side said of its end, or that it was lost.
+    pub(super) fn lost(&self, error: &io::Error) -> Error {
+        if let Some(refused) = self.mux.as_ref().and_then(Mux::refusal) {
+            return refused;
+        }
+        let reason = self.quic.as_ref().and_then(Keeper::close_reason);
+        let reason = reason.unwrap_or_else(|| error.to_string());
+        Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
+    }
+
+    /// Gives up one use of the connection. The last one ends it, and waits until what was written
+    /// is with the system.
+    pub(super) async fn release(this: Arc<Below>) {
+        if let Some(last) = Arc::into_inner(this) {
+            match (&last.quic, &last.mux) {
+                (Some(keeper), _) => keeper.close().await,
+                (_, Some(mux)) => mux.close().await,
+                (None, None) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The two directions of a stream of bytes, whatever carries it.
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Writes to the carrier.
+pub(super) type Out = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Reads from the carrier.
+pub(super) type In = Box<dyn AsyncRead + Send + Unpin>;

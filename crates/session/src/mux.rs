@@ -1,0 +1,265 @@
+//! Several streams over one stream of bytes, by yamux.
+//!
+//! Each end first sends its hello as on any stream of bytes, so that an end of another version, or
+//! one that does not let the client in, can say so in words that both know. The server answers a
+//! client that it lets in with an empty message; all after that is yamux's.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_io::{AsyncRead as Reads, AsyncWrite as Writes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, Join, ReadBuf};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
+use yamux::{Config, Mode};
+
+use super::bytes::{In, Out};
+use crate::Error;
+
+/// Streams of a connection that are open at a time.
+pub(super) const STREAMS: usize = 16;
+
+/// What the streams of one connection may hold unread: 256 KiB each, and more for the few that
+/// are read fast.
+const UNREAD: usize = 8 << 20;
+
+/// The multiplexer writes header and data apart; this much of both goes in one packet.
+const TOGETHER: usize = 32 << 10;
+
+/// How long the last bytes may take to be handed to the system.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// One stream of a connection, as tokio takes it.
+pub(super) struct Stream(yamux::Stream);
+
+/// A multiplexer. It ends when dropped; [`Mux::close`] waits until all is written.
+pub(super) struct Mux {
+    orders: mpsc::Sender<Order>,
+    inbound: Mutex<mpsc::Receiver<Stream>>,
+    refusal: Refusal,
+}
+
+/// Why the other side lets no stream in.
+type Refusal = Arc<OnceLock<Error>>;
+
+enum Order {
+    Open(oneshot::Sender<Result<Stream, yamux::ConnectionError>>),
+    Close(oneshot::Sender<()>),
+}
+
+impl Mux {
+    /// A client's side, whose first bytes are `hello`. `welcomed` gives what comes after the
+    /// server's welcome, or the server's reason.
+    pub(super) async fn client(
+        welcomed: impl Future<Output = Result<In, Error>> + Send + 'static,
+        out: Out,
+        hello: &[u8],
+    ) -> io::Result<Mux> {
+        let refusal = Refusal::default();
+        let told = refusal.clone();
+        let welcomed = async move {
+            welcomed.await.map_err(|error| {
+                let shown = error.to_string();
+                let _ = told.set(error);
+                io::Error::other(shown)
+            })
+        };
+        let input = Welcomed::Reading(Box::pin(welcomed));
+        let mut out = BufWriter::with_capacity(TOGETHER, out);
+        // It leaves with the first message.
+        out.write_all(hello).await?;
+        Ok(Mux::new(Box::new(input), out, Mode::Client, refusal))
+    }
+
+    /// A server's side, after both hellos.
+    pub(super) fn server(input: In, out: Out) -> Mux {
+        let out = BufWriter::with_capacity(TOGETHER, out);
+        Mux::new(input, out, Mode::Server, Refusal::default())
+    }
+
+    fn new(input: In, out: BufWriter<Out>, mode: Mode, refusal: Refusal) -> Mux {
+        let mut config = Config::default();
+        config.set_max_num_streams(STREAMS);
+        config.set_max_connection_receive_window(Some(UNREAD));
+        let bytes = ForYamux(tokio::io::join(input, out));
+        let connection = yamux::Connection::new(bytes, config, mode);
+        let (orders, ordered) = mpsc::channel(STREAMS);
+        let (came, inbound) = mpsc::channel(STREAMS);
+        tokio::spawn(drive(connection, ordered, came));
+        Mux { orders, inbound: Mutex::new(inbound), refusal }
+    }
+
+    /// Opens a stream; the other side hears of it with the first bytes.
+    pub(super) async fn open(&self) -> io::Result<Stream> {
+        let (answer, opened) = oneshot::channel();
+        let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        self.orders.send(Order::Open(answer)).await.map_err(|_| gone())?;
+        opened.await.map_err(|_| gone())?.map_err(io::Error::other)
+    }
+
+    /// The next stream that the other side opens; nothing once the connection has ended.
+    pub(super) async fn accept(&self) -> Option<Stream> {
+        self.inbound.lock().await.recv().await
+    }
+
+    /// Completes when the connection has ended.
+    pub(super) async fn ended(&self) {
+        self.orders.closed().await;
+    }
+
+    /// Why the other side let this end not in, if it has said so.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.refusal.get().cloned()
+    }
+
+    /// Ends all streams after what was written to them.
+    pub(super) async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.orders.send(Order::Close(done)).await.is_ok() {
+            // Dropped where it has ended by itself.
+            let _ = closed.await;
+        }
+    }
+}
+
+enum Event {
+    Came(Option<Result<yamux::Stream, yamux::ConnectionError>>),
+    Ordered(Option<Order>),
+}
+
+/// Moves the bytes of all streams until the connection ends, or nobody holds it any more.
+async fn drive(
+    mut connection: yamux::Connection<ForYamux>,
+    mut orders: mpsc::Receiver<Order>,
+    came: mpsc::Sender<Stream>,
+) {
+    loop {
+        let event = std::future::poll_fn(|cx| {
+            if let Poll::Ready(came) = connection.poll_next_inbound(cx) {
+                return Poll::Ready(Event::Came(came));
+            }
+            orders.poll_recv(cx).map(Event::Ordered)
+        });
+        let done = match event.await {
+            // One that nobody takes is reset.
+            Event::Came(Some(Ok(stream))) => {
+                let _ = came.try_send(Stream(stream));
+                continue;
+            }
+            Event::Came(_) => return,
+            Event::Ordered(Some(Order::Open(answer))) => {
+                let opened = std::future::poll_fn(|cx| connection.poll_new_outbound(cx)).await;
+                // Who asked may have gone.
+                let _ = answer.send(opened.map(Stream));
+                continue;
+            }
+            Event::Ordered(Some(Order::Close(done))) => Some(done),
+            Event::Ordered(None) => None,
+        };
+        let _ = timeout(FAREWELL, std::future::poll_fn(|cx| connection.poll_close(cx))).await;
+        return drop(done);
+    }
+}
+
+/// What comes after the server's welcome.
+enum Welcomed {
+    Reading(Pin<Box<dyn Future<Output = io::Result<In>> + Send>>),
+    Done(In),
+}
+
+impl AsyncRead for Welcomed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match &mut *self {
+                Welcomed::Done(input) => return Pin::new(input).poll_read(cx, buffer),
+                Welcomed::Reading(reading) => {
+                    let input = match ready!(reading.as_mut().poll(cx)) {
+                        Ok(input) => input,
+                        Err(error) => {
+                            *self = Welcomed::Done(Box::new(tokio::io::empty()));
+                            return Poll::Ready(Err(error));
+                        }
+                    };
+                    *self = Welcomed::Done(input);
+                }
+            }
+        }
+    }
+}
+
+/// The bytes of a connection, as the multiplexer takes them.
+struct ForYamux(Join<In, BufWriter<Out>>);
+
+impl Reads for ForYamux {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+}
+
+impl Writes for ForYamux {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Stream {
+    /// The same number at both ends.
+    pub(super) fn number(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(Pin::new(&mut self.0).poll_read(cx, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+}

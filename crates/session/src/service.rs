@@ -1,0 +1,99 @@
+//! What a server offers over its sessions: services, each with messages of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use super::Session;
+use crate::{Error, Kind};
+
+/// A service. It answers the streams that ask for its name.
+pub trait Service {
+    /// The name on the wire.
+    fn name(&self) -> &'static str;
+
+    /// The version of its messages. It rises with each field that must not be skipped; a client
+    /// asks for the lowest version that has all it uses.
+    fn version(&self) -> u32;
+
+    /// The word of the list of clients that gives a right to it, as in
+    /// [`Allow`](super::allow::Allow). A stream is answered only if its client has that right.
+    fn right(&self) -> &'static str;
+
+    /// Answers one stream to its end. Whoever opened it has said nothing yet but its hello: the
+    /// first message has to be waited for with a time limit.
+    fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>>;
+}
+
+/// The services of a server; the first one answers streams that name none.
+#[derive(Clone)]
+pub struct Services(Rc<[Rc<dyn Service>]>);
+
+impl Services {
+    /// Offers `services`, the first one to streams that name none.
+    pub fn new(services: impl IntoIterator<Item = Rc<dyn Service>>) -> Services {
+        Services(services.into_iter().collect())
+    }
+
+    /// The service that a stream asks for.
+    ///
+    /// # Errors
+    /// [`Kind::Unreachable`]: there is none of this name, or it is older than the stream needs.
+    pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
+        let refuse = |what: String| {
+            let error = Error::new(Kind::Unreachable, what);
+            error.advise("use the same release of longhaul on both sides")
+        };
+        let is_asked = |service: &&Rc<dyn Service>| name.is_empty() || service.name() == name;
+        let shown: String = name.chars().filter(char::is_ascii_graphic).take(40).collect();
+        let service = self.0.iter().find(is_asked);
+        let service = service.ok_or_else(|| refuse(format!("no service {shown} is known here")))?;
+        let (name, version) = (service.name(), service.version());
+        if needs > version {
+            let what = format!("the service {name} has version {version} here; {needs} is needed");
+            return Err(refuse(what));
+        }
+        Ok(service.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static str, u32);
+
+    impl Service for Named {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn version(&self) -> u32 {
+            self.1
+        }
+
+        fn right(&self) -> &'static str {
+            "files"
+        }
+
+        fn serve(self: Rc<Self>, _: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+            Box::pin(async {})
+        }
+    }
+
+    #[test]
+    fn a_stream_gets_the_service_it_names_if_that_is_new_enough() {
+        let services: [Rc<dyn Service>; 2] = [Rc::new(Named("copy", 2)), Rc::new(Named("list", 1))];
+        let services = Services::new(services);
+        let found = |name, needs| services.find(name, needs).map(|service| service.name());
+        assert_eq!(found("", 0), Ok("copy"));
+        assert_eq!(found("", 2), Ok("copy"));
+        assert_eq!(found("list", 1), Ok("list"));
+        for (name, needs) in [("", 3), ("list", 2), ("list", u32::MAX)] {
+            let error = found(name, needs).unwrap_err();
+            assert!(error.what.contains("is needed"), "{error}");
+        }
+        let error = found("sh\u{1b}ell", 0).unwrap_err();
+        assert!(error.what.contains("no service shell is known"), "{error}");
+    }
+}

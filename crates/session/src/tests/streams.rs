@@ -1,0 +1,170 @@
+//! Several streams of one connection are independent of each other.
+
+use tokio::time::timeout;
+
+use super::*;
+
+const EACH: [Carriers; 2] = [Carriers::Quic, Carriers::Tcp];
+
+/// A server, the client's first session with it, and the server's end of that.
+async fn open(carriers: Carriers) -> (Listener, Session, Session) {
+    let server = Identity::ephemeral();
+    let mut listener = listen(LOOPBACKS[0], &server);
+    let mut client = Client::pinned(carriers, &server);
+    client.settings.streams = true;
+    let mut near = client.connect(listener.local_addr()).await.expect("a server that listens");
+    near.ask_for("first", 3);
+    near.write(&1u32).await.expect("an open session");
+    let mut far = listener.accept().await;
+    assert_eq!(far.asked(), ("first", 3));
+    assert_eq!(far.read::<u32>().await, Ok(Some(1)));
+    (listener, near, far)
+}
+
+#[test]
+fn streams_name_their_services_and_share_neither_messages_nor_keys() {
+    run(async {
+        for carriers in EACH {
+            let (mut listener, mut near, mut far) = open(carriers).await;
+            let connection = near.connection().expect("it was asked for");
+            let mut keys = vec![(near.export(b"l", b""), far.export(b"l", b""))];
+            for number in 2..6u32 {
+                let mut mine = connection.open(&format!("service {number}"), number).await.unwrap();
+                mine.write(&number).await.unwrap();
+                let mut theirs = listener.accept().await;
+                assert_eq!(theirs.asked(), (&format!("service {number}")[..], number));
+                assert_eq!(theirs.peer, far.peer);
+                assert_eq!(theirs.read::<u32>().await, Ok(Some(number)));
+                theirs.write(&(number + 100)).await.unwrap();
+                assert_eq!(mine.read::<u32>().await, Ok(Some(number + 100)));
+                keys.push((mine.export(b"l", b""), theirs.export(b"l", b"")));
+                let closing = tokio::spawn(theirs.close(None));
+                assert_eq!(mine.read::<u32>().await, Ok(None));
+                mine.close(None).await.unwrap();
+                closing.await.unwrap().unwrap();
+            }
+            for (at, (mine, theirs)) in keys.iter().enumerate() {
+                assert_eq!(mine, theirs);
+                assert!(keys[..at].iter().all(|(other, _)| other != mine));
+            }
+            far.write(&7u32).await.expect("the first stream outlives the others");
+            assert_eq!(near.read::<u32>().await, Ok(Some(7)));
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_nobody_reads_holds_up_no_other() {
+    run(async {
+        for carriers in EACH {
+            let (mut listener, near, mut far) = open(carriers).await;
+            let connection = near.connection().expect("it was asked for");
+            let bulk = vec![7u8; 1 << 19];
+            let full = async |session: &mut Session| {
+                let mut sent = 0;
+                while let Ok(written) =
+                    timeout(Duration::from_millis(300), session.write(&bulk)).await
+                {
+                    written.unwrap();
+                    sent += 1;
+                    assert!(sent < 100, "what is not read is bounded");
+                }
+            };
+            // Both ways: the client does not read `near`, and the server not `unread`.
+            full(&mut far).await;
+            let mut unread = connection.open("", 0).await.unwrap();
+            unread.write(&1u32).await.unwrap();
+            let _far_unread = listener.accept().await;
+            full(&mut unread).await;
+            let mut mine = connection.open("", 0).await.unwrap();
+            mine.write(&1u32).await.unwrap();
+            let mut theirs = listener.accept().await;
+            assert_eq!(theirs.read::<u32>().await, Ok(Some(1)));
+            let (wrote, came) = tokio::join!(mine.write(&bulk), theirs.read::<Vec<u8>>());
+            assert_eq!((wrote, came.unwrap().as_ref()), (Ok(()), Some(&bulk)));
+            let (wrote, came) = tokio::join!(theirs.write(&bulk), mine.read::<Vec<u8>>());
+            assert_eq!((wrote, came.unwrap().as_ref()), (Ok(()), Some(&bulk)));
+            drop(near);
+        }
+    });
+}
+
+#[test]
+fn a_connection_ends_with_its_last_user_and_with_all_that_was_written() {
+    run(async {
+        for carriers in EACH {
+            let (mut listener, near, mut far) = open(carriers).await;
+            let connection = near.connection().expect("it was asked for");
+            let mut last = connection.open("", 0).await.unwrap();
+            drop(connection);
+            last.write(&vec![1u8; 100_000]).await.unwrap();
+            let mut theirs = listener.accept().await;
+            let (writer, reader) = near.split();
+            writer.leave(reader).await.unwrap();
+            assert_eq!(far.read::<u32>().await, Ok(None));
+            let (writer, reader) = last.split();
+            writer.leave(reader).await.unwrap();
+            let came = theirs.read::<Vec<u8>>().await.unwrap();
+            assert_eq!(came.map(|bytes| bytes.len()), Some(100_000));
+            assert_eq!(theirs.read::<u32>().await, Ok(None));
+            let connection = theirs.connection().expect("the client asked for it");
+            assert!(timeout(LONG, connection.accept()).await.expect("it ends").is_none());
+        }
+    });
+}
+
+#[test]
+fn streams_beyond_the_limit_are_refused_and_end_no_other_that_obeys() {
+    run(async {
+        let (mut listener, near, _far) = open(Carriers::Quic).await;
+        let connection = near.connection().expect("it was asked for");
+        let mut streams = Vec::new();
+        while let Ok(opened) = timeout(Duration::from_millis(300), connection.open("", 0)).await {
+            let mut stream = opened.unwrap();
+            stream.write(&1u32).await.unwrap();
+            streams.push((stream, listener.accept().await));
+        }
+        let most = streams.len() + 1;
+        assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
+        // Those that end leave their places.
+        for (stream, theirs) in streams.drain(..3) {
+            let closing = tokio::spawn(theirs.close(None));
+            stream.close(None).await.unwrap();
+            closing.await.unwrap().unwrap();
+        }
+        connection.open("", 0).await.unwrap();
+        let (_listener, near, _far) = self::open(Carriers::Tcp).await;
+        let connection = near.connection().expect("it was asked for");
+        let mut streams = Vec::new();
+        for _ in 1..mux::STREAMS {
+            streams.push(connection.open("", 0).await.unwrap());
+        }
+        assert_eq!(connection.open("", 0).await.unwrap_err().kind, Kind::Lost);
+    });
+}
+
+#[test]
+fn who_is_not_let_in_or_of_another_version_hears_of_it_over_a_multiplexer_as_well() {
+    run(async {
+        for carriers in EACH {
+            let server = Identity::ephemeral();
+            let listener = listen(LOOPBACKS[0], &server);
+            listener.admit_by(|_| Err(Error::new(Kind::Unreachable, "nobody is allowed here")));
+            let mut client = Client::pinned(carriers, &server);
+            client.settings.streams = true;
+            let mut near = client.connect(listener.local_addr()).await.unwrap();
+            let _ = near.write(&1u32).await;
+            let error = near.read::<u32>().await.unwrap_err();
+            assert_eq!(error.kind, Kind::Unreachable, "{error}");
+            assert!(error.what.ends_with("nobody is allowed here"), "{error}");
+
+            let other = Settings { versions: 9..=9, ..settings(Carriers::Both) };
+            let to = SocketAddr::new(LOOPBACKS[0], 0);
+            let listener = Listener::bind(to, &server, &other).unwrap();
+            let mut near = client.connect(listener.local_addr()).await.unwrap();
+            let _ = near.write(&1u32).await;
+            let error = near.read::<u32>().await.unwrap_err();
+            assert!(error.what.contains("no common protocol version"), "{error}");
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! The messages of the service `list`. The client sends one [`List`]; the server answers with
+//! [`Listed`] messages, the last of which says `done`.
+
+use crate::error::{Class, Error};
+use longhaul_files::list::{NameKind, Named};
+use longhaul_files::manifest::FileTime;
+
+/// The name of the service.
+pub const SERVICE: &str = "list";
+
+/// The version of its messages. It rises with each field that must not be skipped.
+pub const VERSION: u32 = 1;
+
+/// Bytes of names and attributes in one message, about.
+pub(crate) const PIECE: usize = 32 << 10;
+
+/// The client's wish to know the names in a folder, or the attributes of one file.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct List {
+    /// The path, relative to the server's root; over ssh relative to the home folder, or absolute.
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: Vec<u8>,
+}
+
+/// Some of the names, in no order. One without names says that the server still reads.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Listed {
+    /// The names.
+    #[prost(message, repeated, tag = "1")]
+    pub names: Vec<ListedName>,
+    /// That is all.
+    #[prost(bool, tag = "2")]
+    pub done: bool,
+}
+
+/// A name and what it stands for; a link is not followed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListedName {
+    /// The name, without a slash.
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: Vec<u8>,
+    /// 0 a file, 1 a folder, 2 a link, 3 anything else.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// The 12 permission bits.
+    #[prost(uint32, tag = "3")]
+    pub mode: u32,
+    /// Bytes of content.
+    #[prost(uint64, tag = "4")]
+    pub size: u64,
+    /// When the content changed last, in seconds since 1970 UTC.
+    #[prost(sint64, tag = "5")]
+    pub seconds: i64,
+    /// Nanoseconds more.
+    #[prost(uint32, tag = "6")]
+    pub nanos: u32,
+}
+
+impl From<Named> for ListedName {
+    fn from(named: Named) -> ListedName {
+        let kind = match named.kind {
+            NameKind::File => 0,
+            NameKind::Folder => 1,
+            NameKind::Link => 2,
+            NameKind::Other => 3,
+        };
+        let Named { name, mode, size, modified: FileTime { seconds, nanos }, .. } = named;
+        ListedName { name, kind, mode, size, seconds, nanos }
+    }
+}
+
+impl ListedName {
+    /// What a server tells of one name.
+    ///
+    /// # Errors
+    /// It is no single name, or has attributes that no file has.
+    pub fn check(self) -> Result<Named, Error> {
+        let ListedName { name, kind, mode, size, seconds, nanos } = self;
+        let is_name = !name.is_empty() && name != b"." && name != b"..";
+        let is_single = !name.iter().any(|byte| matches!(byte, b'/' | 0));
+        if !is_name || !is_single || mode > 0o7777 || nanos >= 1_000_000_000 {
+            return Err(Error::new(Class::Unfinished, "the server lists a name that is none"));
+        }
+        let kind = match kind {
+            0 => NameKind::File,
+            1 => NameKind::Folder,
+            2 => NameKind::Link,
+            // Of a newer version, too.
+            _ => NameKind::Other,
+        };
+        Ok(Named { name, kind, mode, size, modified: FileTime { seconds, nanos } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_lead_elsewhere_or_cannot_be_is_refused() {
+        let name = |name: &[u8]| ListedName { name: name.to_vec(), ..ListedName::default() };
+        assert_eq!(name(b"plain\xff").check().map(|named| named.kind), Ok(NameKind::File));
+        for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"../x", b"nul\0"] {
+            assert!(name(bad).check().is_err(), "{bad:?}");
+        }
+        assert!(ListedName { mode: 0o10000, ..name(b"x") }.check().is_err());
+        assert!(ListedName { nanos: 1_000_000_000, ..name(b"x") }.check().is_err());
+        let newer = ListedName { kind: 9, ..name(b"x") };
+        assert_eq!(newer.check().map(|named| named.kind), Ok(NameKind::Other));
+    }
+}

@@ -1,0 +1,209 @@
+//! A client's side of a connection that carries several calls, and of listings.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::control::list::{self, List, Listed, ListedName};
+use crate::error::{Class, Error};
+use crate::location::Location;
+use crate::options::{ReachOptions, Trust};
+use crate::progress::{Cancel, Observer};
+use crate::reach::route::Host;
+use crate::reach::{Look, Reach};
+use crate::reactor;
+use crate::session::{Connection, Identity, Session, Settings};
+
+pub use longhaul_files::list::{NameKind, Named};
+pub use longhaul_files::manifest::FileTime;
+
+/// A server that reads a folder gives a sign of life twice a second.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// The other host and how it is reached.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// The server, or the host of ssh; the path is ignored.
+    pub location: Location,
+    /// Whom to trust there.
+    pub trust: Trust,
+    /// Who we are; nothing for the key in `identity_folder`.
+    pub identity: Option<Identity>,
+    /// The folder of the key; nothing for that of `trust`.
+    pub identity_folder: Option<PathBuf>,
+    /// How the host is reached.
+    pub reach: ReachOptions,
+}
+
+async fn or_cancelled<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    cancel: &Cancel,
+) -> Result<T, Error> {
+    tokio::select! {
+        ended = work => ended,
+        () = cancel.wished() => Err(Error::new(Class::Interrupted, "interrupted")),
+    }
+}
+
+/// A session with the host, whose connection carries further streams.
+async fn open(options: &HostOptions, observer: &dyn Observer) -> Result<Session, Error> {
+    let host = Host::of(&options.location).ok_or_else(|| {
+        Error::new(Class::Usage, format!("{} is on this host", options.location))
+            .advise("name a server as lh://host[:port]/path, or a host of ssh as host:path")
+    })?;
+    let identity = match &options.identity {
+        Some(identity) => identity.clone(),
+        None => {
+            let folder = options.identity_folder.as_ref().unwrap_or(&options.trust.config_dir);
+            Identity::load_or_create(folder)?
+        }
+    };
+    let (trust, reach) = (&options.trust, &options.reach);
+    let reach = Reach { host: &host, identity: &identity, trust, observer, options: reach };
+    let settings = Settings { streams: true, ..Settings::default() };
+    Ok(reach.open(&settings, Look::No).await?.session)
+}
+
+/// A listing under way.
+struct Listing {
+    session: Session,
+    done: bool,
+}
+
+impl Listing {
+    /// Asks for the names at `path` by a stream on which nothing was said yet.
+    async fn ask(mut session: Session, path: &[u8]) -> Result<Listing, Error> {
+        session.ask_for(list::SERVICE, list::VERSION);
+        session.write(&List { path: path.to_vec() }).await?;
+        Ok(Listing { session, done: false })
+    }
+
+    /// The next names; nothing at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Named>>, Error> {
+        let early = || Error::new(Class::Unfinished, "the server ended the listing early");
+        while !self.done {
+            let silent = |_| {
+                let what = format!("the server says nothing for {} s", SILENT.as_secs());
+                Error::new(Class::Unfinished, what)
+            };
+            let piece = timeout(SILENT, self.session.read::<Listed>()).await.map_err(silent)??;
+            let Listed { names, done } = piece.ok_or_else(early)?;
+            self.done = done;
+            if !names.is_empty() {
+                return names
+                    .into_iter()
+                    .map(ListedName::check)
+                    .collect::<Result<_, _>>()
+                    .map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn end(self) {
+        let (writer, reader) = self.session.split();
+        // All that was wanted has come.
+        let _ = writer.leave(reader).await;
+    }
+}
+
+/// What a connection is asked.
+pub(crate) enum Order {
+    /// The names at a path; the last answer has none.
+    List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
+}
+
+/// What the other side of a connection is.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: String,
+    pub(crate) carrier: &'static str,
+}
+
+/// Opens a connection, tells that by `ready`, and answers `orders` until nobody can give more.
+pub(crate) fn serve_orders(
+    options: &HostOptions,
+    observer: Arc<dyn Observer>,
+    cancel: &Cancel,
+    ready: oneshot::Sender<Result<Peer, Error>>,
+    mut orders: mpsc::Receiver<Order>,
+) {
+    let work = async {
+        let opened = or_cancelled(knock(options, &*observer), cancel).await;
+        let (connection, peer) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Whoever waited for it may be gone.
+                let _ = ready.send(Err(error));
+                return Ok(());
+            }
+        };
+        let _ = ready.send(Ok(peer));
+        let mut calls = JoinSet::new();
+        loop {
+            let order = tokio::select! {
+                () = cancel.wished() => return Ok(()),
+                order = orders.recv() => order,
+                Some(_) = calls.join_next() => continue,
+            };
+            let Some(Order::List(path, tell)) = order else { break };
+            let connection = connection.clone();
+            calls.spawn_local(async move {
+                let listed = listed(&connection, &path, &tell);
+                // Who asked may have gone: then nothing more is read.
+                let ended = tokio::select! {
+                    ended = listed => ended,
+                    () = tell.closed() => Ok(()),
+                };
+                if let Err(error) = ended {
+                    let _ = tell.send(Err(error)).await;
+                }
+            });
+        }
+        let last = async {
+            while calls.join_next().await.is_some() {}
+            Ok(())
+        };
+        // Cancelled, the calls end with their tasks.
+        let _ = or_cancelled(last, cancel).await;
+        connection.close().await;
+        Ok(())
+    };
+    // It cannot fail but for want of a runtime, and then nobody was told that it is ready.
+    let _ = reactor::block_on("the connection", work);
+}
+
+async fn knock(
+    options: &HostOptions,
+    observer: &dyn Observer,
+) -> Result<(Connection, Peer), Error> {
+    let session = open(options, observer).await?;
+    let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
+    let connection = session.connection().ok_or_else(|| {
+        Error::new(Class::Unreachable, "the connection carries no further streams")
+    })?;
+    session.knock().await?;
+    Ok((connection, peer))
+}
+
+async fn listed(
+    connection: &Connection,
+    path: &[u8],
+    tell: &mpsc::Sender<Result<Vec<Named>, Error>>,
+) -> Result<(), Error> {
+    let session = connection.open(list::SERVICE, list::VERSION).await?;
+    let mut listing = Listing::ask(session, path).await?;
+    while let Some(names) = listing.next().await? {
+        if tell.send(Ok(names)).await.is_err() {
+            return Ok(());
+        }
+    }
+    // No names: that was all. A listing without this word was cut off.
+    let _ = tell.send(Ok(Vec::new())).await;
+    listing.end().await;
+    Ok(())
+}

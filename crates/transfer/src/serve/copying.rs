@@ -1,0 +1,156 @@
+//! The service of copies: transfers, their further streams, and the surveys and probes before them.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::dispatch::{first, turn_away};
+use super::door::Access;
+use super::told::{Client, Told};
+use super::{Server, transfer};
+use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
+use crate::error::{Class, Error};
+use crate::many::answer;
+use crate::probe;
+use crate::session::{Service, Session, allow};
+
+/// How long a client may wait for other sources before it asks for what it has heard of here. One
+/// that takes longer asks anew.
+const OTHERS: Duration = Duration::from_secs(600);
+
+/// Copies. Surveys and probes are messages of it and no services: a request may follow a survey on
+/// its stream, with keys of the same stream, and both are asked by copies only.
+pub(super) struct Copying {
+    server: Rc<Server>,
+    ended: mpsc::UnboundedSender<Result<(), Error>>,
+}
+
+impl Service for Copying {
+    fn name(&self) -> &'static str {
+        control::SERVICE
+    }
+
+    fn version(&self) -> u32 {
+        control::VERSION
+    }
+
+    fn right(&self) -> &'static str {
+        allow::FILES
+    }
+
+    fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let Some((session, frame)) = first::<Frame>(&self.server, stream).await else { return };
+            if let Some(result) = self.asked(session, frame).await {
+                // Whoever waited for it may be gone.
+                let _ = self.ended.send(result);
+            }
+        })
+    }
+}
+
+impl Copying {
+    /// The service; `ended` is told how each transfer ended.
+    pub(super) fn new(
+        server: Rc<Server>,
+        ended: mpsc::UnboundedSender<Result<(), Error>>,
+    ) -> Copying {
+        Copying { server, ended }
+    }
+
+    /// Answers a first message: a transfer, whose end is told, or something else.
+    async fn asked(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
+        match frame.message {
+            Some(Message::Attach(attach)) => {
+                self.server.register.attach(session.peer, attach.transfer, session);
+                None
+            }
+            Some(Message::Probe(probe)) => {
+                self.probed(session, &probe).await;
+                None
+            }
+            Some(Message::Request(request)) => Some(self.requested(session, request).await),
+            Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
+            _ => {
+                let error = Error::new(Class::Unreachable, "the first message was no request")
+                    .advise("use the same release of longhaul on both sides");
+                turn_away(&self.server, session, error).await;
+                None
+            }
+        }
+    }
+
+    async fn probed(&self, session: Session, probe: &Probe) {
+        let server = &self.server;
+        let running = match server.begin(session.peer, None) {
+            Ok(running) => running,
+            Err(error) => return drop(session.close(Some((&error).into())).await),
+        };
+        (server.tell)(Told::Asked(Client::new(&session, "probes the way".to_owned())));
+        let stopped = running.stopped();
+        probe::server::answer(&server.port, &server.seats, session, probe, stopped).await;
+    }
+
+    /// Answers a survey, and the request that may follow it as soon as the client has heard all
+    /// others.
+    async fn surveyed(&self, mut session: Session, survey: &Survey) -> Option<Result<(), Error>> {
+        let server = &self.server;
+        let client = Client::of_survey(&session, survey);
+        (server.tell)(Told::Asked(client.clone()));
+        // Kept until the client has heard the last word.
+        let begun = server.begin(session.peer, Some(Access::Read));
+        let next = async {
+            let running = begun.clone()?;
+            let result = running.or(answer_survey(server, &mut session, survey)).await;
+            (server.tell)(client.ended(&result));
+            result?;
+            let next = async { Ok(timeout(OTHERS, session.read::<Frame>()).await) };
+            running.or::<_, Error>(next).await
+        };
+        let frame = match next.await {
+            Ok(next) => next.ok()?.ok()??,
+            Err(error) => {
+                let _ = session.close(Some((&error).into())).await;
+                return Some(Err(error));
+            }
+        };
+        let Some(Message::Request(request)) = frame.message else { return None };
+        // Its hold may be over: the others may have taken long.
+        server.port.expect(session.remote.ip());
+        Some(self.requested(session, request).await)
+    }
+
+    /// Answers a request, and tells of it.
+    async fn requested(&self, session: Session, request: Request) -> Result<(), Error> {
+        let access = match request.direction() {
+            Direction::Push => Access::Write,
+            Direction::Pull => Access::Read,
+        };
+        let running = match self.server.begin(session.peer, Some(access)) {
+            Ok(running) => running,
+            Err(error) => {
+                let _ = session.close(Some((&error).into())).await;
+                return Err(error);
+            }
+        };
+        let client = Client::of_request(&session, &request);
+        (self.server.tell)(Told::Asked(client.clone()));
+        let result = transfer::answer(&self.server, session, request, running.clone()).await;
+        (self.server.tell)(client.ended(&result));
+        result
+    }
+}
+
+/// Answers a survey, if the client may read what it names.
+async fn answer_survey(
+    server: &Server,
+    session: &mut Session,
+    survey: &Survey,
+) -> Result<(), Error> {
+    let places = transfer::places(server, &session.peer, &survey.paths)?;
+    let memory = Box::new(server.memory.list_for(session.peer));
+    answer::answer(session, survey, places, &server.surveys, memory).await
+}

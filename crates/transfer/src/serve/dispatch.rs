@@ -1,0 +1,75 @@
+//! Gives each stream to the service that it names.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::Server;
+use super::copying::Copying;
+use super::listing::Listing;
+use crate::error::{Class, Error};
+use crate::session::{Service, Services, Session};
+
+/// How long a client may take to say what it wants.
+const REQUEST: Duration = Duration::from_secs(15);
+
+/// What a server offers. `ended` is told how each transfer ended.
+pub(super) fn services(
+    server: &Rc<Server>,
+    ended: mpsc::UnboundedSender<Result<(), Error>>,
+) -> Services {
+    let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended));
+    let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
+    Services::new([copying, listing])
+}
+
+/// Answers a stream, on a task of its own.
+pub(super) fn begin(server: &Rc<Server>, services: &Services, session: Session) {
+    let (server, services) = (server.clone(), services.clone());
+    tokio::task::spawn_local(async move { answer(&server, &services, session).await });
+}
+
+/// Answers a stream to its end.
+pub(super) async fn answer(server: &Server, services: &Services, session: Session) {
+    // What comes to the data port from there is held from now on.
+    server.port.expect(session.remote.ip());
+    let (name, needs) = session.asked();
+    let found = services.find(name, needs).map_err(Error::from).and_then(|service| {
+        server.door.may_use(&session.peer, service.right())?;
+        Ok(service)
+    });
+    match found {
+        Ok(service) => service.serve(session).await,
+        Err(error) => turn_away(server, session, error).await,
+    }
+}
+
+/// The first message of a stream; nothing where none comes in time, which the client hears.
+pub(super) async fn first<M: Message + Default>(
+    server: &Server,
+    mut session: Session,
+) -> Option<(Session, M)> {
+    match timeout(REQUEST, session.first()).await {
+        Ok(Ok(Some(message))) => Some((session, message)),
+        Ok(Ok(None)) => {
+            // It only wanted to know whether it is let in.
+            let _ = session.close(None).await;
+            None
+        }
+        Ok(Err(_)) => None,
+        Err(_) => {
+            let error = Error::new(Class::Unreachable, "no request came after the handshake");
+            turn_away(server, session, error).await;
+            None
+        }
+    }
+}
+
+/// Tells a client, and who watches the server, why it is not served.
+pub(super) async fn turn_away(server: &Server, session: Session, error: Error) {
+    server.refusals.tell(session.remote, &error);
+    let _ = session.close(Some((&error).into())).await;
+}

@@ -1,0 +1,122 @@
+//! The service of listings: the names in a folder.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::Server;
+use super::dispatch::first;
+use super::door::Access;
+use super::told::{Client, Told};
+use crate::control::list::{self, List, Listed, ListedName, PIECE};
+use crate::error::{Class, Error};
+use crate::session::{Service, Session, allow};
+use longhaul_files::Place;
+
+/// Folders that are read at the same time. Further listings wait.
+const READING: usize = 8;
+/// Messages that wait for the stream.
+const WAITING: usize = 2;
+/// What was found goes out at least this often, and a sign of life where nothing was.
+const SIGN: Duration = Duration::from_millis(500);
+/// How long a client may leave a message unread.
+const UNREAD: Duration = Duration::from_secs(60);
+/// Bytes of a name's attributes in a message, about.
+const ATTRIBUTES: usize = 40;
+
+/// Listings.
+pub(super) struct Listing {
+    server: Rc<Server>,
+    seats: Arc<Semaphore>,
+}
+
+impl Service for Listing {
+    fn name(&self) -> &'static str {
+        list::SERVICE
+    }
+
+    fn version(&self) -> u32 {
+        list::VERSION
+    }
+
+    fn right(&self) -> &'static str {
+        allow::FILES
+    }
+
+    fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let Some((mut session, asked)) = first::<List>(&self.server, stream).await else {
+                return;
+            };
+            let server = &self.server;
+            let client = Client::of_list(&session, &asked);
+            (server.tell)(Told::Asked(client.clone()));
+            // Kept until the client has heard the last word.
+            let begun = server.begin(session.peer, Some(Access::Read));
+            let ended = match &begun {
+                Ok(running) => running.or(self.answer(&mut session, &asked)).await,
+                Err(error) => Err(error.clone()),
+            };
+            (server.tell)(client.ended(&ended));
+            let _ = session.close(ended.as_ref().err().map(Into::into)).await;
+        })
+    }
+}
+
+impl Listing {
+    pub(super) fn new(server: Rc<Server>) -> Listing {
+        Listing { server, seats: Arc::new(Semaphore::new(READING)) }
+    }
+
+    async fn answer(&self, session: &mut Session, asked: &List) -> Result<(), Error> {
+        let path = Path::new(OsStr::from_bytes(&asked.path));
+        let place = self.server.door.place(&session.peer, path, Access::Read)?;
+        let ended = |_| Error::new(Class::Unfinished, "the listing ended before its time");
+        let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
+        let (pieces_end, mut pieces) = mpsc::channel(WAITING);
+        let reading = tokio::task::spawn_blocking(move || {
+            // Kept until the reading ends, which it does some time after a client has gone.
+            let _seat = seat;
+            read(&place, &pieces_end)
+        });
+        loop {
+            let piece = match timeout(SIGN, pieces.recv()).await {
+                Ok(Some(names)) => Listed { names, done: false },
+                Ok(None) => break,
+                Err(_) => Listed::default(),
+            };
+            tell(session, &piece).await?;
+        }
+        reading.await.map_err(|_| ended(()))??;
+        tell(session, &Listed { names: Vec::new(), done: true }).await
+    }
+}
+
+async fn tell(session: &mut Session, piece: &Listed) -> Result<(), Error> {
+    let unread = |_| Error::new(Class::Unfinished, "the client does not read its listing");
+    Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
+}
+
+/// Reads the folder and tells of it in pieces.
+fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {
+    let (mut piece, mut bytes, mut told) = (Vec::new(), 0, Instant::now());
+    longhaul_files::list::list(place, &mut |named| {
+        bytes += named.name.len() + ATTRIBUTES;
+        piece.push(ListedName::from(named));
+        if bytes < PIECE && told.elapsed() < SIGN {
+            return true;
+        }
+        (bytes, told) = (0, Instant::now());
+        // Fails when the client has gone.
+        pieces.blocking_send(std::mem::take(&mut piece)).is_ok()
+    })?;
+    let _ = pieces.blocking_send(piece);
+    Ok(())
+}

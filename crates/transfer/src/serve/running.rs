@@ -1,0 +1,74 @@
+//! What each request of each service needs to go on: a server that does not end, and its client's
+//! right.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Server;
+use super::closing::{Busy, Closing};
+use super::door::{Access, Right};
+use crate::error::Error;
+use crate::session::PeerId;
+
+/// How often a request that waits looks whether it may go on.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A request under way. Clones are of the same request.
+#[derive(Clone)]
+pub(super) struct Running(Rc<Needs>);
+
+struct Needs {
+    closing: Closing,
+    right: Right,
+    _busy: Busy,
+}
+
+impl Server {
+    /// Begins a request of `peer`, for which it needs `access`; without one it only has to be in
+    /// the list of clients.
+    ///
+    /// # Errors
+    /// The server is shutting down, or the client lost its right since it was let in.
+    pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
+        let _busy = self.closing.enter()?;
+        let right = self.door.right(peer, access);
+        Ok(Running(Rc::new(Needs { closing: self.closing.clone(), right, _busy })))
+    }
+}
+
+impl Running {
+    /// Checks that the request may go on.
+    ///
+    /// # Errors
+    /// Why not: the client is to hear it.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.0.closing.reason().map_or(Ok(()), Err)?;
+        self.0.right.check()
+    }
+
+    /// Waits until the request must end; returns why.
+    pub(super) async fn stopped(&self) -> Error {
+        let mut tick = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tick.tick().await;
+            if let Err(error) = self.check() {
+                return error;
+            }
+        }
+    }
+
+    /// Does `work`, which is dropped when the request must end.
+    ///
+    /// # Errors
+    /// Those of `work`, and why the request must end.
+    pub(super) async fn or<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            why = self.stopped() => Err(why.into()),
+        }
+    }
+}

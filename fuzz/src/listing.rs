@@ -1,0 +1,16 @@
+//! What a server says of the names in a folder.
+
+use longhaul_transfer::control::list::Listed;
+use prost::Message as _;
+
+/// A name that is taken is one name, and has attributes that can be shown.
+pub fn run(bytes: &[u8]) {
+    let Ok(listed) = Listed::decode(bytes) else { return };
+    for name in listed.names {
+        let Ok(named) = name.clone().check() else { continue };
+        assert_eq!(named.name, name.name);
+        assert!(!named.name.is_empty() && !named.name.contains(&b'/') && !named.name.contains(&0));
+        assert!(named.name != b"." && named.name != b"..");
+        assert!(named.mode <= 0o7777 && named.modified.nanos < 1_000_000_000);
+    }
+}
