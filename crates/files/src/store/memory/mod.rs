@@ -139,7 +139,8 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    lost: u64,
+    /// Losses of dirty pages, by files of more than a page and by shorter ones.
+    lost: (u64, u64),
 }
 
 /// A disk. Clones are the same.
@@ -358,7 +359,9 @@ impl State {
 
     /// Writes a file's dirty pages back; with `fails` some of them are lost.
     fn write_back(&mut self, number: u64, fails: bool) {
-        self.lost += u64::from(fails);
+        let is_short = self.inodes.get(&number).is_some_and(|inode| inode.cached.len < PAGE as u64);
+        self.lost.0 += u64::from(fails && !is_short);
+        self.lost.1 += u64::from(fails && is_short);
         let mut rng = self.rng.clone();
         let Some(inode) = self.inodes.get_mut(&number) else { return };
         for page in inode.dirty_pages() {
@@ -387,7 +390,11 @@ impl State {
     }
 
     fn sync_folder(&mut self, number: u64) -> io::Result<()> {
-        if self.strike(|faults| &mut faults.sync) || self.strike(|faults| &mut faults.folder_sync) {
+        if self.strike(|faults| &mut faults.folder_sync) {
+            return Err(eio());
+        }
+        if self.strike(|faults| &mut faults.sync) {
+            self.struck.folder_sync += 1;
             return Err(eio());
         }
         let changes = std::mem::take(&mut self.changes);
@@ -448,7 +455,7 @@ impl Disk {
             errors: 0,
             calls_left: None,
             struck: Faults::default(),
-            lost: 0,
+            lost: (0, 0),
         })))
     }
 
@@ -465,8 +472,9 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// How often each fault has struck, and how often dirty pages may have been lost.
-    pub(crate) fn struck(&self) -> (Faults, u64) {
+    /// How often each fault has struck, and how often dirty pages may have been lost: of files that
+    /// have more than a page, and of shorter ones, such as journals.
+    pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
     }
