@@ -40,6 +40,15 @@ fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
 }
 
 #[test]
+fn a_copy_that_lasts_has_an_object_for_the_fastest_that_its_path_becomes() {
+    let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
+    let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
+    let delivered = outcome.flows[0].delivered;
+    // An object for 10 Mbit/s would be 3 s and 1 MiB: 4.8 MB.
+    assert!(delivered > Bytes::new(5_000_000), "{delivered}");
+}
+
+#[test]
 fn every_protocol_moves_an_object_over_a_clean_path() {
     for row in all() {
         let flow = format!("protocol = \"{}\"\nsize = \"20MB\"\nrate = \"90M\"", row.name);

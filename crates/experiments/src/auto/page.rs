@@ -13,6 +13,8 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
+/// Seeds that no law was tuned on: the earlier ones were looked at meanwhile.
+const FIRST_SEED: u64 = 7;
 const SEEDS: u64 = 3;
 /// What CI runs: few seeds of some cells.
 const SHORT_SEEDS: u64 = 1;
@@ -47,6 +49,10 @@ fn tcp_name(cell: &Cell, tcp: Congestion, count: u32, seed: u64) -> String {
     format!("{count} {}, {}, {}, seed {seed}", tcp.name(), cell.path(), cell.queue.name())
 }
 
+fn of_seeds(seeds: u64) -> std::ops::Range<u64> {
+    FIRST_SEED..FIRST_SEED + seeds
+}
+
 /// The cells of a form of the page.
 fn chosen(seeds: u64) -> Vec<Cell> {
     let all = cells();
@@ -62,7 +68,7 @@ fn cases(seeds: u64) -> Vec<Case> {
     };
     let mut cases = BTreeMap::new();
     for cell in chosen(seeds) {
-        for seed in 1..=seeds {
+        for seed in of_seeds(seeds) {
             for (name, law) in Law::ALL {
                 let name = case_name(name, &cell, seed);
                 cases.insert(name.clone(), case(name, cell.scenario(&base, law, seed)));
@@ -127,13 +133,13 @@ struct Judge<'o> {
 impl Judge<'_> {
     /// A cell's number by a law, by the worst decile of its seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
-        let values = (1..=self.seeds)
+        let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
         decile(values.collect(), false)
     }
 
     fn harm(&self, law: &str, cell: &Cell) -> Option<f64> {
-        let values = (1..=self.seeds).filter_map(|seed| harm(self.outcomes, law, cell, seed));
+        let values = of_seeds(self.seeds).filter_map(|seed| harm(self.outcomes, law, cell, seed));
         decile(values.collect(), true)
     }
 
@@ -249,17 +255,17 @@ pub(super) static GRID: Experiment = Experiment {
             1, 30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 \
             and 4 BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips. \
             *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 s from a \
-            common start, or the second copy later. *Troubles*: six paths each, watched for 10 \
-            s. A cell is run with 3 seeds, which also move round trip and queue by up to 2 %, \
-            and judged by the worst decile of them (of 3, the worst). The cells are split in \
+            common start, or the second copy later. *Troubles*: six paths each, watched for 10 s. \
+            A cell is run with 3 seeds (7 to 9), which also move round trip and queue by up to 2 \
+            %, and judged by the worst decile of them (of 3, the worst). The cells are split in \
             halves by a hash (FNV-1a, bit 32) of their names, so that a law can be tuned on one \
-            half and judged by the other. The halves are not held apart yet: see below. Alone: \
-            the time that the path needs for the object, over the time from the first datagram \
-            to the sender's knowledge of the end. A fair share: the path's rate over the number \
-            of flows. Jain's index: of the two copies' goodput 15 to 20 s after the second \
-            started. Harm (Ware et al. 2019): what a TCP connection loses beside us, as a share \
-            of what it has without us, over the same beside one more of its own kind (at least 5 \
-            %).",
+            half and judged by the other. The halves are not held apart, but the seeds are: see \
+            below. Alone: the time that the path needs for the object, over the time from the \
+            first datagram to the sender's knowledge of the end. A fair share: the path's rate \
+            over the number of flows. Jain's index: of the two copies' goodput 15 to 20 s after \
+            the second started. Harm (Ware et al. 2019): what a TCP connection loses beside us, \
+            as a share of what it has without us, over the same beside one more of its own kind \
+            (at least 5 %).",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -277,25 +283,28 @@ pub(super) static GRID: Experiment = Experiment {
     set: Set::Named,
 };
 
-const LEARNED: &str = "No number of the shadow window is of cells that were kept from its \
-                       tuning. Its constants were chosen in about six steps by looking at seed 1 \
-                       of all cells, of both halves, and seed 1 is one of the three here. The \
-                       bit of the hash that splits the cells was changed in the last of these \
-                       steps, because the lowest bit put some families wholly into one half. The \
-                       earlier steps have no rows. So the two halves agree, and that proves \
-                       nothing; other seeds and paths have to judge. With this said: the starved \
-                       cells of trains (13 % of a fair share beside one CUBIC, 15 % beside one \
-                       BBR) have 87 and 52 %, and two copies 5 or 10 s apart share with an index \
-                       of 96 or more on average. It pays for this. Harm to one CUBIC grows from \
-                       1.11 and 1.26 to 1.49 and 1.48, to four CUBIC it is 2.8 to 3.2, and both \
-                       laws miss the aim of 1.1. Alone, 3 cells are below trains by more than \
-                       the floor allows, and the worst cell has 19.83 instead of 32.96 %; behind \
-                       a policer the worst has 95.41 instead of 98.86 %, after a hole 74.26 \
-                       instead of 83.08 %. So trains stay the default. Neither law finds four \
-                       times the rate while the path is watched. Of BBR, the model is 3 % above \
-                       and 5 % below single emulated runs of the kernel's at 0.1 and 1 % of loss \
-                       (compare-1g), but about 70 % above them at 5 %; nothing checks how the \
-                       model shares a path.";
+const LEARNED: &str = "The seeds of this page are of no step of the tuning; but the paths are, \
+                       and both halves of the cells were looked at with other seeds, so that the \
+                       halves say little. The seeds before these were to be the fresh ones, and \
+                       showed a cell beside BBR with less than half of a fair share; the law was \
+                       changed for it, so they count as seen, and their rows are not here. The \
+                       shadow window is entered by another sign than in the page before: a queue \
+                       that our own datagrams cannot have made, whatever is lost. So the law \
+                       gives way also under CoDel and at short queues. No cell beside TCP is \
+                       below half of a fair share any more: the worst are 68 % beside one CUBIC, \
+                       142 % beside four and 57 % beside one BBR, where trains have 12, 35 and 15 \
+                       %. Harm to one CUBIC is 1.18 and 1.25 in the two halves (trains 1.09 and \
+                       1.27), to four 2.53 and 2.45 (trains 2.27 and 3.09): the aim is missed, \
+                       and in the reported half four CUBIC lose more than beside trains. Alone, \
+                       the worst cell is that of trains; but 3 cells are below trains by a little \
+                       more than the floor allows. Two of them have 10 Mbit/s and a queue shorter \
+                       than the train that the law asks for before it believes in others; the \
+                       third has 5 % of loss at 1,000 Mbit/s. So trains stay the default. The \
+                       page before said that neither law finds four times the rate: that was the \
+                       simulator, which gave the copy an object for the first rate only, and both \
+                       laws find it. Of BBR, the model is 3 % above and 5 % below single emulated \
+                       runs of the kernel's at 0.1 and 1 % of loss (compare-1g), but about 70 % \
+                       above them at 5 %; nothing checks how the model shares a path.";
 const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
                        Gbit/s show less than real hosts do. BBR is version 1, without its \
                        detection of policers.";

@@ -27,6 +27,18 @@ impl Departures {
         self.newest = Some((number, now));
     }
 
+    /// The same of `count` datagrams at once, and a pause before them is known as one.
+    pub(super) fn note_burst(&mut self, now: Time, first: u64, count: u64) {
+        if let Some((number, left)) = self.newest
+            && now.since(left) >= SPACING
+            && self.notes.back().is_some_and(|(noted, _)| *noted < number)
+        {
+            self.notes.push_back((number, left));
+        }
+        self.note(now, first, Span::ZERO);
+        self.newest = Some((first + count.saturating_sub(1), now));
+    }
+
     /// Nothing before `number` will be asked about.
     pub(super) fn forget(&mut self, number: u64) {
         while self.notes.get(1).is_some_and(|(next, _)| *next <= number) {
@@ -70,6 +82,15 @@ mod tests {
         departures.forget(300);
         assert_eq!(departures.span(105, 305), None);
         assert_eq!(departures.span(300, 400), Some(Span::from_millis(10)));
+    }
+
+    #[test]
+    fn a_pause_is_not_spread_over_the_burst_before_it() {
+        let mut departures = Departures::default();
+        departures.note_burst(at(0), 0, 32);
+        departures.note_burst(at(100_000), 32, 1);
+        assert_eq!(departures.at(31), Some(at(0)));
+        assert_eq!(departures.at(32), Some(at(100_000)));
     }
 
     #[test]

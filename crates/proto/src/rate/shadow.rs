@@ -1,19 +1,21 @@
 //! Trains alone, and beside other traffic the window that CUBIC would have.
 //!
-//! [`Trains`] drains every queue that it finds, and hardly slows down for loss. So beside traffic
-//! that fills a deep queue it gives way until little is left, and at a shallow one it leaves little
-//! to others. This law looks for others: what a packet train shows is what the path carries, and
-//! where less arrives although a queue stands for several round trips, or although datagrams are
-//! lost that the path does not lose by itself, others have the rest. Then a *shadow window* takes
-//! over: it grows and shrinks as CUBIC's does (RFC 9438), and the rate is the window over the
-//! round-trip time. Two things differ from CUBIC:
+//! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Beside traffic that
+//! fills a deep queue it gives way until little is left, and at a shallow queue or under CoDel it
+//! leaves little to others. This law looks for others. A packet train shows what the path carries.
+//! A flow that sends less than that makes no queue. So the law computes the queue that its own
+//! datagrams make, and every queue beyond that is the queue of others, whatever the path loses and
+//! however short its queue is. Where others have a queue for several rounds, a *shadow window*
+//! takes over: it grows and shrinks as CUBIC's does (RFC 9438), and the rate is the window over the
+//! round-trip time. Three things differ from CUBIC:
 //!
-//! - Until the first loss the window is at least half of what the path holds, however long the
+//! - Loss counts where it is more than the path loses in rounds without a queue.
+//! - Until the first loss the window is at least a part of what the path holds, however long the
 //!   queue grows meanwhile.
-//! - If our share of the path falls with our window after a loss, the others have not slowed down:
+//! - If our part of the path falls with our window after a loss, the others have not slowed down:
 //!   then the window goes back, unless it was more than half of what the path holds.
 //!
-//! Once all that the path carries arrives, trains go on.
+//! Trains go on once all that the path carries arrives, or once others have made no queue for long.
 //!
 //! The queue is the rise of the delay towards the receiver, by the receiver's clock, and never more
 //! than that of the round-trip time: so neither reports that wait nor clocks that drift make one.
@@ -28,39 +30,46 @@ use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// A queue stands if it was never shorter than this, or than this share of the round trip, for so
-/// many round trips or so long.
-const LEAST_QUEUE: f64 = 0.003;
-const QUEUE_SHARE: f64 = 1.0 / 8.0;
-const STANDS_RTTS: f64 = 4.0;
-const STANDS: f64 = 0.2;
-/// Others have a part of the path if less than this arrives of what a train shows; we are alone
-/// again above the second.
-const SHARED: f64 = 0.85;
+/// Others are there if their queue is longer than this, and than this share of the round trip, in
+/// more rounds than not, by so many.
+const LEAST_QUEUE: f64 = 0.0015;
+const QUEUE_SHARE: f64 = 1.0 / 16.0;
+const ENTER_ROUNDS: u32 = 3;
+/// Before that a train has to show again what the path carries; on a slow path, where a train is
+/// rare, so many rounds will do.
+const BLIND_ROUNDS: u32 = 24;
+/// Our own train makes a queue in its round and in so many after it.
+const TRAIN_ROUNDS: u32 = 3;
+/// A train that differs from the last ones by this part shows that the path has changed.
+const CHANGED: f64 = 0.2;
+/// We are alone again if more than this part of what the path carries arrives for so many rounds,
+/// or if others make no queue for so long and so many round trips.
 const ALONE: f64 = 0.92;
-/// Where the path loses more than this, a ceiling found by loss says nothing about others.
-const CLEAN: f64 = 0.01;
-/// A window without a queue is given up after so long, and so many round trips.
-const IDLE: f64 = 1.5;
-const IDLE_RTTS: f64 = 20.0;
-/// For so many rounds.
-const ROUNDS: u32 = 3;
+const LEAVE_ROUNDS: u32 = 3;
+const IDLE: f64 = 4.0;
+const IDLE_RTTS: f64 = 40.0;
 /// The part of the path that the window holds at least until the first loss, and at most when it
 /// goes back after one.
+const FLOOR: f64 = 0.3;
 const HALF: f64 = 0.5;
-/// Others have not slowed down if our share falls below this part of what it was before the loss,
-/// so many round trips after it; then the window goes back to this part of what it was.
+/// Others have not slowed down if our part falls below this share of what it was before the loss,
+/// so many round trips after it; then the window goes back to this many times what it was.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
-const BACK_TO: f64 = 1.15;
+const BACK_TO: f64 = 1.6;
 /// What the path carries is the median of so many trains.
 const TRAINS: usize = 5;
-/// A round measures at least this long, and so many datagrams.
+/// A round measures at least this long, in seconds, and so many datagrams. One that takes so many
+/// times as long as it must has a hole in it.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
-/// Loss beyond the path's own, as a share and with its noise.
-const EXCESS: f64 = 0.002;
+/// The path's own loss is that of rounds without a queue, over so many datagrams at least and at
+/// most.
+const CALM_LEN: f64 = 150.0;
+const CALM_MOST: f64 = 20_000.0;
+/// On a path that loses less than this by itself, one datagram lost counts.
+const CLEAN: f64 = 0.000_2;
 /// RFC 9438, sections 4.1 and 4.6.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -82,15 +91,23 @@ pub struct Shadow {
     /// What the last trains showed, in bits a second, and the first number of the newest of them.
     carries: Vec<f64>,
     shown: Option<u64>,
-    /// Rounds on end that speak for the other state.
+    /// Whether a train was timed since others seemed to be there.
+    is_fresh: bool,
+    /// The first number of the last train that left at once, and for how many rounds it matters.
+    train: Option<u64>,
+    after_train: u32,
+    /// Rounds that speak for the other state.
     agreeing: u32,
+    /// The longest queue of the round before, and datagrams sent and lost in rounds without one.
+    longest: f64,
+    calm: (f64, f64),
     window: Option<Window>,
     /// The part of the path that we had, by the last round; and before the last loss, with the
     /// window then and its time, until that is judged.
     part: f64,
     judged: Option<(f64, f64, Time)>,
-    entered: Time,
-    train: Option<u64>,
+    /// When others last had a queue.
+    shared_at: Time,
     /// The shadow window's rate, in bits a second.
     rate: f64,
     drain: f64,
@@ -104,35 +121,66 @@ struct Round {
     received: u64,
 }
 
+/// What a round showed.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    /// Datagrams sent and received.
+    sent: u64,
+    came: u64,
+    /// Its length by the receiver's clock, in seconds.
+    span: f64,
+    /// Bits a second, as they left and as they arrived.
+    left: f64,
+    arrived: f64,
+    /// The path's queue, if it was seen: the mean and the longest, in seconds.
+    queue: Option<(f64, f64)>,
+    /// Whether a train of ours was in it.
+    has_train: bool,
+}
+
 /// How long the path's queue is, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     /// The least delay towards the receiver, by two clocks.
     base: f64,
     now: f64,
-    /// The least in this stretch of time and in the one before, and when this one began.
-    least: (f64, f64),
-    began: Option<Span>,
+    /// The samples of this round: their sum, how many, and the longest.
+    sum: f64,
+    count: f64,
+    longest: f64,
+    /// The queue that our own datagrams have made.
+    own: f64,
 }
 
 impl Queue {
-    const NEW: Queue = Queue { base: f64::INFINITY, now: 0.0, least: (0.0, 0.0), began: None };
+    const NEW: Queue =
+        Queue { base: f64::INFINITY, now: 0.0, sum: 0.0, count: 0.0, longest: 0.0, own: 0.0 };
 
     /// A datagram took `delay` by two clocks, and its echo `rise` longer than the shortest.
-    fn note(&mut self, clock: Span, delay: f64, rise: f64, stands: f64) {
+    fn note(&mut self, delay: f64, rise: f64) {
         self.base = self.base.min(delay);
         self.now = (delay - self.base).min(rise).max(0.0);
-        let began = *self.began.get_or_insert(clock);
-        if clock.saturating_sub(began).as_secs_f64() >= stands {
-            (self.least, self.began) = ((self.now, self.least.0), Some(clock));
-        } else {
-            self.least.0 = self.least.0.min(self.now);
-        }
+        (self.sum, self.count) = (self.sum + self.now, self.count + 1.0);
+        self.longest = self.longest.max(self.now);
     }
 
-    /// The shortest that it was for one to two stretches.
-    fn standing(&self) -> f64 {
-        self.least.0.min(self.least.1)
+    /// The mean and the longest of a round that ends; nothing without a sample.
+    fn close(&mut self) -> Option<(f64, f64)> {
+        let shown = (self.count > 0.0).then_some((self.sum / self.count, self.longest));
+        (self.sum, self.count, self.longest) = (0.0, 0.0, 0.0);
+        shown
+    }
+
+    /// What others have of a queue of `queue`, after a round of `span` in which we sent `load`
+    /// times what the path carries.
+    fn of_others(&mut self, queue: f64, load: f64, span: f64) -> f64 {
+        self.own = (self.own + (load - 1.0) * span).clamp(0.0, queue);
+        queue - self.own
+    }
+
+    /// The whole queue is taken to be ours: what was known of the path no longer holds.
+    fn take_all(&mut self) {
+        self.own = f64::INFINITY;
     }
 }
 
@@ -193,12 +241,16 @@ impl Shadow {
             round: None,
             carries: Vec::new(),
             shown: None,
+            is_fresh: false,
+            train: None,
+            after_train: 0,
             agreeing: 0,
+            longest: 0.0,
+            calm: (0.0, 0.0),
             window: None,
             part: 1.0,
             judged: None,
-            entered: Time::ZERO,
-            train: None,
+            shared_at: Time::ZERO,
             rate: 0.0,
             drain: f64::INFINITY,
         }
@@ -210,8 +262,7 @@ impl Shadow {
         let Some(left) = self.departures.at(echo.number.0) else { return };
         let came = pulse.clock.saturating_sub(echo.age).as_secs_f64();
         let rise = sample.saturating_sub(feedback.min_rtt).as_secs_f64();
-        let stands = (feedback.min_rtt.as_secs_f64() * STANDS_RTTS).max(STANDS);
-        self.queue.note(pulse.clock, came - left.since(Time::ZERO).as_secs_f64(), rise, stands);
+        self.queue.note(came - left.since(Time::ZERO).as_secs_f64(), rise);
     }
 
     fn note_train(&mut self, feedback: &Feedback<'_>) {
@@ -219,24 +270,32 @@ impl Shadow {
         let ours = |first: u64| Some(first) == self.train && Some(first) != self.shown;
         let Some(train) = feedback.pulse.train.filter(|train| ours(train.first.0)) else { return };
         self.shown = Some(train.first.0);
-        if train.steps >= MIN_STEPS {
-            if self.carries.len() == TRAINS {
-                self.carries.remove(0);
-            }
-            self.carries.push((train.bytes / train.span).as_bps() as f64);
+        if train.steps < MIN_STEPS {
+            return;
         }
+        let new = (train.bytes / train.span).as_bps() as f64;
+        let was_fresh = core::mem::replace(&mut self.is_fresh, true);
+        let differs = |old: f64| (new / old - 1.0).abs() > CHANGED;
+        if !was_fresh && self.carries().is_some_and(differs) {
+            self.carries.clear();
+            self.queue.take_all();
+            self.agreeing = 0;
+        }
+        if self.carries.len() == TRAINS {
+            self.carries.remove(0);
+        }
+        self.carries.push(new);
     }
 
-    /// What the path carries, in bits a second, once a train has shown it.
+    /// What the path and the receiver carry, in bits a second, once a train has shown it.
     fn carries(&self) -> Option<f64> {
         let mut sorted = self.carries.clone();
         sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied()
+        sorted.get(sorted.len() / 2).map(|carries| carries.min(self.drain))
     }
 
-    /// What a round shows, once it is long enough: datagrams sent and received, and bits a second
-    /// that arrived.
-    fn close_round(&mut self, feedback: &Feedback<'_>) -> Option<(u64, u64, f64)> {
+    /// What a round shows, once it is long enough.
+    fn close_round(&mut self, feedback: &Feedback<'_>) -> Option<Shown> {
         let pulse = feedback.pulse;
         let now = Round { clock: pulse.clock, highest: pulse.highest, received: pulse.received };
         let Some(round) = self.round else {
@@ -245,54 +304,108 @@ impl Shadow {
         };
         let span = now.clock.saturating_sub(round.clock).as_secs_f64();
         let sent = now.highest.saturating_sub(round.highest);
-        if span < feedback.min_rtt.as_secs_f64().max(ROUND) || sent < ROUND_LEN {
+        let least = feedback.min_rtt.as_secs_f64().max(ROUND);
+        if span < least || sent < ROUND_LEN {
             return None;
         }
         self.round = Some(now);
-        // A round that took so long had a hole in it.
-        if span > LONGEST * feedback.min_rtt.as_secs_f64().max(ROUND) {
+        let queue = self.queue.close();
+        let left = self.departures.span(round.highest, now.highest);
+        self.departures.forget(now.highest);
+        if span > LONGEST * least {
+            self.queue.take_all();
             return None;
         }
         let came = now.received.saturating_sub(round.received).min(sent);
-        Some((sent, came, came as f64 * self.datagram / span))
+        let bits = sent as f64 * self.datagram;
+        let left = bits / left.map_or(span, Span::as_secs_f64);
+        let inside = |first: u64| first + TRAIN_LEN > round.highest && first < now.highest;
+        let (arrived, has_train) =
+            (came as f64 * self.datagram / span, self.train.is_some_and(inside));
+        Some(Shown { sent, came, span, left, arrived, queue, has_train })
+    }
+
+    /// The path's own loss ratio.
+    fn path_loss(&self) -> f64 {
+        let (sent, lost) = self.calm;
+        if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
     }
 
     /// Whether more of a round was lost than the path loses by itself.
     fn is_own_loss(&self, sent: u64, came: u64) -> bool {
-        let (sent, own) = (sent as f64, self.trains.path_loss());
+        let (sent, own) = (sent as f64, self.path_loss());
         let noise = 2.5 * libm::sqrt(sent * own * (1.0 - own));
-        sent - came as f64 > sent * (own + EXCESS) + noise + 1.0
+        let one = if own > CLEAN { 1.0 } else { 0.0 };
+        sent - came as f64 > sent * own + noise + one
     }
 
-    fn on_round(&mut self, now: Time, rtt: f64, (sent, came, arrived): (u64, u64, f64)) {
-        let lossless = arrived / (1.0 - self.trains.path_loss().min(0.9));
+    /// Whether others have a queue, after a round on a path that carries so many bits a second.
+    fn is_shared(&mut self, rtt: f64, carries: f64, shown: &Shown) -> bool {
+        let Some((queue, longest)) = shown.queue else { return false };
+        let rounds = self.after_train.saturating_sub(1);
+        self.after_train = if shown.has_train { TRAIN_ROUNDS } else { rounds };
+        let train = if self.after_train > 0 { TRAIN_LEN as f64 * self.datagram } else { 0.0 };
+        let margin = (rtt * QUEUE_SHARE).max(LEAST_QUEUE) + train / carries;
+        if longest.max(self.longest) < margin {
+            let (sent, lost) = self.calm;
+            let (sent, lost) = (sent + shown.sent as f64, lost + (shown.sent - shown.came) as f64);
+            let kept = if sent > CALM_MOST { 0.5 } else { 1.0 };
+            self.calm = (sent * kept, lost * kept);
+        }
+        self.longest = longest;
+        self.queue.of_others(queue, shown.left / carries, shown.span) > margin
+    }
+
+    fn on_round(&mut self, now: Time, rtt: f64, shown: &Shown) {
         let Some(carries) = self.carries() else { return };
+        let lossless = shown.arrived / (1.0 - self.trains.path_loss().min(0.9));
         self.part = lossless / carries;
-        let least = (rtt * QUEUE_SHARE).max(LEAST_QUEUE);
-        let (is_own, long) = (self.is_own_loss(sent, came), rtt + self.queue.now);
-        if self.window.is_some() {
-            self.agreeing = if self.part > ALONE { self.agreeing + 1 } else { 0 };
-            let lasted = now.since(self.entered).as_secs_f64();
-            let is_idle = self.queue.standing() < least / 2.0 && lasted > IDLE.max(rtt * IDLE_RTTS);
-            if self.agreeing >= ROUNDS || is_idle {
-                self.window = None;
-                self.trains.resume(lossless);
-                return;
+        let is_shared = self.is_shared(rtt, carries, shown);
+        let (is_own, long) = (self.is_own_loss(shown.sent, shown.came), rtt + self.queue.now);
+        if is_shared {
+            self.shared_at = now;
+        }
+        if self.window.is_none() {
+            if self.enters(is_shared) {
+                self.enter(now, lossless * long / self.datagram);
             }
-        } else {
-            let stands = self.queue.standing() > least;
-            let ceiling = self.trains.ceiling().is_some_and(|top| top < carries * SHARED);
-            let is_clean = self.trains.path_loss() < CLEAN;
-            let is_shared = self.part <= SHARED && is_clean && (stands || ceiling);
-            self.agreeing = if is_shared { self.agreeing + 1 } else { 0 };
-            if self.agreeing < ROUNDS {
-                return;
-            }
-            self.entered = now;
-            self.window = Some(Window::new(now, lossless * long / self.datagram));
-            (self.agreeing, self.judged) = (0, None);
+        } else if self.leaves(now, rtt, is_shared) {
+            self.window = None;
+            self.trains.resume(lossless);
         }
         self.resize(now, is_own, long, carries * long / self.datagram);
+    }
+
+    /// Whether others have been there for long enough.
+    fn enters(&mut self, is_shared: bool) -> bool {
+        let before = self.agreeing;
+        self.agreeing = if is_shared { before + 1 } else { before.saturating_sub(1) };
+        if (before, self.agreeing) == (0, 1) {
+            self.is_fresh = false;
+        }
+        self.agreeing >= if self.is_fresh { ENTER_ROUNDS } else { BLIND_ROUNDS }
+    }
+
+    /// The window begins with `arrived` datagrams: as after a loss, if that is more than half.
+    fn enter(&mut self, now: Time, arrived: f64) {
+        let mut window = Window::new(now, arrived);
+        if self.part > HALF {
+            window.size *= BETA;
+            (window.from, window.reno) = (window.size, window.size);
+        }
+        (self.window, self.agreeing, self.judged) = (Some(window), 0, None);
+    }
+
+    /// Whether we are alone again.
+    fn leaves(&mut self, now: Time, rtt: f64, is_shared: bool) -> bool {
+        let is_whole = self.part > ALONE && !is_shared;
+        self.agreeing = if is_whole { self.agreeing + 1 } else { 0 };
+        let quiet = now.since(self.shared_at).as_secs_f64();
+        let leaves = self.agreeing >= LEAVE_ROUNDS || quiet > IDLE.max(rtt * IDLE_RTTS);
+        if leaves {
+            self.agreeing = 0;
+        }
+        leaves
     }
 
     /// The shadow window after a round; `whole` is what the path holds, in datagrams.
@@ -313,7 +426,7 @@ impl Shadow {
             self.judged = Some((self.part, before, now));
         }
         if !window.has_lost {
-            window.size = window.size.max(whole * HALF);
+            window.size = window.size.max(whole * FLOOR);
         }
     }
 }
@@ -333,8 +446,14 @@ impl RateController for Shadow {
             let count = self.trains.train(now, next);
             if count > 0 {
                 self.train = Some(start);
+                return count;
             }
-            return count;
+            // Before others are believed to be there, a train asks what the path carries.
+            if place == 0 && self.agreeing > 0 && !self.is_fresh {
+                self.train = Some(start);
+            }
+            let wanted = place < TRAIN_LEN && self.train == Some(start);
+            return if wanted { TRAIN_LEN - place } else { 0 };
         }
         // What the path carries is asked all the time.
         if place == 0 {
@@ -345,28 +464,25 @@ impl RateController for Shadow {
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
-        self.departures.note(now, first.0, Span::ZERO);
+        self.departures.note_burst(now, first.0, count);
         self.trains.on_sent(now, first, count);
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
         self.note_queue(feedback);
         self.note_train(feedback);
-        self.departures.forget(feedback.pulse.highest);
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         let rtt = feedback.min_rtt.as_secs_f64();
-        let before = self.round.map_or(feedback.pulse.clock, |round| round.clock);
         let shown = self.close_round(feedback);
-        if let Some(shown) = shown {
+        if let Some(shown) = &shown {
             self.on_round(now, rtt, shown);
         }
         let Some(window) = &mut self.window else {
             self.trains.on_feedback(now, feedback);
             return;
         };
-        if shown.is_some() {
-            let span = feedback.pulse.clock.saturating_sub(before).as_secs_f64();
-            window.grow(now, span, rtt + self.queue.now);
+        if let Some(shown) = &shown {
+            window.grow(now, shown.span, rtt + self.queue.now);
         }
         let rate = window.size * self.datagram / (rtt + self.queue.now);
         self.rate = rate.min(self.carries().map_or(f64::INFINITY, |carries| carries * MOST));
@@ -374,86 +490,4 @@ impl RateController for Shadow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(secs: f64) -> Time {
-        Time::ZERO + Span::from_secs_f64(secs)
-    }
-
-    fn is(value: f64, expected: f64) {
-        assert!((value - expected).abs() < 1e-6, "{value}, expected {expected}");
-    }
-
-    #[test]
-    fn the_window_grows_as_reno_at_first_and_then_as_the_cubic() {
-        let mut window = Window::new(Time::ZERO, 100.0);
-        window.grow(at(1.0), 0.1, 0.1);
-        // Reno's 0.9 / 1.7 a round trip is more than 0.4 · 1³.
-        is(window.size, 100.0 + 0.9 / 1.7);
-        window.grow(at(5.0), 0.1, 0.1);
-        is(window.size, 100.0 + 0.4 * 125.0);
-        // Never more than half as much again in a round trip.
-        window.grow(at(50.0), 0.1, 0.1);
-        is(window.size, 225.0);
-    }
-
-    #[test]
-    fn a_loss_takes_three_tenths_once_a_round_trip() {
-        let mut window = Window::new(Time::ZERO, 100.0);
-        assert_eq!(window.lose(at(5.0), 0.1), Some(100.0));
-        is(window.size, 70.0);
-        assert_eq!(window.lose(at(5.05), 0.1), None);
-        // Below the last window: room for who came.
-        assert_eq!(window.lose(at(5.2), 0.1).map(|before| before as u32), Some(70));
-        is(window.size, 49.0);
-        is(window.most, 70.0 * 0.85);
-        // The curve is back at its origin after the cube root of (59.5 − 49) / 0.4 s.
-        window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 0.0, 1e3);
-        is(window.size, 49.0);
-        window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 1e3, 1e3);
-        is(window.size, 59.5);
-    }
-
-    #[test]
-    fn a_queue_stands_by_both_delays_over_two_stretches() {
-        let mut queue = Queue::NEW;
-        let mut note = |millis, delay, rise| {
-            queue.note(Span::from_millis(millis), delay, rise, 0.2);
-            queue.standing()
-        };
-        is(note(0, 5.0, 1.0), 0.0);
-        is(note(200, 5.03, 0.02), 0.0);
-        is(note(300, 5.015, 0.5), 0.0);
-        is(note(400, 5.05, 0.05), 0.015);
-        is(note(500, 5.01, 0.05), 0.01);
-    }
-
-    #[test]
-    fn loss_beyond_the_paths_own_is_ours() {
-        let shadow = Shadow::new(Bytes::new(1_472), None);
-        assert!(!shadow.is_own_loss(1_000, 997));
-        assert!(shadow.is_own_loss(1_000, 996));
-    }
-
-    #[test]
-    fn others_that_do_not_yield_give_the_window_back_up_to_half() {
-        let mut shadow = Shadow::new(Bytes::new(1_472), None);
-        shadow.window = Some(Window::new(Time::ZERO, 300.0));
-        shadow.part = 0.3;
-        shadow.resize(at(1.0), true, 0.1, 1_000.0);
-        // A loss is judged after two round trips.
-        is(shadow.window.unwrap().size, 210.0);
-        shadow.part = 0.21;
-        shadow.resize(at(1.1), false, 0.1, 1_000.0);
-        is(shadow.window.unwrap().size, 210.0);
-        shadow.resize(at(1.3), false, 0.1, 1_000.0);
-        is(shadow.window.unwrap().size, 345.0);
-        assert_eq!(shadow.judged, None);
-        // Those that yield leave our part as it was: the window stays.
-        shadow.part = 0.3;
-        shadow.resize(at(2.0), true, 0.1, 1_000.0);
-        shadow.resize(at(2.3), false, 0.1, 1_000.0);
-        is(shadow.window.unwrap().size, 345.0 * 0.7);
-    }
-}
+mod tests;

@@ -196,11 +196,6 @@ impl Trains {
         self.loss
     }
 
-    /// The ceiling that the last overload of our own making has shown, in bits a second.
-    pub(super) fn ceiling(&self) -> Option<f64> {
-        self.ceiling.map(|ceiling| ceiling.rate)
-    }
-
     /// Goes on from `rate`, in bits a second, near which the path's ceiling is.
     pub(super) fn resume(&mut self, rate: f64) {
         (self.mode, self.ceiling, self.shown) = (Mode::Up, None, None);

@@ -161,6 +161,16 @@ impl LinkSpec {
         LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }
     }
 
+    /// The highest rate that the link has at any time; none if it ever has no limit.
+    pub fn fastest(&self) -> Option<Rate> {
+        let later = self.schedule.iter().filter_map(|step| match step.change {
+            Change::Rate(rate) => Some(rate),
+            Change::RateRamp { to, .. } => Some(Some(to)),
+            _ => None,
+        });
+        later.fold(self.rate, |most, rate| Some(most?.max(rate?)))
+    }
+
     /// The same link with `loss`.
     pub fn with_loss(self, loss: Loss) -> LinkSpec {
         LinkSpec { loss, ..self }

@@ -236,11 +236,11 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The least of a rate and those of a flow's links.
+    /// The least of a rate and the highest that each of a flow's links ever has.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =
-            links.iter().filter_map(|link| self.fabric.wires[*link as usize].link.spec().rate);
+            links.iter().filter_map(|link| self.fabric.wires[*link as usize].link.spec().fastest());
         rates.chain(rate).min()
     }
 

@@ -280,7 +280,7 @@ fn size(
 /// The least of a flow's own rate, its hosts' cards and the links on its way.
 fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate> {
     let way = scenario.routes().between(flow.from, flow.to).unwrap_or_default();
-    let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.rate);
+    let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.fastest());
     let cards = [flow.from, flow.to].into_iter().filter_map(|host| scenario.hosts[host].nic);
     links.chain(cards).chain(own).min()
 }

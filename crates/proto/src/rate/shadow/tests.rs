@@ -1,0 +1,341 @@
+//! Every step of the law, with exact values.
+
+use super::*;
+use crate::wire::{Echo, Pulse, Train};
+
+/// 10,000 bits: 100 Mbit/s are ten datagrams a millisecond.
+const DATAGRAM: Bytes = Bytes::new(1_250);
+const MBPS: f64 = 1e6;
+const RTT: f64 = 0.1;
+
+fn at(secs: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(secs)
+}
+
+fn is(value: f64, expected: f64) {
+    assert!((value - expected).abs() < 1e-6, "{value}, expected {expected}");
+}
+
+/// A law on a path that carries 100 Mbit/s, as trains have shown.
+fn shadow() -> Shadow {
+    let mut shadow = Shadow::new(DATAGRAM, None);
+    shadow.carries = Vec::from([100.0 * MBPS]);
+    shadow
+}
+
+/// A round of 0.1 s at this many times what the path carries, with a queue of so many seconds.
+fn round(load: f64, queue: f64) -> Shown {
+    let sent = (1_000.0 * load) as u64;
+    let left = load * 100.0 * MBPS;
+    let (came, arrived, queue) = (sent, left, Some((queue, queue)));
+    Shown { sent, came, span: 0.1, left, arrived, queue, has_train: false }
+}
+
+fn train(first: u64, mbps: u64, steps: u32) -> Pulse {
+    let bytes = Bytes::new(40_000);
+    let span = bytes / Rate::from_mbps(mbps);
+    let train = Train { first: PacketNumber(first), bytes, span, steps };
+    Pulse { train: Some(train), ..Pulse::default() }
+}
+
+fn feedback(pulse: &Pulse, sample: Option<Span>) -> Feedback<'_> {
+    let min_rtt = Span::from_secs_f64(RTT);
+    Feedback { pulse, min_rtt, rtt: min_rtt, sample }
+}
+
+#[test]
+fn the_window_grows_as_reno_at_first_and_then_as_the_cubic() {
+    let mut window = Window::new(Time::ZERO, 100.0);
+    window.grow(at(1.0), 0.1, 0.1);
+    // Reno's 0.9 / 1.7 a round trip is more than 0.4 · 1³.
+    is(window.size, 100.0 + 0.9 / 1.7);
+    window.grow(at(5.0), 0.1, 0.1);
+    is(window.size, 100.0 + 0.4 * 125.0);
+    // Never more than half as much again in a round trip.
+    window.grow(at(50.0), 0.1, 0.1);
+    is(window.size, 225.0);
+}
+
+#[test]
+fn a_loss_takes_three_tenths_once_a_round_trip() {
+    let mut window = Window::new(Time::ZERO, 100.0);
+    assert_eq!(window.lose(at(5.0), 0.1), Some(100.0));
+    is(window.size, 70.0);
+    assert_eq!(window.lose(at(5.05), 0.1), None);
+    // Below the last window: room for who came.
+    assert_eq!(window.lose(at(5.2), 0.1).map(|before| before as u32), Some(70));
+    is(window.size, 49.0);
+    is(window.most, 70.0 * 0.85);
+    // The curve is back at its origin after the cube root of (59.5 − 49) / 0.4 s.
+    window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 0.0, 1e3);
+    is(window.size, 49.0);
+    window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 1e3, 1e3);
+    is(window.size, 59.5);
+}
+
+#[test]
+fn a_rounds_queue_is_the_mean_and_the_longest_of_the_shorter_rise() {
+    let mut queue = Queue::NEW;
+    assert_eq!(queue.close(), None);
+    queue.note(5.0, 1.0);
+    queue.note(5.03, 0.02);
+    queue.note(5.016, 0.5);
+    let (mean, longest) = queue.close().unwrap();
+    is(mean, 0.012);
+    is(longest, 0.02);
+    assert_eq!(queue.close(), None);
+}
+
+#[test]
+fn the_queue_of_others_is_what_our_own_datagrams_have_not_made() {
+    let mut queue = Queue::NEW;
+    // 10 % too much for 0.1 s makes 10 ms.
+    is(queue.of_others(0.012, 1.1, 0.1), 0.002);
+    // 5 % less drains half of it.
+    is(queue.of_others(0.012, 0.95, 0.1), 0.007);
+    // Ours is never longer than the whole, nor less than none.
+    is(queue.of_others(0.001, 1.0, 0.1), 0.0);
+    is(queue.of_others(0.004, 0.9, 0.1), 0.004);
+    queue.take_all();
+    is(queue.of_others(0.02, 0.95, 0.1), 0.0);
+    is(queue.of_others(0.02, 0.95, 0.1), 0.005);
+}
+
+#[test]
+fn the_paths_own_loss_is_that_of_rounds_without_a_queue() {
+    let mut shadow = shadow();
+    let mut lossy = |queue, lost: u64| {
+        let shown = Shown { came: 100 - lost, ..Shown { sent: 100, ..round(0.5, queue) } };
+        shadow.is_shared(RTT, 100.0 * MBPS, &shown);
+        shadow.path_loss()
+    };
+    // 100 datagrams are not enough.
+    is(lossy(0.0, 4), 0.0);
+    is(lossy(0.006, 0), 0.02);
+    // A queue in this round or in the one before: that loss may be our own.
+    is(lossy(0.007, 90), 0.02);
+    is(lossy(0.0, 90), 0.02);
+    is(lossy(0.0, 2), 0.02);
+    shadow.calm = (19_950.0, 399.0);
+    shadow.is_shared(RTT, 100.0 * MBPS, &Shown { sent: 100, came: 99, ..round(0.5, 0.0) });
+    assert_eq!(shadow.calm, (10_025.0, 200.0));
+}
+
+#[test]
+fn on_a_clean_path_one_lost_datagram_counts_and_on_another_what_is_beyond_noise() {
+    let mut shadow = shadow();
+    assert!(!shadow.is_own_loss(1_000, 1_000));
+    assert!(shadow.is_own_loss(1_000, 999));
+    // Ten are the path's own, with a noise of 2.5 · √9.9, and one more.
+    shadow.calm = (10_000.0, 100.0);
+    assert!(!shadow.is_own_loss(1_000, 982));
+    assert!(shadow.is_own_loss(1_000, 981));
+}
+
+#[test]
+fn others_are_there_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() {
+    let carries = 100.0 * MBPS;
+    let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
+    assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
+    assert_eq!([shared(0.001, 0.001_4), shared(0.001, 0.001_6)], [false, true]);
+    // 32 datagrams take 3.2 ms, in their round and in two more.
+    let mut shadow = shadow();
+    let with = Shown { has_train: true, ..round(0.9, 0.009) };
+    assert!(!shadow.is_shared(RTT, carries, &with));
+    let mut next = || shadow.is_shared(RTT, carries, &round(0.9, 0.009));
+    assert_eq!([next(), next(), next()], [false, false, true]);
+    assert!(!shadow.is_shared(RTT, carries, &Shown { queue: None, ..with }));
+}
+
+#[test]
+fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
+    let mut shadow = shadow();
+    shadow.is_fresh = true;
+    assert!(!shadow.enters(true));
+    assert!(!shadow.is_fresh, "a train from before does not count");
+    shadow.is_fresh = true;
+    // A round without others takes one away.
+    assert!(!shadow.enters(false) && shadow.agreeing == 0);
+    assert!(!shadow.enters(true));
+    shadow.is_fresh = true;
+    assert!(!shadow.enters(true));
+    assert!(shadow.enters(true));
+    shadow.is_fresh = false;
+    let rounds = (4..).find(|_| shadow.enters(true));
+    assert_eq!(rounds, Some(24));
+}
+
+#[test]
+fn the_window_begins_with_what_arrives_and_above_half_of_the_path_as_after_a_loss() {
+    let mut shadow = shadow();
+    shadow.part = 0.5;
+    shadow.enter(at(1.0), 100.0);
+    assert_eq!(shadow.window, Some(Window::new(at(1.0), 100.0)));
+    shadow.part = 0.9;
+    shadow.enter(at(1.0), 100.0);
+    let window = shadow.window.unwrap();
+    is(window.size, 70.0);
+    is(window.reno, 70.0);
+    is(window.from, 70.0);
+    is(window.most, 100.0);
+    assert!(!window.has_lost);
+}
+
+#[test]
+fn trains_go_on_when_all_arrives_for_three_rounds_or_others_are_quiet_for_long() {
+    let mut shadow = shadow();
+    shadow.part = 0.93;
+    let mut leaves = |secs, rtt, is_shared| shadow.leaves(at(secs), rtt, is_shared);
+    assert!(!leaves(0.1, RTT, false) && !leaves(0.2, RTT, false));
+    assert!(!leaves(0.3, RTT, true), "others have a queue");
+    assert!(!leaves(0.4, RTT, false) && !leaves(0.5, RTT, false) && leaves(0.6, RTT, false));
+    shadow.part = 0.92;
+    let mut leaves = |secs, rtt| shadow.leaves(at(secs), rtt, false);
+    assert_eq!([leaves(4.0, RTT), leaves(4.01, RTT)], [false, true]);
+    assert_eq!([leaves(7.9, 0.2), leaves(8.1, 0.2)], [false, true]);
+}
+
+#[test]
+fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
+    let mut shadow = Shadow::new(DATAGRAM, None);
+    shadow.is_fresh = true;
+    let mut show = |place: u64, mbps, steps, ours| {
+        let first = place * TRAIN_EVERY;
+        shadow.train = Some(if ours { first } else { first + TRAIN_EVERY });
+        let pulse = train(first, mbps, steps);
+        shadow.note_train(&feedback(&pulse, None));
+        shadow.carries().map(|carries| (carries / MBPS) as u64)
+    };
+    assert_eq!(show(0, 100, 5, true), None, "too few steps");
+    assert_eq!(show(1, 100, 6, false), None, "it did not leave at once");
+    let medians = [100, 90, 80, 70, 60, 50].map(|mbps| show(200 - mbps, mbps, 6, true));
+    assert_eq!(medians, [100, 100, 90, 90, 80, 70].map(Some));
+    shadow.drain = 60.0 * MBPS;
+    assert_eq!(shadow.carries(), Some(60.0 * MBPS), "the receiver is slower");
+}
+
+#[test]
+fn a_train_that_was_asked_for_and_differs_by_a_fifth_begins_anew() {
+    let mut shadow = shadow();
+    let mut show = |place: u64, mbps| {
+        (shadow.train, shadow.is_fresh) = (Some(place * TRAIN_EVERY), false);
+        (shadow.agreeing, shadow.queue.own) = (2, 0.0);
+        let pulse = train(place * TRAIN_EVERY, mbps, 6);
+        shadow.note_train(&feedback(&pulse, None));
+        assert!(shadow.is_fresh);
+        (shadow.carries.len(), shadow.agreeing, shadow.queue.own)
+    };
+    assert_eq!(show(1, 81), (2, 2, 0.0));
+    assert_eq!(show(2, 50), (1, 0, f64::INFINITY));
+    assert_eq!(shadow.carries(), Some(50.0 * MBPS));
+}
+
+#[test]
+fn a_round_takes_a_round_trip_and_16_datagrams_and_one_with_a_hole_shows_nothing() {
+    let mut shadow = shadow();
+    for number in 0..4_000 {
+        shadow.departures.note_burst(Time::ZERO + Span::from_micros(200 * number), number, 1);
+    }
+    shadow.train = Some(1_024);
+    let mut close = |millis, highest, received| {
+        let clock = Span::from_millis(millis);
+        let pulse = Pulse { clock, highest, received, ..Pulse::default() };
+        shadow.close_round(&feedback(&pulse, None))
+    };
+    assert!(close(0, 0, 0).is_none(), "it only begins");
+    assert!(close(99, 500, 500).is_none() && close(110, 15, 15).is_none());
+    let shown = close(110, 500, 495).unwrap();
+    assert_eq!((shown.sent, shown.came, shown.has_train), (500, 495, false));
+    is(shown.span, 0.11);
+    // A datagram each 0.2 ms left, and 495 arrived in 0.11 s.
+    is(shown.left / MBPS, 50.0);
+    is(shown.arrived / MBPS, 45.0);
+    assert!(close(511, 1_000, 995).is_none());
+    assert!(close(611, 1_025, 1_020).unwrap().has_train);
+    assert_eq!(shadow.queue.own, f64::INFINITY);
+}
+
+#[test]
+fn a_pause_of_the_sender_is_no_queue() {
+    let mut shadow = shadow();
+    shadow.departures.note_burst(Time::ZERO, 0, 32);
+    shadow.departures.note_burst(at(0.1), 32, 1);
+    let mut delay = |number: u64, millis| {
+        let echo = Some(Echo { number: PacketNumber(number), age: Span::ZERO });
+        let pulse = Pulse { clock: Span::from_millis(millis), echo, ..Pulse::default() };
+        shadow.note_queue(&feedback(&pulse, Some(Span::from_secs_f64(1.0))));
+        shadow.queue.now
+    };
+    is(delay(31, 50), 0.0);
+    is(delay(32, 152), 0.002);
+}
+
+#[test]
+fn others_that_do_not_yield_give_the_window_back_up_to_half() {
+    let mut shadow = shadow();
+    shadow.window = Some(Window::new(Time::ZERO, 300.0));
+    shadow.part = 0.3;
+    shadow.resize(at(1.0), true, 0.1, 1_000.0);
+    // A loss is judged after two round trips.
+    is(shadow.window.unwrap().size, 210.0);
+    shadow.part = 0.21;
+    shadow.resize(at(1.1), false, 0.1, 1_000.0);
+    is(shadow.window.unwrap().size, 210.0);
+    shadow.resize(at(1.3), false, 0.1, 900.0);
+    is(shadow.window.unwrap().size, 450.0);
+    assert_eq!(shadow.judged, None);
+    // Those that yield leave our part as it was: the window stays.
+    shadow.part = 0.3;
+    shadow.resize(at(2.0), true, 0.1, 1_000.0);
+    shadow.resize(at(2.3), false, 0.1, 1_000.0);
+    is(shadow.window.unwrap().size, 450.0 * 0.7);
+}
+
+#[test]
+fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
+    let mut shadow = shadow();
+    shadow.window = Some(Window::new(Time::ZERO, 100.0));
+    shadow.resize(at(1.0), false, 0.1, 1_000.0);
+    is(shadow.window.unwrap().size, 300.0);
+    shadow.resize(at(2.0), true, 0.1, 2_000.0);
+    is(shadow.window.unwrap().size, 210.0);
+}
+
+#[test]
+fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() {
+    let mut shadow = shadow();
+    // Trains themselves ask no more once one was timed.
+    shadow.trains.train(Time::ZERO, PacketNumber(0));
+    let pulse = train(0, 100, 9);
+    shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
+    let mut asks = |agreeing, place: u64| {
+        (shadow.agreeing, shadow.is_fresh) = (agreeing, false);
+        shadow.train = None;
+        RateController::train(&mut shadow, Time::ZERO, PacketNumber(place))
+    };
+    let every = TRAIN_EVERY;
+    let asked = [asks(0, every), asks(1, every), asks(1, every + 1)];
+    shadow.window = Some(Window::new(Time::ZERO, 100.0));
+    let mut asks = |place| RateController::train(&mut shadow, Time::ZERO, PacketNumber(place));
+    let with = [asks(2 * every), asks(2 * every + 30), asks(2 * every + 32)];
+    assert_eq!(with, [TRAIN_LEN, 2, 0]);
+    assert_eq!(asked, [0, TRAIN_LEN, 0]);
+}
+
+#[test]
+fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_most() {
+    let mut shadow = shadow();
+    shadow.window = Some(Window::new(Time::ZERO, 600.0));
+    shadow.queue.now = 0.02;
+    let mut rate = |size| {
+        shadow.window = Some(Window::new(Time::ZERO, size));
+        let pulse = Pulse::default();
+        shadow.on_feedback(Time::ZERO, &feedback(&pulse, None));
+        RateController::rate(&shadow).as_bps()
+    };
+    // 600 datagrams of 10,000 bits in 0.12 s.
+    assert_eq!(rate(600.0), 50_000_000);
+    assert_eq!(rate(6_000.0), 110_000_000);
+    shadow.limit = 30.0 * MBPS;
+    assert_eq!(RateController::rate(&shadow).as_bps(), 30_000_000);
+}
