@@ -251,8 +251,13 @@ fn lied(lies: Vec<Listed>) -> Ended {
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
+            // The client knocks first, then it asks.
+            let knock: Session = listener.accept().await;
+            assert_eq!(knock.asked(), ("", 0));
+            let knocked = tokio::spawn(knock.close(None));
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked(), ("list", 1));
+            let _ = knocked.await;
             let _ = session.read::<List>().await;
             for lie in lies {
                 let _ = session.write(&lie).await;

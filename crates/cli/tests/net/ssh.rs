@@ -286,7 +286,7 @@ fn a_range_that_is_taken_over_there_is_named_with_what_to_do() {
     let to = ssh.at("copy");
     let last = port + 1;
     let ended = ssh.cp("", &[&format!("--ports={port}-{last}"), "object", &to]);
-    ended.is(3, &[&format!("no port from {port} to {last}"), "wider range with --ports"]);
+    ended.is(3, &[&format!("no port from {port} to {last}"), "wider range as --ports"]);
     assert!(!ssh.there.join("copy").exists());
 }
 

@@ -102,11 +102,11 @@ fn a_connection_ends_with_its_last_user_and_with_all_that_was_written() {
             let (writer, reader) = near.split();
             writer.leave(reader).await.unwrap();
             assert_eq!(far.read::<u32>().await, Ok(None));
-            let (writer, reader) = last.split();
-            writer.leave(reader).await.unwrap();
+            let closing = tokio::spawn(last.close(None));
             let came = theirs.read::<Vec<u8>>().await.unwrap();
             assert_eq!(came.map(|bytes| bytes.len()), Some(100_000));
             assert_eq!(theirs.read::<u32>().await, Ok(None));
+            closing.await.unwrap().unwrap();
             let connection = theirs.connection().expect("the client asked for it");
             assert!(timeout(LONG, connection.accept()).await.expect("it ends").is_none());
         }
