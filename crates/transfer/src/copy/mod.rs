@@ -21,7 +21,7 @@ use longhaul_text::CallOption;
 
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
-use crate::many::part::{Part, To};
+use crate::many::part::Part;
 use crate::many::{self, OneCopy};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Receive, TCP_STREAMS};
@@ -35,7 +35,6 @@ use crate::write::budget::Budget;
 use attempt::Attempt;
 
 pub use crate::many::{Answer as SurveyAnswer, Found as SurveyFound};
-pub use crate::write::memory::MemoryFile;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
@@ -67,37 +66,6 @@ pub fn copy(
             }
             _ => many::run(&options, &routes, &observer, &cancel, one).await,
         }
-    })
-}
-
-/// Reads one remote file into memory; blocks until the end. The destination of `options` counts for
-/// nothing.
-///
-/// A lost connection is taken up as in [`copy`]. The content is in `file` if this succeeds: every
-/// chunk has been compared with the digest that came sealed.
-///
-/// # Errors
-/// As [`copy`]; [`Class::Usage`] for several sources, a folder, a dry run, or a file that is larger
-/// than `file` may become.
-pub fn read(
-    options: CopyOptions,
-    file: &MemoryFile,
-    observer: Arc<dyn Observer>,
-    cancel: Cancel,
-) -> Result<Summary, Error> {
-    let routes = Route::all(&options)?;
-    let [route @ Route::Pull { sources, .. }] = &routes[..] else {
-        return Err(Error::new(Class::Usage, "only a file of one other host is read into memory"));
-    };
-    if sources.len() != 1 || options.dry_run {
-        return Err(Error::new(Class::Usage, "exactly one file is read into memory"));
-    }
-    reactor::block_on("the copy", async {
-        let core = SharedCore::of_copy(&options.protocol);
-        let core = core.map(|core| core.limited(options.rate_limit));
-        let mut part = Part::alone(Budget::of_copy(&options, Bytes::ZERO, 1)?, core);
-        part.to = To::Memory(file.clone());
-        run(&options, route, observer, cancel, part).await
     })
 }
 

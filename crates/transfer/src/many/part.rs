@@ -19,7 +19,6 @@ use crate::write::destination::Destination;
 use crate::write::discard::Discard;
 use crate::write::files::Files;
 use crate::write::jobs::Jobs;
-use crate::write::memory::{Memory, MemoryFile};
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
@@ -68,8 +67,6 @@ pub(crate) enum To {
     Files,
     /// Those that several sources bring together.
     Replicas(ReplicaLink),
-    /// Memory of this process.
-    Memory(MemoryFile),
 }
 
 impl Part {
@@ -83,7 +80,6 @@ impl Part {
         let (claims, asked) = (self.shared.claims.as_ref(), asked.clone());
         match &self.to {
             To::Replicas(link) => Box::new(link.clone()),
-            To::Memory(file) => Box::new(Memory { file: file.clone(), asked }),
             To::Files if options.receive == Receive::Fake => Box::new(Discard),
             To::Files => {
                 let files = Files {

@@ -2,8 +2,9 @@
 //!
 //! A [`Destination`] begins to write an object. Those that one source alone writes to implement
 //! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
-//! destination takes what has both. Files, a rehearsal of files, memory and the discarding
-//! measurement are of that kind. Replicas write to one object together, by a thread of their own.
+//! destination takes what has both. Files (also those of a folder in memory), a rehearsal of files
+//! and the discarding measurement are of that kind. Replicas write to one object together, by a
+//! thread of their own.
 
 use std::sync::Arc;
 

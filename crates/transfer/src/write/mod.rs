@@ -1,8 +1,8 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
-//! [`destination`] says what an object can be written to: [`files`] or a `rehearsal` of them,
-//! [`memory`], or [`discard`]. [`writer`] is the thread; it finds the digest of each chunk, and
-//! `writing` puts what is verified into a store. A thread reads [`jobs`], which are whole chunks
+//! [`destination`] says what an object can be written to: [`files`], a `rehearsal` of them,
+//! or [`discard`]. [`writer`] is the thread; it finds the digest of each chunk, and `writing` puts
+//! what is verified into a store. A thread reads [`jobs`], which are whole chunks
 //! ([`chunk`]) and messages of the control stream. Replicas write by a thread of their own
 //! ([`many`](crate::many)). [`planned`] cuts what the destination says into messages that fit a
 //! frame. `ahead` limits the digests that come before their chunks, `missing_digests` the time that
@@ -18,7 +18,6 @@ pub(crate) mod destination;
 pub(crate) mod discard;
 pub(crate) mod files;
 pub(crate) mod jobs;
-pub(crate) mod memory;
 mod missing_digests;
 pub(crate) mod planned;
 mod rehearsal;
