@@ -35,7 +35,7 @@ const SORTED: usize = 5_000_000;
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct LsArgs {
-    /// The folder or file as lh://HOST[:PORT]/PATH, or over ssh as [USER@]HOST:PATH
+    /// The folder or file: lh://HOST/PATH, or over ssh HOST:PATH
     #[arg(value_name = "PATH")]
     path: Location,
     /// Show mode, size in bytes and time (UTC) of each name

@@ -5,9 +5,9 @@
 //! share), and nothing above knows which one it is: QUIC; TLS 1.3 over TCP where UDP does not
 //! pass; TLS 1.3 over ssh's own channel where nothing else does.
 //!
-//! In reading order: [`id`] and [`identity`] (who is who), `tls` (how that is proven), [`known`]
+//! In reading order: `id` and `identity` (who is who), `tls` (how that is proven), [`known`]
 //! and [`allow`] (who is trusted), `strict` (who may change that), [`hello`] and [`frame`] (what is
-//! said), `line` (the two halves of a stream), [`export`] (keys for the data), `connection`
+//! said), `line` (the two halves of a stream), `export` (keys for the data), `connection`
 //! (further streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`,
 //! `stream` with `segments` and `mux`, [`ssh`]; the ways in: [`mod@connect`] with `race` and
 //! `failure`, and [`listen`] with `gate`; [`service`] (what streams are for).

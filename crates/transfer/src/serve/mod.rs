@@ -4,7 +4,7 @@
 //! services when the server ends or their client loses its right. `copying` is the service of
 //! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
 //! its destination free, and further streams find their transfer; `transfer` answers one request
-//! (`hooks` is what others ask it meanwhile), [`answer`] the question before it where there are
+//! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
 //! several sources. `listing` is the service of listings. `door` says what an id may reach;
 //! `closing` ends a server; `over_ssh` is the server of one copy that ssh started; `told` is what a
 //! server says of all that, `refusals` as far as it fits a log. `rehearsal` is a session without a
