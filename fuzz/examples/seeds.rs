@@ -21,8 +21,8 @@ use longhaul_proto::wire::{
 };
 use longhaul_transfer::control::list::{self, ListedName};
 use longhaul_transfer::control::{
-    Attach, ChunkPiece, Compare, Digests, Frame, Lease, Message, Offer, Outcome, Pass, PassEnd,
-    Pattern, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
+    Attach, ChunkPiece, Compare, Digests, FilterWire, Frame, Lease, Message, Offer, Outcome, Pass,
+    PassEnd, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
 };
 use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
@@ -255,8 +255,8 @@ fn request() -> Request {
         flow: 77,
         recursive: true,
         filters: vec![
-            Pattern { include: true, glob: "/a/**/*.[ch]".to_owned() },
-            Pattern { include: false, glob: "{x,y}/".to_owned() },
+            FilterWire { include: true, glob: "/a/**/*.[ch]".to_owned() },
+            FilterWire { include: false, glob: "{x,y}/".to_owned() },
         ],
         protocol: "rbudp".to_owned(),
         cipher: "aes-128-gcm".to_owned(),

@@ -45,10 +45,7 @@ pub fn run(bytes: &[u8]) {
 
 fn check_request(request: &Request) {
     let _ = request.direction();
-    let filters = request.filters.iter().take(PATTERNS).map(|pattern| match pattern.include {
-        true => Filter::Include(pattern.glob.clone()),
-        false => Filter::Exclude(pattern.glob.clone()),
-    });
+    let filters = request.filters.iter().take(PATTERNS).map(Filter::from);
     if let Ok(filters) = Filters::new(&filters.collect::<Vec<_>>()) {
         for path in &request.paths {
             let _ = filters.takes(path, request.recursive);

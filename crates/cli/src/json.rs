@@ -169,7 +169,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "reported_lost": sender.reported_lost,
         "socket_lost": summary.socket_lost,
         "memory_lost": summary.memory_lost,
-        "hold_lost": summary.hold_lost,
+        "early_lost": summary.early_lost,
         "refused_datagrams": summary.refused_datagrams + receiver.refused,
         "retransmitted": sender.retransmitted,
         "sent": sender.sent,
@@ -244,7 +244,7 @@ mod tests {
         let promised = "bytes files seconds setup_seconds goodput_bps protocol rate_bps \
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
-            blake3 verified unread_files memory_lost hold_lost refused_datagrams sources \
+            blake3 verified unread_files memory_lost early_lost refused_datagrams sources \
             failed_sources last_block_seconds receives tcp_segments";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");

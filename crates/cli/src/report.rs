@@ -241,7 +241,7 @@ fn lost_on_path(summary: &Summary) -> u64 {
 
 /// Datagrams that came over the path, and were dropped at its end.
 fn lost_at_receiver(summary: &Summary) -> u64 {
-    summary.socket_lost + summary.memory_lost + summary.hold_lost
+    summary.socket_lost + summary.memory_lost + summary.early_lost
 }
 
 /// Losses in short, where there were any and no line of their own tells them.
@@ -265,7 +265,7 @@ fn losses(summary: &Summary) -> String {
         0 => String::new(),
         lost => format!(", beyond what its memory had granted {}", share(lost)),
     };
-    let before = match summary.hold_lost {
+    let before = match summary.early_lost {
         0 => String::new(),
         lost => format!(", before it had let the copy in {}", share(lost)),
     };
@@ -356,7 +356,7 @@ pub(crate) mod tests {
             path_lost: 2_150,
             socket_lost: 50,
             memory_lost: 0,
-            hold_lost: 0,
+            early_lost: 0,
             refused_datagrams: 0,
             sender: SenderAccounting {
                 sent: 210_500,
@@ -538,7 +538,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_fell_before_the_copy_was_let_in_is_no_loss_of_the_path() {
-        let summary = but!(example(), hold_lost: 100);
+        let summary = but!(example(), early_lost: 100);
         let text = lines(&summary, Kind::Copy, true).join("\n");
         let said = "on the path 0.95 % (2000), in the receiver's socket buffer 0.02 % (50), \
                     before it had let the copy in 0.05 % (100), of 210500 datagrams";

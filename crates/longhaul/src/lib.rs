@@ -66,7 +66,6 @@ pub use longhaul_transfer::options::{
 };
 pub use longhaul_transfer::probe::{Measured, PathFound, Ports, Trips, Way};
 pub use longhaul_transfer::progress::{Progress, SourceRow, SourceState};
-pub use longhaul_transfer::serve::Client as ServedClient;
 pub use longhaul_transfer::session::{IdError, PeerId};
 pub use longhaul_transfer::summary::{BoundBy, Segments};
 

@@ -6,7 +6,7 @@
 use longhaul_proto::wire::header::Kind;
 
 use crate::sealing::seal::{SealError, Sealer};
-use crate::socket::{Outcome, Path, SendError, Socket};
+use crate::socket::{Path, SendError, SendOutcome, Socket};
 
 /// Most datagrams of one system call: 44 of Ethernet's size reach 93 % of what 64 would (and are
 /// all that fits), 8 only two thirds.
@@ -88,7 +88,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`SendError`].
-    pub fn send(&mut self, socket: &Socket, path: Path) -> Result<Outcome, SendError> {
+    pub fn send(&mut self, socket: &Socket, path: Path) -> Result<SendOutcome, SendError> {
         let train = &self.buffer[..self.filled];
         let sent = socket.send_train(path, train, self.size);
         self.filled = 0;

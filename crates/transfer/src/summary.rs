@@ -98,9 +98,9 @@ pub struct Summary {
     /// room for their chunk: the sender sent more than it was granted. They came over the path, and
     /// are no loss of it, though like all that was not kept they are in `path_lost`.
     pub memory_lost: u64,
-    /// Datagrams with data that came before the receiver had let the copy in, and did not fit what
-    /// it holds of such. They are in `path_lost`, as `memory_lost` is.
-    pub hold_lost: u64,
+    /// Datagrams with data that came before the receiver had let the copy in, and did not fit the
+    /// memory for early datagrams. They are in `path_lost`, as `memory_lost` is.
+    pub early_lost: u64,
     /// Datagrams that the receiver refused: of nobody it knows, forged, malformed, or copies made
     /// on the way. What no transfer knows is told to every transfer of the port.
     pub refused_datagrams: u64,

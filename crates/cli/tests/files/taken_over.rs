@@ -31,7 +31,7 @@ fn a_client_that_is_silent_gives_way_to_the_same_command() {
 /// Bytes that came before the server had let a copy in, and were lost.
 fn lost_at_the_door(summary: &Value) -> u64 {
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
-    count("hold_lost") * count("payload_bytes")
+    count("early_lost") * count("payload_bytes")
 }
 
 /// What is too much of [`LARGE`]: at [`FAST`] it leaves in a second.

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use longhaul_files::LARGE;
 use longhaul_transfer::control::{
-    Attach, Direction, Frame, Message, Pattern, Ping, Probe, Request, Survey,
+    Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
 use longhaul_transfer::error::Class;
 
 use super::liar;
 use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
 
-fn pattern(glob: String) -> Pattern {
-    Pattern { include: false, glob }
+fn pattern(glob: String) -> FilterWire {
+    FilterWire { include: false, glob }
 }
 
 /// Every message that may come first, with nothing in it that a check of rights could refuse.
@@ -58,7 +58,7 @@ fn a_list_of_no_paths_passes_no_check_of_rights() {
 fn patterns_of_a_megabyte_are_refused_and_cost_a_server_no_memory() {
     let mut pair = Pair::new();
     write(&pair.there.join("file"), b"f");
-    let filters: Vec<Pattern> =
+    let filters: Vec<FilterWire> =
         (0..9_000).map(|n| pattern(format!("**/{n}/{}", "*x".repeat(50)))).collect();
     let before = peak(pair.server.child().id());
     let pull = Request { filters: filters.clone(), ..liar::request(Direction::Pull, "file") };

@@ -186,7 +186,7 @@ fn data_that_come_during_the_handshake_are_held_and_not_lost() {
     // Loopback loses nothing: what is missing was dropped at the server.
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     assert!(count("path_lost") < BEFORE as u64 / 2, "{ended}");
-    assert!(count("path_lost") <= count("hold_lost") + count("socket_lost"), "{ended}");
+    assert!(count("path_lost") <= count("early_lost") + count("socket_lost"), "{ended}");
     rig.assert_copied(Way::Push);
 }
 

@@ -14,8 +14,8 @@ use longhaul_files::digest::file_value;
 use longhaul_files::manifest::FileTime;
 use longhaul_files::{Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::{
-    Attach, Card, ChunkPiece, Compare, Compared, Digests, Direction, EntryFailed, Frame, Heard,
-    Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Pattern, Ping, Plan, Probe,
+    Attach, Card, ChunkPiece, Compare, Compared, Digests, Direction, EntryFailed, FilterWire,
+    Frame, Heard, Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Ping, Plan, Probe,
     ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
 };
 use prost::Message as _;
@@ -236,7 +236,7 @@ fn pass(protocol: &str) -> Message {
 fn honest(name: &str) -> Message {
     let all = || Some(Ranges::encode(std::iter::once(0..1)));
     let compare = Compare { entry: 0, chunks: vec![0], values: vec![7; 32] };
-    let filters = vec![Pattern { include: true, glob: "*.c".to_owned() }];
+    let filters = vec![FilterWire { include: true, glob: "*.c".to_owned() }];
     match name {
         "Request" => {
             let settings = vec![Setting { name: "early-retransmit".to_owned(), value: Some(1.0) }];

@@ -62,7 +62,7 @@ fn what_a_copy_says_was_lost_on_the_path_is_what_the_network_dropped() {
         let summary = ended.summary();
         let count = |name: &str| summary[name].as_f64().expect("it is a count");
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
-        let others = ["socket_lost", "memory_lost", "hold_lost"].map(count);
+        let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
         // The network drops of what control sends, too, and of what nobody has waited for.
         let control = LOSS * (offered - count("sent"));

@@ -12,7 +12,7 @@ use crate::{Failure, Kind, names};
 
 /// What a copy has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SinkOutcome {
     /// Regular files that got their final names in this run.
     pub files: u64,
     /// Files that were there and equal.
@@ -46,7 +46,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
-    pub fn finish(self) -> Result<Outcome, Error> {
+    pub fn finish(self) -> Result<SinkOutcome, Error> {
         let (outcome, mark) = self.finish_unheard()?;
         mark.map_or(Ok(()), Mark::remove)?;
         Ok(outcome)
@@ -57,7 +57,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
-    pub fn finish_unheard(mut self) -> Result<(Outcome, Option<Mark>), Error> {
+    pub fn finish_unheard(mut self) -> Result<(SinkOutcome, Option<Mark>), Error> {
         let mut mark = None;
         if !self.options.dry_run {
             let complete = self.is_complete();
@@ -197,7 +197,7 @@ impl Sink {
             || named.any(|(number, (entry, _))| entry.kind != Kind::Folder && !synced(number))
     }
 
-    fn account(&mut self) -> Outcome {
+    fn account(&mut self) -> SinkOutcome {
         let manifest = self.ground.manifest.clone();
         let entries = || manifest.entries().iter().zip(&self.states);
         let files: Vec<State> = entries()
@@ -208,7 +208,7 @@ impl Sink {
         let is_link = |kind: &Kind| matches!(kind, Kind::Link { .. });
         let links = entries().filter(|(it, state)| is_link(&it.kind) && **state == State::Done);
         let count = |wanted| files.iter().filter(|state| **state == wanted).count() as u64;
-        Outcome {
+        SinkOutcome {
             files: count(State::Done),
             skipped: count(State::Skipped),
             unfinished: count(State::Due),

@@ -49,7 +49,7 @@ use crate::error::{Error, ErrorKind};
 
 pub use self::alone::Together;
 pub use self::destination::Mark;
-pub use self::finish::Outcome;
+pub use self::finish::SinkOutcome;
 pub use self::left::Left;
 
 /// How a destination is written.

@@ -253,7 +253,7 @@ fn the_digest_of_a_file_with_holes_is_what_b3sum_prints_at_odd_sizes() {
 
 /// Copies a sparse file with one chunk of content, and calls `before_last` before that is written;
 /// what came of it, and how many steps the destination took after.
-fn copy_sparse(chunks: u64, before_last: impl Fn(&Watch)) -> (Outcome, u64) {
+fn copy_sparse(chunks: u64, before_last: impl Fn(&Watch)) -> (SinkOutcome, u64) {
     let ends = ends();
     let from = ends.from.join("file");
     write_sparse(&from, chunks * CHUNK, &[3]);

@@ -157,7 +157,7 @@ impl Copy {
         self.sink.missing().into_iter().flatten().collect()
     }
 
-    fn run(mut self) -> Result<Outcome, Error> {
+    fn run(mut self) -> Result<SinkOutcome, Error> {
         self.compare();
         for chunk in self.missing() {
             self.step(chunk)?;
@@ -167,11 +167,11 @@ impl Copy {
     }
 }
 
-fn copy_with(paths: &[&Path], to: &Path, options: &SinkOptions) -> Result<Outcome, Error> {
+fn copy_with(paths: &[&Path], to: &Path, options: &SinkOptions) -> Result<SinkOutcome, Error> {
     Copy::open(source(paths), &ambient(to), options)?.run()
 }
 
-fn copy(paths: &[&Path], to: &Path) -> Outcome {
+fn copy(paths: &[&Path], to: &Path) -> SinkOutcome {
     copy_with(paths, to, &SinkOptions::default()).unwrap()
 }
 

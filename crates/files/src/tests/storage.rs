@@ -180,7 +180,7 @@ impl Run {
         }
     }
 
-    fn attempt(&mut self) -> Result<Outcome, Error> {
+    fn attempt(&mut self) -> Result<SinkOutcome, Error> {
         let path = if self.is_single { "file00" } else { "" };
         let options = SourceOptions { recursive: !self.is_single, ..Default::default() };
         let mut source = Source::open(&[place(&self.from, path)], &options)?;

@@ -19,7 +19,7 @@ use longhaul_proto::wire::header::{Header, Kind};
 use crate::clock;
 use crate::error::Error;
 use crate::port::{Datagrams, FlowSink, PortHandle};
-use crate::socket::{Outcome, Path, SendError, Socket};
+use crate::socket::{Path, SendError, SendOutcome, Socket};
 
 /// The shortest probe that is answered.
 const SHORTEST: usize = 64;
@@ -247,7 +247,7 @@ impl Prober {
             let Some(head) = probe.first_chunk_mut() else { continue };
             Header { number, ..self.header }.encode(head);
             match self.socket.send(self.path, &probe) {
-                Ok(Outcome::Sent | Outcome::Lost(_)) => {}
+                Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => {}
                 Err(SendError::TooLarge) => self.search.on_refused(size),
                 Err(SendError::Broken(_)) => self.finish(),
             }

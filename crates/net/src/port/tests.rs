@@ -13,7 +13,7 @@ use crate::clock;
 use crate::port::{Datagrams, FlowSink, Port};
 use crate::sealing::keys::{FlowKeys, Suite};
 use crate::sealing::open::Opener;
-use crate::socket::{MESSAGES, Outcome, Path, Socket};
+use crate::socket::{MESSAGES, Path, SendOutcome, Socket};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -238,7 +238,7 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
             let len = if block == 50 { 10 } else { payload.len() };
             batch.push(&mut sealer, Kind::Data, block, &payload[..len]).unwrap();
             if batch.room() == 0 || block == 99 {
-                assert!(matches!(batch.send(&socket, path(&port)), Ok(Outcome::Sent)));
+                assert!(matches!(batch.send(&socket, path(&port)), Ok(SendOutcome::Sent)));
                 assert!(batch.is_empty());
             }
         }

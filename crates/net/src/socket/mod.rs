@@ -59,7 +59,7 @@ impl From<SocketAddr> for Path {
 
 /// What became of a train of datagrams.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum SendOutcome {
     /// The kernel took it.
     Sent,
     /// The kernel took some or none of it: no route, no buffer, the network is down. On the other
@@ -166,7 +166,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`SendError`].
-    pub fn send(&self, path: Path, datagram: &[u8]) -> Result<Outcome, SendError> {
+    pub fn send(&self, path: Path, datagram: &[u8]) -> Result<SendOutcome, SendError> {
         self.send_train(path, datagram, datagram.len())
     }
 
@@ -175,9 +175,14 @@ impl Socket {
     ///
     /// # Errors
     /// [`SendError`]; then some of the train may have left.
-    pub fn send_train(&self, path: Path, train: &[u8], size: usize) -> Result<Outcome, SendError> {
+    pub fn send_train(
+        &self,
+        path: Path,
+        train: &[u8],
+        size: usize,
+    ) -> Result<SendOutcome, SendError> {
         let mut rest = train;
-        let mut outcome = Outcome::Sent;
+        let mut outcome = SendOutcome::Sent;
         while !rest.is_empty() {
             // The kernel does not cut a train into datagrams that it would cut into fragments.
             let is_whole = size <= usize::from(LARGEST_WHOLE);
@@ -190,7 +195,7 @@ impl Socket {
                     _ if segments > 1 && self.segments() == 1 => {}
                     Refusal::Fatal(error) => return Err(error),
                     Refusal::Loss(error) => {
-                        outcome = Outcome::Lost(error);
+                        outcome = SendOutcome::Lost(error);
                         rest = later;
                     }
                 },
@@ -347,7 +352,7 @@ mod tests {
         let (sender, receiver) = (loopback(), loopback());
         let train: Vec<u8> = (0..44 * 1000 + 7).map(|n| (n / 1000) as u8).collect();
         let path = receiver.local_addr().into();
-        assert!(matches!(sender.send_train(path, &train, 1000), Ok(Outcome::Sent)));
+        assert!(matches!(sender.send_train(path, &train, 1000), Ok(SendOutcome::Sent)));
         let got = receive_all(&receiver, 45);
         let expected: Vec<&[u8]> = train.chunks(1000).collect();
         assert_eq!(got.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>(), expected);
@@ -360,12 +365,12 @@ mod tests {
         let dual = need!(dual.map_err(|error| skip::forbidden(format!("no IPv6 here: {error}"))));
         let four = loopback();
         let to_four = Path::from(four.local_addr());
-        assert!(matches!(dual.send(to_four, b"hello"), Ok(Outcome::Sent)));
+        assert!(matches!(dual.send(to_four, b"hello"), Ok(SendOutcome::Sent)));
         let asked = receive_all(&four, 1)[0].0;
-        assert!(matches!(four.send(asked, b"yes"), Ok(Outcome::Sent)));
+        assert!(matches!(four.send(asked, b"yes"), Ok(SendOutcome::Sent)));
         let answered = receive_all(&dual, 1);
         assert_eq!(answered[0].0.remote, four.local_addr());
-        assert!(matches!(dual.send(answered[0].0, b"bye"), Ok(Outcome::Sent)));
+        assert!(matches!(dual.send(answered[0].0, b"bye"), Ok(SendOutcome::Sent)));
         assert_eq!(receive_all(&four, 1)[0].1, b"bye");
     }
 

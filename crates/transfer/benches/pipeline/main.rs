@@ -31,7 +31,7 @@ use longhaul_net::port::scatter::{Scatter, ScatterCall};
 use longhaul_net::port::{Datagrams, FlowSink, Port};
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_net::sealing::seal::{Sealer, data_overhead};
-use longhaul_net::socket::{Outcome, Path, Socket};
+use longhaul_net::socket::{Path, SendOutcome, Socket};
 use longhaul_net::{clock, wait};
 use longhaul_proto::endpoint::{Arrival, FlowId};
 use longhaul_proto::layout::Layout;
@@ -266,7 +266,7 @@ impl Pacer {
 
     fn send(&mut self, batch: &mut Batch) -> Result<()> {
         self.wait(batch.bytes());
-        if let Outcome::Lost(_) = batch.send(&self.socket, self.path)? {
+        if let SendOutcome::Lost(_) = batch.send(&self.socket, self.path)? {
             self.lost += 1;
         }
         Ok(())

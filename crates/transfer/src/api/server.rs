@@ -16,7 +16,7 @@ use super::listen;
 use super::queue::{Queue, Queued, stream};
 use crate::error::public::{Error, ErrorKind};
 use crate::options::{Allow, ServeOptions};
-use crate::serve::{self, Client, Order, Ready, Told};
+use crate::serve::{self, Order, Ready, ServerEvent};
 use crate::session::{PeerId, allow};
 
 /// How many events wait for a slow reader.
@@ -71,37 +71,6 @@ impl Access {
     }
 }
 
-/// Something that happened at a server.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ServerEvent {
-    /// A client was turned away before it could ask for anything.
-    Refused {
-        /// Where it came from.
-        address: SocketAddr,
-        /// Why.
-        error: Error,
-    },
-    /// Further clients were turned away, too many for an event each.
-    RefusedMore {
-        /// How many since the last event of this kind.
-        count: u64,
-    },
-    /// A client asks for something.
-    Asked(Client),
-    /// The server has answered a client to the end, or refused it.
-    Ended {
-        /// The client.
-        client: Client,
-        /// How long it took.
-        took: Duration,
-        /// Why it was refused or not finished.
-        error: Option<Error>,
-    },
-    /// The reader was too slow: this many events were dropped here.
-    Lagged(u64),
-}
-
 impl Queued for ServerEvent {
     /// What clients cause has no bound, so nothing is kept for good.
     fn must_arrive(&self) -> bool {
@@ -114,21 +83,6 @@ impl Queued for ServerEvent {
 
     fn lagged(count: u64) -> ServerEvent {
         ServerEvent::Lagged(count)
-    }
-}
-
-impl From<Told> for ServerEvent {
-    fn from(told: Told) -> ServerEvent {
-        match told {
-            Told::Refused { address, error } => {
-                ServerEvent::Refused { address, error: error.into() }
-            }
-            Told::Untold { count } => ServerEvent::RefusedMore { count },
-            Told::Asked(client) => ServerEvent::Asked(client),
-            Told::Ended { client, took, error } => {
-                ServerEvent::Ended { client, took, error: error.map(Error::from) }
-            }
-        }
     }
 }
 
@@ -227,8 +181,8 @@ impl ServerBuilder {
         let (tell_ready, ready) = oneshot::channel();
         let events = queue.clone();
         let mut done = engine::start("longhaul serve", move || {
-            let told = events.clone();
-            let tell = Arc::new(move |happened: Told| told.push(happened.into()));
+            let queue = events.clone();
+            let tell = Arc::new(move |event| queue.push(event));
             let is_ready = move |ready| drop(tell_ready.send(ready));
             let served = serve::serve(registry::find, options, is_ready, tell, taken);
             events.close();

@@ -43,7 +43,7 @@ pub use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
 pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
-pub use request::{Direction, Pattern, Request, Setting};
+pub use request::{Direction, FilterWire, Request, Setting};
 pub use survey::{Survey, Surveyed};
 pub use transfer::{
     Attach, Card, ChunkPiece, Compare, Compared, Digests, EntryFailed, Heard, Held, Lease, Named,

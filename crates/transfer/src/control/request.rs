@@ -43,7 +43,7 @@ pub struct Request {
     pub dry_run: bool,
     /// Filters for a pull, in order.
     #[prost(message, repeated, tag = "9")]
-    pub filters: Vec<Pattern>,
+    pub filters: Vec<FilterWire>,
     /// The protocol by its registry name; empty where the data go by stream.
     #[prost(string, tag = "10")]
     pub protocol: String,
@@ -103,7 +103,7 @@ pub struct Setting {
 
 /// One filter of a tree copy.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Pattern {
+pub struct FilterWire {
     /// Take what matches, rather than leave it out.
     #[prost(bool, tag = "1")]
     pub include: bool,
@@ -112,17 +112,17 @@ pub struct Pattern {
     pub glob: String,
 }
 
-impl From<&Filter> for Pattern {
-    fn from(filter: &Filter) -> Pattern {
+impl From<&Filter> for FilterWire {
+    fn from(filter: &Filter) -> FilterWire {
         match filter {
-            Filter::Include(glob) => Pattern { include: true, glob: glob.clone() },
-            Filter::Exclude(glob) => Pattern { include: false, glob: glob.clone() },
+            Filter::Include(glob) => FilterWire { include: true, glob: glob.clone() },
+            Filter::Exclude(glob) => FilterWire { include: false, glob: glob.clone() },
         }
     }
 }
 
-impl From<&Pattern> for Filter {
-    fn from(pattern: &Pattern) -> Filter {
+impl From<&FilterWire> for Filter {
+    fn from(pattern: &FilterWire) -> Filter {
         match pattern.include {
             true => Filter::Include(pattern.glob.clone()),
             false => Filter::Exclude(pattern.glob.clone()),

@@ -1,6 +1,6 @@
 //! What several sources are asked before one object is taken from all of them: whether it is one.
 
-use super::Pattern;
+use super::FilterWire;
 
 /// The client's wish to know what the chunks of an object hash to: the first message of its
 /// session. The same session may then ask for the object.
@@ -14,7 +14,7 @@ pub struct Survey {
     pub recursive: bool,
     /// Filters, in order.
     #[prost(message, repeated, tag = "3")]
-    pub filters: Vec<Pattern>,
+    pub filters: Vec<FilterWire>,
 }
 
 /// A piece of the answer: first the manifest, then the values. One that is empty says that the

@@ -233,10 +233,10 @@ pub struct Status {
     /// CPU time of the thread that carries the control stream, and chunks that go by stream.
     #[prost(uint64, tag = "29")]
     pub carrier_nanos: u64,
-    /// Datagrams with data that came before their flow was known and did not fit what is held of
-    /// such (receiving end).
+    /// Datagrams with data that came before their flow was known and did not fit the memory for
+    /// early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
-    pub hold_lost: u64,
+    pub early_lost: u64,
     /// Names looked at and chunks read, to find out what there is to do.
     #[prost(uint64, tag = "28")]
     pub looked: u64,

@@ -23,9 +23,9 @@ use tokio::time::{Instant, interval_at};
 
 use super::hooks::{ClientHooks, State};
 use super::udp_watchdog::{Knock, UdpWatchdog};
-use crate::control::{Attach, Direction, Frame, Message, Outcome, Pattern, Request, Setting};
+use crate::control::{Attach, Direction, FilterWire, Frame, Message, Outcome, Request, Setting};
 use crate::error::{Class, Error};
-use crate::many::part::{Part, To};
+use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
@@ -33,8 +33,8 @@ use crate::random::{random_flow, random_u64};
 use crate::reach::route::{Host, Route};
 use crate::reach::way::Way;
 use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
-use crate::roles::receiving::{Received, ReceivingEnd};
-use crate::roles::sending::SendingEnd;
+use crate::roles::receiving::{Received, ReceivingRole};
+use crate::roles::sending::SendingRole;
 use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
@@ -55,7 +55,7 @@ pub(super) struct Attempt<'a> {
     identity: Identity,
     pub(super) hooks: ClientHooks,
     pub(super) started: Time,
-    part: Part,
+    part: CopyPart,
     refused: Cell<bool>,
     /// Not the first try.
     again: bool,
@@ -81,7 +81,7 @@ impl<'a> Attempt<'a> {
         route: &'a Route,
         observer: Arc<dyn Observer>,
         cancel: Cancel,
-        part: Part,
+        part: CopyPart,
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
         let mut state = State::new();
@@ -246,7 +246,7 @@ impl<'a> Attempt<'a> {
                 let path = protocol.map(|_| Path::from(contact));
                 let (port, hooks) = (data.handle(), &self.hooks);
                 let (wire, decides, dry_run) = (&mut wire, true, self.options.dry_run);
-                SendingEnd {
+                SendingRole {
                     wire,
                     terms,
                     port,
@@ -307,7 +307,7 @@ impl<'a> Attempt<'a> {
         let options = self.options;
         let part = &self.part;
         let to = part.destination(destination, asked, options);
-        let end = ReceivingEnd {
+        let end = ReceivingRole {
             wire,
             terms,
             port: data.clone(),
@@ -385,7 +385,7 @@ impl<'a> Attempt<'a> {
             preserve: options.preserve,
             checksum: options.checksum,
             dry_run: options.dry_run,
-            filters: options.filters.iter().map(Pattern::from).collect(),
+            filters: options.filters.iter().map(FilterWire::from).collect(),
             protocol: terms.protocol.map_or("", |row| row.name).to_owned(),
             cipher: terms.suite.name().to_owned(),
             receive: receive_name(options.receive).to_owned(),

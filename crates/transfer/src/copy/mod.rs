@@ -21,7 +21,7 @@ use longhaul_text::CallOption;
 
 use crate::error::{Class, Error};
 use crate::flow::shared_core::SharedCore;
-use crate::many::part::Part;
+use crate::many::part::CopyPart;
 use crate::many::{self, OneCopy};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Receive, TCP_STREAMS};
@@ -61,7 +61,7 @@ pub fn copy(
                         (Bytes::ZERO, core.map(|core| core.limited(options.rate_limit)))
                     }
                 };
-                let part = Part::alone(Budget::of_copy(&options, least, 1)?, core);
+                let part = CopyPart::alone(Budget::of_copy(&options, least, 1)?, core);
                 run(&options, route, observer, cancel, part).await
             }
             _ => many::run(&options, &routes, &observer, &cancel, one).await,
@@ -85,7 +85,7 @@ fn one(
     route: Route,
     observer: Arc<dyn Observer>,
     cancel: Cancel,
-    part: Part,
+    part: CopyPart,
 ) -> OneCopy {
     Box::pin(async move { run(&options, &route, observer, cancel, part).await })
 }
@@ -95,7 +95,7 @@ async fn run(
     route: &Route,
     observer: Arc<dyn Observer>,
     cancel: Cancel,
-    part: Part,
+    part: CopyPart,
 ) -> Result<Summary, Error> {
     let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), part)?;
     let mut way = first_way(options);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use super::attempt::Attempt;
 use super::summing;
 use crate::error::{Class, Error};
-use crate::many::part::Part;
+use crate::many::part::CopyPart;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Observer};
 use crate::reach::Reached;
@@ -55,7 +55,7 @@ pub fn rehearse(
             contact: SocketAddr::from((local, DISCARD)),
             datagram: None,
         };
-        let part = Part::alone(Budget::new(options.memory)?, None);
+        let part = CopyPart::alone(Budget::new(options.memory)?, None);
         part.reached.replace(Some(reached));
         let mut attempt = Attempt::new(options, &routes[0], observer, Cancel::default(), part)?;
         match attempt.run(first_way(options)).await {

@@ -75,7 +75,7 @@ pub(super) fn summary(
         path_lost,
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
-        hold_lost: receiver.hold_lost,
+        early_lost: receiver.early_lost,
         refused_datagrams: receiver.refused,
         sender: accounting,
         receiver: ReceiverAccounting::from(&receiver),

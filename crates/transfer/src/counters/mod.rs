@@ -68,7 +68,7 @@ pub(crate) struct ReceiverCounters {
     /// Datagrams that the kernel dropped for want of buffer.
     pub(crate) socket_lost: u64,
     /// Datagrams with data that came before their flow was known and found no memory.
-    pub(crate) hold_lost: u64,
+    pub(crate) early_lost: u64,
     /// Genuine datagrams that found no memory for their chunk.
     pub(crate) memory_lost: u64,
     /// Datagrams that were refused: of no flow, forged, malformed, or copies.
@@ -211,7 +211,7 @@ impl AddAssign for ReceiverCounters {
             (&mut self.reported_lost, later.reported_lost),
             (&mut self.highest, later.highest),
             (&mut self.socket_lost, later.socket_lost),
-            (&mut self.hold_lost, later.hold_lost),
+            (&mut self.early_lost, later.early_lost),
             (&mut self.memory_lost, later.memory_lost),
             (&mut self.refused, later.refused),
             (&mut self.unasked, later.unasked),

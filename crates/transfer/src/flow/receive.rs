@@ -32,7 +32,7 @@ use crate::control::{Frame, Message, Relay};
 use crate::counters::board::Board;
 use crate::counters::{Counters, ReceiverCounters, span, thread_time};
 use crate::random::random_challenge;
-use crate::write::budget::{EARLY_GRANT, Part};
+use crate::write::budget::{EARLY_GRANT, MemoryPart};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, Jobs};
 
@@ -67,7 +67,7 @@ pub(crate) struct ReceivePass {
     /// The sender's data address, where this end knows it beforehand and greets it.
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
-    pub(crate) memory: Arc<Part>,
+    pub(crate) memory: Arc<MemoryPart>,
     /// Only so many chunks at the start are kept, and all others are counted; nothing to keep all.
     pub(crate) kept: Option<u64>,
     pub(crate) outbox: Outbox,
@@ -102,7 +102,7 @@ pub(crate) struct Receiving {
     arrivals: Vec<Arrival>,
     /// Room that needs no memory, since nothing is kept.
     free_room: Option<Bytes>,
-    memory: Arc<Part>,
+    memory: Arc<MemoryPart>,
     granted: Bytes,
     /// What had been drained, and whether the destination was open, when it was last granted.
     drained_before: (Bytes, bool),
@@ -362,7 +362,7 @@ impl Receiving {
         let mut receiver = self.earlier.receiver;
         receiver += ReceiverCounters {
             socket_lost: drops,
-            hold_lost: self.fallen,
+            early_lost: self.fallen,
             memory_lost: no_room,
             refused,
             ..ReceiverCounters::from(counts)

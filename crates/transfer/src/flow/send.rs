@@ -13,7 +13,7 @@ use longhaul_net::clock;
 use longhaul_net::port::address::Challenge;
 use longhaul_net::port::mtu::HoleWatch;
 use longhaul_net::sealing::seal::Sealer;
-use longhaul_net::socket::{Outcome, Path, SendError, Socket};
+use longhaul_net::socket::{Path, SendError, SendOutcome, Socket};
 use longhaul_net::wait::{self, Woken};
 use longhaul_proto::endpoint::{BlockRange, BoxedSender, Event, FlowId, Wake, Why};
 use longhaul_proto::layout::{Block, Layout};
@@ -332,7 +332,7 @@ impl Sending {
         }
         match self.batch.send(&self.socket, path) {
             // A route that is gone looks like loss and passes as loss does.
-            Ok(Outcome::Sent | Outcome::Lost(_)) => Ok(()),
+            Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => Ok(()),
             Err(SendError::TooLarge) => {
                 self.tell_hole();
                 Ok(())

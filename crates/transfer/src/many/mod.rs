@@ -44,7 +44,7 @@ use crate::summary::Summary;
 use crate::write::budget::Budget;
 use crate::write::claims::Claims;
 use crate::write::writer as plain;
-use part::{Part, Shared, To};
+use part::{CopyPart, Shared, To};
 use rows::Rows;
 
 pub use survey::{Answer, Found};
@@ -57,7 +57,7 @@ const WRITERS: usize = 4;
 pub(crate) type OneCopy = Pin<Box<dyn Future<Output = Result<Summary, Error>>>>;
 
 /// Starts a source's own copy.
-type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, Part) -> OneCopy;
+type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, CopyPart) -> OneCopy;
 
 /// Copies from all of `routes`, from each by the copy that `one` starts.
 pub(crate) async fn run(
@@ -143,9 +143,9 @@ impl<'a> Sources<'a> {
         rows::observer(&self.rows, number, &self.observer)
     }
 
-    fn part(&self, number: usize) -> Part {
+    fn part(&self, number: usize) -> CopyPart {
         let (to, reached) = (To::Files, None.into());
-        Part { shared: self.shared.clone(), number, to, reached }
+        CopyPart { shared: self.shared.clone(), number, to, reached }
     }
 
     /// What this host takes of all of them together.
@@ -154,7 +154,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Starts the copy of a source.
-    fn start(&self, tasks: &mut JoinSet<Ended>, part: Part) {
+    fn start(&self, tasks: &mut JoinSet<Ended>, part: CopyPart) {
         let number = part.number;
         let (options, route) = (self.options[number].clone(), self.routes[number].clone());
         let (observer, cancel) = (self.observer_of(number), self.cancel.clone());

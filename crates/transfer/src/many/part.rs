@@ -51,7 +51,7 @@ impl Shared {
 }
 
 /// One source's part.
-pub(crate) struct Part {
+pub(crate) struct CopyPart {
     pub(crate) shared: Rc<Shared>,
     /// Its number among the sources.
     pub(crate) number: usize,
@@ -69,7 +69,7 @@ pub(crate) enum To {
     Replicas(ReplicaLink),
 }
 
-impl Part {
+impl CopyPart {
     /// Where an attempt of this source writes to: below `place` if that is files.
     pub(crate) fn destination(
         &self,
@@ -109,14 +109,14 @@ impl Shared {
     }
 }
 
-impl Part {
+impl CopyPart {
     /// That of a copy which is alone; `core` receives, where it comes to this host by a protocol
     /// that shares out what the host takes.
-    pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> Part {
+    pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> CopyPart {
         let (ports, writers, claims) = (None, Vec::new(), None);
         let left = Arc::default();
         let shared = Shared { sources: 1, memory, ports, core, writers, claims, left };
-        Part { shared: Rc::new(shared), number: 0, to: To::Files, reached: RefCell::default() }
+        CopyPart { shared: Rc::new(shared), number: 0, to: To::Files, reached: RefCell::default() }
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         path_lost: sum(|s| s.path_lost),
         socket_lost: sum(|s| s.socket_lost),
         memory_lost: sum(|s| s.memory_lost),
-        hold_lost: sum(|s| s.hold_lost),
+        early_lost: sum(|s| s.early_lost),
         // Each is told of all that no flow of the port knows.
         refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
         sender,

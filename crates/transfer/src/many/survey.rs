@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::paths;
-use crate::control::{Frame, MAX_MANIFEST, Message, Pattern, Survey, Surveyed};
+use crate::control::{FilterWire, Frame, MAX_MANIFEST, Message, Survey, Surveyed};
 use crate::error::{Class, Error};
 use crate::options::CopyOptions;
 use crate::reach::route::Route;
@@ -54,7 +54,7 @@ pub(super) async fn survey(
     let survey = Survey {
         paths: paths(route).iter().map(bytes).collect(),
         recursive: options.recursive,
-        filters: options.filters.iter().map(Pattern::from).collect(),
+        filters: options.filters.iter().map(FilterWire::from).collect(),
     };
     session.write(&Frame::from(Message::Survey(survey))).await?;
     let mut answer = Answer { memory, ..Answer::default() };

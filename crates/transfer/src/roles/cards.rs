@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::lies::source;
-use super::sending::SendingEnd;
+use super::sending::SendingRole;
 use super::turns::{Alone, receive_alone, terms};
 use super::wire::{End, Wire};
 use super::{Terms, listing};
@@ -37,7 +37,7 @@ async fn tell_sender(card: Rate, rate: Rate) {
     let port = data.handle();
     let sending = spawn_local(async move {
         let mut wire = Wire::new(near);
-        let end = SendingEnd {
+        let end = SendingRole {
             wire: &mut wire,
             terms,
             port,

@@ -24,7 +24,7 @@ use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::flow::receive::{Letter, ReceivePass, Receiving};
 use crate::write::budget::EARLY_GRANT;
-use crate::write::budget::{Budget, Part};
+use crate::write::budget::{Budget, MemoryPart};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
@@ -42,7 +42,7 @@ fn layout() -> Layout {
     Layout::new(OBJECT, Bytes::ZERO, Bytes::new(CHUNK), BLOCK).unwrap()
 }
 
-fn part(budget: &Budget) -> Part {
+fn part(budget: &Budget) -> MemoryPart {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(budget.enter()).expect("there is memory")
 }
@@ -60,7 +60,7 @@ struct Greedy {
 }
 
 impl Greedy {
-    fn new(memory: Arc<Part>) -> Greedy {
+    fn new(memory: Arc<MemoryPart>) -> Greedy {
         let loopback = (Ipv4Addr::LOCALHOST, 0).into();
         let (port, sender) = (Port::bind(loopback).unwrap(), Socket::bind(loopback).unwrap());
         let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FLOW);

@@ -31,7 +31,7 @@ use crate::flow::receive::{Letter, ReceivePass, Receiving, Scattered};
 use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
 use crate::session::Session;
-use crate::write::budget::Part;
+use crate::write::budget::MemoryPart;
 use crate::write::chunk::{Drained, Streamed};
 use crate::write::destination::{Destination, Incoming, Reporter};
 use crate::write::jobs::{Job, Jobs, WriterEvent};
@@ -45,7 +45,7 @@ const TICK: Duration = Duration::from_millis(100);
 const OFFER: Duration = Duration::from_secs(600);
 
 /// What a receiving end works with.
-pub(crate) struct ReceivingEnd<'a> {
+pub(crate) struct ReceivingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
     pub(crate) port: PortHandle,
@@ -58,7 +58,7 @@ pub(crate) struct ReceivingEnd<'a> {
     /// This end decides whether datagrams pass: the client does.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
-    pub(crate) memory: Arc<Part>,
+    pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
     /// The core of all flows that come to this host, where the copy has several.
     pub(crate) core: Option<SharedCore>,
@@ -82,7 +82,7 @@ struct Flow {
 }
 
 struct Running<'a, 'b> {
-    end: &'b mut ReceivingEnd<'a>,
+    end: &'b mut ReceivingRole<'a>,
     jobs: Jobs,
     events: mpsc::UnboundedReceiver<WriterEvent>,
     /// Whole chunks from further streams.
@@ -116,7 +116,7 @@ struct Running<'a, 'b> {
     cpu_before: Duration,
 }
 
-impl ReceivingEnd<'_> {
+impl ReceivingRole<'_> {
     /// Receives the object until all of it stands at the `destination`.
     pub(crate) async fn run(mut self, destination: Box<dyn Destination>) -> Result<Received, End> {
         if let Some(card) = self.terms.card {

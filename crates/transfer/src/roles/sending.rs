@@ -46,7 +46,7 @@ const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
 /// And below that, what every IPv4 host takes (RFC 791: 576 bytes).
 const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
 /// What a sending end works with.
-pub(crate) struct SendingEnd<'a> {
+pub(crate) struct SendingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
     pub(crate) port: PortHandle,
@@ -73,7 +73,7 @@ enum Carried {
 }
 
 struct Running<'a, 'b> {
-    end: &'b mut SendingEnd<'a>,
+    end: &'b mut SendingRole<'a>,
     manifest: Arc<Manifest>,
     virtual_object: VirtualObject,
     carried: Option<Carried>,
@@ -99,7 +99,7 @@ struct Running<'a, 'b> {
     cpu_before: Duration,
 }
 
-impl SendingEnd<'_> {
+impl SendingRole<'_> {
     /// Offers the object and sends it until all of it stands at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
         let clear = self.terms.is_in_the_clear();

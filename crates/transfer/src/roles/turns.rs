@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::lies::source;
 use super::offer;
-use super::receiving::{Received, ReceivingEnd};
+use super::receiving::{Received, ReceivingRole};
 use super::wire::{End, Wire};
 use super::{DEFAULT_SEGMENT, Hooks, Terms, There, Whence};
 use crate::control::{ChunkPiece, Digests, Frame, Message, Outcome, Pass};
@@ -22,7 +22,7 @@ use crate::flow::payloads::Payloads;
 use crate::loopback::{LOOPBACKS, pair, run};
 use crate::options::Receive;
 use crate::session::{Carriers, FrameReader, FrameWriter, Session};
-use crate::write::budget::{Budget, Part};
+use crate::write::budget::{Budget, MemoryPart};
 use crate::write::files::Files;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
@@ -114,12 +114,12 @@ pub(super) async fn receive_alone(
     wire: &mut Wire,
     terms: Terms,
     port: PortHandle,
-    memory: Arc<Part>,
+    memory: Arc<MemoryPart>,
     place: Place,
 ) -> Result<Received, End> {
     let (_stream_ends, streams) = mpsc::unbounded_channel();
     let (asked, options) = (Arc::new(Asked::push(true)), SinkOptions::default());
-    let end = ReceivingEnd {
+    let end = ReceivingRole {
         wire,
         terms,
         port,

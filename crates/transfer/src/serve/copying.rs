@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::dispatch::{first, turn_away};
 use super::door::Access;
-use super::told::{Client, Told};
+use super::events::{ServedClient, ServerEvent};
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Class, Error};
@@ -89,7 +89,7 @@ impl Copying {
             Ok(running) => running,
             Err(error) => return drop(session.close(Some((&error).into())).await),
         };
-        (server.tell)(Told::Asked(Client::new(&session, "probes the way".to_owned())));
+        (server.tell)(ServerEvent::Asked(ServedClient::new(&session, "probes the way".to_owned())));
         let stopped = running.stopped();
         probe::server::answer(&server.port, &server.seats, session, probe, stopped).await;
     }
@@ -98,8 +98,8 @@ impl Copying {
     /// others.
     async fn surveyed(&self, mut session: Session, survey: &Survey) -> Option<Result<(), Error>> {
         let server = &self.server;
-        let client = Client::of_survey(&session, survey);
-        (server.tell)(Told::Asked(client.clone()));
+        let client = ServedClient::of_survey(&session, survey);
+        (server.tell)(ServerEvent::Asked(client.clone()));
         // Kept until the client has heard the last word.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
@@ -136,8 +136,8 @@ impl Copying {
                 return Err(error);
             }
         };
-        let client = Client::of_request(&session, &request);
-        (self.server.tell)(Told::Asked(client.clone()));
+        let client = ServedClient::of_request(&session, &request);
+        (self.server.tell)(ServerEvent::Asked(client.clone()));
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         (self.server.tell)(client.ended(&result));
         result

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Server;
 use super::dispatch::first;
 use super::door::Access;
-use super::told::{Client, Told};
+use super::events::{ServedClient, ServerEvent};
 use crate::control::list::{self, List, Listed, ListedName, PIECE};
 use crate::error::{Class, Error};
 use crate::session::{Service, Session, allow};
@@ -56,8 +56,8 @@ impl Service for Listing {
                 return;
             };
             let server = &self.server;
-            let client = Client::of_list(&session, &asked);
-            (server.tell)(Told::Asked(client.clone()));
+            let client = ServedClient::of_list(&session, &asked);
+            (server.tell)(ServerEvent::Asked(client.clone()));
             // Kept until the client has heard the last word.
             let begun = server.begin(session.peer, Some(Access::Read));
             let ended = match &begun {

@@ -6,14 +6,15 @@
 //! its destination free, and further streams find their transfer; `transfer` answers one request
 //! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
 //! several sources. `listing` is the service of listings. `door` says what an id may reach;
-//! `closing` ends a server; `over_ssh` is the server of one copy that ssh started; `told` is what a
-//! server says of all that, `refusals` as far as it fits a log. `rehearsal` is a session without a
-//! network, for the fuzzer.
+//! `closing` ends a server; `over_ssh` is the server of one copy that ssh started; `events` are
+//! what a server reports, and `refusals` limits how many clients that were turned away it reports.
+//! `rehearsal` is a session without a network, for the fuzzer.
 
 mod closing;
 mod copying;
 mod dispatch;
 mod door;
+mod events;
 mod hooks;
 mod listing;
 mod over_ssh;
@@ -21,7 +22,6 @@ mod refusals;
 mod register;
 mod rehearsal;
 mod running;
-mod told;
 mod transfer;
 
 use std::cell::RefCell;
@@ -49,12 +49,12 @@ use longhaul_files::sink::Left;
 use refusals::Refusals;
 use register::Register;
 
+pub use events::{ServedClient, ServerEvent};
 pub use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
-pub use told::{Client, Told};
 
-/// How often refusals are counted that had no line of their own.
+/// How often refusals that had no event of their own are counted.
 const UNTOLD: Duration = Duration::from_secs(60);
 
 /// Where a server listens and who it is.
@@ -85,7 +85,7 @@ struct Server {
     surveys: answer::Seats,
     /// For probes.
     seats: probe::server::Seats,
-    /// Who is told what happens.
+    /// Takes the events.
     tell: Tell,
     refusals: Arc<Refusals>,
     closing: Closing,
@@ -115,8 +115,8 @@ impl Server {
 /// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
-/// Is told what happens at a server; called from its own threads.
-pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
+/// Takes the events of a server; called from its own threads.
+pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// What a running server may be asked.
 pub(crate) enum Order {

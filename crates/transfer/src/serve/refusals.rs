@@ -7,7 +7,7 @@ use longhaul_net::clock;
 use longhaul_net::network::Network;
 use longhaul_proto::time::{Span, Time};
 
-use super::{Tell, Told};
+use super::{ServerEvent, Tell};
 use crate::error::Error;
 use longhaul_net::meter::{Meter, Tariff};
 
@@ -37,7 +37,7 @@ impl Refusals {
         let passed = self.limit().pass(clock::now(), Network::of(address.ip()));
         if let Some(untold) = passed {
             self.tell_untold(untold);
-            (self.tell)(Told::Refused { address, error: error.clone() });
+            (self.tell)(ServerEvent::Refused { address, error: error.clone().into() });
         }
     }
 
@@ -49,7 +49,7 @@ impl Refusals {
 
     fn tell_untold(&self, count: u64) {
         if count > 0 {
-            (self.tell)(Told::Untold { count });
+            (self.tell)(ServerEvent::RefusedMore { count });
         }
     }
 

@@ -27,12 +27,12 @@ use crate::control::{Direction, Held, Message, Request, Setting, Wait};
 use crate::counters::board::Board;
 use crate::error::{Class, Error};
 use crate::options::{Filter, Receive};
-use crate::roles::receiving::ReceivingEnd;
-use crate::roles::sending::SendingEnd;
+use crate::roles::receiving::ReceivingRole;
+use crate::roles::sending::SendingRole;
 use crate::roles::wire::{End, Wire};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::{self, PeerId, Session};
-use crate::write::budget::Part;
+use crate::write::budget::MemoryPart;
 use crate::write::destination::Destination;
 use crate::write::discard::Discard;
 use crate::write::files::Files;
@@ -105,7 +105,7 @@ async fn let_in(
     request: &Request,
     terms: &Terms,
     files: Option<&mut Files>,
-) -> Result<Arc<Part>, Error> {
+) -> Result<Arc<MemoryPart>, Error> {
     let mut entering = pin!(enter(server, registered, wire, request, files));
     tokio::select! {
         biased;
@@ -127,7 +127,7 @@ async fn enter(
     wire: &Wire,
     request: &Request,
     files: Option<&mut Files>,
-) -> Result<Arc<Part>, Error> {
+) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
         // Nobody waits for a copy that lives; of others' ends, those of processes beside this one
@@ -342,7 +342,7 @@ async fn run(
             // come.
             let core =
                 terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
-            let end = ReceivingEnd {
+            let end = ReceivingRole {
                 wire,
                 terms,
                 port,
@@ -369,7 +369,7 @@ async fn run(
             let memory = Box::new(server.memory.list_for(registered.peer));
             let source = open(places, options, memory, surveyed, wire, hooks, &board).await?;
             let (path, decides, dry_run) = (None, false, request.dry_run);
-            let end = SendingEnd {
+            let end = SendingRole {
                 wire,
                 terms,
                 port,

@@ -80,7 +80,7 @@ struct Share {
 }
 
 /// A transfer's part; given back when dropped.
-pub(crate) struct Part {
+pub(crate) struct MemoryPart {
     /// As many chunks as `pool` may have. Given back before the share is, for whoever waits.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
@@ -156,7 +156,7 @@ impl Budget {
     /// # Errors
     /// [`Class::Unfinished`], which a client takes up again, where others hold all of the memory
     /// for too long.
-    pub(crate) async fn enter(&self) -> Result<Part, Error> {
+    pub(crate) async fn enter(&self) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let held = timeout(self.0.patience, self.0.acquire()).await;
         let Ok(Ok(held)) = held else {
@@ -171,7 +171,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`Class::Unfinished`], as [`Budget::enter`].
-    pub(crate) async fn enter_for(&self, owner: PeerId) -> Result<Part, Error> {
+    pub(crate) async fn enter_for(&self, owner: PeerId) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let entered = timeout(self.0.patience, async {
             let share = self.0.share(owner).await;
@@ -192,9 +192,9 @@ impl Budget {
         Ok(self.part(place, Some(share), held))
     }
 
-    fn part(&self, place: Place, share: Option<Share>, held: OwnedSemaphorePermit) -> Part {
+    fn part(&self, place: Place, share: Option<Share>, held: OwnedSemaphorePermit) -> MemoryPart {
         self.0.entered.fetch_add(1, Ordering::Relaxed);
-        Part {
+        MemoryPart {
             held: Mutex::new(held),
             share,
             place,
@@ -234,7 +234,7 @@ impl Budget {
     }
 }
 
-impl Part {
+impl MemoryPart {
     /// A charge for one list of this part's owner.
     pub(crate) fn list(&self) -> ListCharge {
         ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
@@ -434,7 +434,7 @@ impl Drop for Share {
     }
 }
 
-impl Part {
+impl MemoryPart {
     /// Where buffers are taken from.
     pub(crate) fn pool(&self) -> ChunkPool {
         self.pool.clone()
@@ -491,7 +491,7 @@ mod tests {
     }
 
     /// A part, if there is one at once.
-    fn enter(budget: &Budget) -> Option<Part> {
+    fn enter(budget: &Budget) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let mut entering = pin!(budget.enter());
@@ -523,7 +523,7 @@ mod tests {
     fn the_last_of_those_that_are_expected_finds_its_part_however_much_the_first_want() {
         for memory in [512, 8 * 32, 300] {
             let budget = Budget::expecting(Bytes::mebi(memory), 8).unwrap();
-            let parts: Vec<Part> = (0..8)
+            let parts: Vec<MemoryPart> = (0..8)
                 .map(|_| {
                     let part = enter(&budget).expect("there is memory for eight");
                     // All that it is granted it holds.
@@ -541,7 +541,7 @@ mod tests {
     }
 
     /// A part of the owner `n`, if there is one at once.
-    fn enter_for(budget: &Budget, n: u8) -> Option<Part> {
+    fn enter_for(budget: &Budget, n: u8) -> Option<MemoryPart> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let mut entering = pin!(budget.enter_for(PeerId([n; 32])));
@@ -554,8 +554,8 @@ mod tests {
     #[test]
     fn one_owner_gets_half_of_the_parts_and_each_further_owner_half_of_the_rest() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<Part>>();
-        let mut parts: Vec<Vec<Part>> = (0..6).map(all).collect();
+        let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<MemoryPart>>();
+        let mut parts: Vec<Vec<MemoryPart>> = (0..6).map(all).collect();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [8, 4, 2, 1, 1, 0]);
         // What the first gives back an owner without any gets, and the first does not.
         parts[0].pop();
@@ -586,7 +586,7 @@ mod tests {
     #[test]
     fn owners_share_the_memory_in_equal_parts_however_many_transfers_each_has() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
-        let three: Vec<Part> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
+        let three: Vec<MemoryPart> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
         let alone = enter_for(&budget, 2).unwrap();
         // 384 MiB are not reserved: half for each owner.
         assert_eq!(mebi(alone.room(Bytes::ZERO)), 192 - 2);
@@ -694,7 +694,7 @@ mod tests {
         ) {
             let budget = Budget::new(Bytes::mebi(memory)).unwrap();
             // Each with what it has been granted and not drained.
-            let mut parts: Vec<(Part, Bytes)> = Vec::new();
+            let mut parts: Vec<(MemoryPart, Bytes)> = Vec::new();
             for (which, drained, what) in steps {
                 match what {
                     0 => parts.extend(enter(&budget).map(|part| (part, EARLY_GRANT))),

@@ -103,7 +103,7 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 /// The last word of a destination that found `resumed_bytes` there. `at_source` are the entries
 /// that failed at the source, and whether each changed there.
 pub(crate) fn outcome(
-    outcome: longhaul_files::Outcome,
+    outcome: longhaul_files::SinkOutcome,
     at_source: &BTreeMap<u32, bool>,
     resumed_bytes: u64,
 ) -> Outcome {
@@ -181,7 +181,7 @@ mod tests {
         };
         let failures: Vec<_> = (0..1_000).map(failure).collect();
         let outcome = outcome(
-            longhaul_files::Outcome { failures, ..longhaul_files::Outcome::default() },
+            longhaul_files::SinkOutcome { failures, ..longhaul_files::SinkOutcome::default() },
             &BTreeMap::new(),
             0,
         );

@@ -13,7 +13,7 @@ use crate::control::{Compared, PassEnd, Ranges};
 use crate::counters::spent::Spent;
 use crate::error::Error;
 use longhaul_files::digest::Digest;
-use longhaul_files::{Failure, Mark, Outcome, Plan, Sink, Verdict, VirtualObject};
+use longhaul_files::{Failure, Mark, Plan, Sink, SinkOutcome, Verdict, VirtualObject};
 
 /// Takes verified chunks of an object. The documentation is that of [`Sink`], which has all of it;
 /// the parts with a body are for files alone.
@@ -33,7 +33,7 @@ pub(super) trait Store: Send + Sized {
         digest: &Digest,
     ) -> Result<Verdict, Error>;
 
-    fn finish(self) -> Result<(Outcome, Option<Mark>), Error>;
+    fn finish(self) -> Result<(SinkOutcome, Option<Mark>), Error>;
 
     fn compare_result(&mut self, _entry: u32, _same: &[bool]) -> Result<Vec<Range<u64>>, Error> {
         Ok(Vec::new())
@@ -94,7 +94,7 @@ impl Store for Sink {
         Ok(self.write_chunk(chunk, content, digest)?)
     }
 
-    fn finish(self) -> Result<(Outcome, Option<Mark>), Error> {
+    fn finish(self) -> Result<(SinkOutcome, Option<Mark>), Error> {
         Ok(self.finish_unheard()?)
     }
 

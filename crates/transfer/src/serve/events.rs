@@ -1,17 +1,19 @@
-//! What a server tells of its clients: who came, what for, and how it ended.
+//! The events of a server: which clients came, what they asked for, how each ended.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::control::list::List;
 use crate::control::{Direction, Request, Survey};
-use crate::error::Error;
+use crate::error;
+use crate::error::public::Error;
 use crate::session::Session;
 use longhaul_files::place::show;
 
-/// One thing that happened at a server. What clients name may have any characters.
+/// Something that happened at a server. What clients name may have any characters.
 #[derive(Clone, Debug)]
-pub enum Told {
+#[non_exhaustive]
+pub enum ServerEvent {
     /// A client was turned away before it could ask for anything.
     Refused {
         /// Where it came from.
@@ -19,27 +21,29 @@ pub enum Told {
         /// Why.
         error: Error,
     },
-    /// Further clients were turned away, too many for a line each.
-    Untold {
-        /// How many since the last line.
+    /// Further clients were turned away, too many for an event each.
+    RefusedMore {
+        /// How many since the last event of this kind.
         count: u64,
     },
-    /// A client asks for a transfer, or for what comes before one.
-    Asked(Client),
-    /// That is over, or was refused.
+    /// A client asks for something.
+    Asked(ServedClient),
+    /// The server has answered a client to the end, or refused it.
     Ended {
         /// The client.
-        client: Client,
+        client: ServedClient,
         /// How long it took.
         took: Duration,
         /// Why it was refused or not finished.
         error: Option<Error>,
     },
+    /// The reader was too slow: this many events were dropped here.
+    Lagged(u64),
 }
 
 /// A client and what it asks for.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ServedClient {
     /// Where it is.
     pub address: SocketAddr,
     /// Its id.
@@ -64,35 +68,36 @@ fn named(paths: &[Vec<u8>]) -> String {
     names.join(", ") + &more
 }
 
-impl Client {
+impl ServedClient {
     /// The client of `session`, and what it wants.
-    pub(super) fn new(session: &Session, wish: String) -> Client {
+    pub(super) fn new(session: &Session, wish: String) -> ServedClient {
         let (address, id) = (session.remote, session.peer.to_string());
-        Client { address, id, wish, since: Instant::now() }
+        ServedClient { address, id, wish, since: Instant::now() }
     }
 
     /// One that asks what chunks hash to.
-    pub(super) fn of_survey(session: &Session, survey: &Survey) -> Client {
-        Client::new(session, format!("compares {}", named(&survey.paths)))
+    pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
+        ServedClient::new(session, format!("compares {}", named(&survey.paths)))
     }
 
     /// One that asks for a listing.
-    pub(super) fn of_list(session: &Session, list: &List) -> Client {
-        Client::new(session, format!("lists {}", named(std::slice::from_ref(&list.path))))
+    pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
+        ServedClient::new(session, format!("lists {}", named(std::slice::from_ref(&list.path))))
     }
 
     /// One that asks for a transfer.
-    pub(super) fn of_request(session: &Session, request: &Request) -> Client {
+    pub(super) fn of_request(session: &Session, request: &Request) -> ServedClient {
         let verb = match request.direction() {
             Direction::Push => "writes to",
             Direction::Pull => "reads",
         };
         let dry = if request.dry_run { ", a dry run" } else { "" };
-        Client::new(session, format!("{verb} {}{dry}", named(&request.paths)))
+        ServedClient::new(session, format!("{verb} {}{dry}", named(&request.paths)))
     }
 
-    pub(super) fn ended(self, result: &Result<(), Error>) -> Told {
-        let (took, error) = (self.since.elapsed(), result.as_ref().err().cloned());
-        Told::Ended { client: self, took, error }
+    pub(super) fn ended(self, result: &Result<(), error::Error>) -> ServerEvent {
+        let error = result.as_ref().err().cloned().map(Error::from);
+        let took = self.since.elapsed();
+        ServerEvent::Ended { client: self, took, error }
     }
 }
