@@ -24,8 +24,8 @@ Exit status:
   130  interrupted; the same command goes on where this one stopped";
 
 /// The exit status of an end.
-pub(crate) fn status(class: ErrorKind) -> u8 {
-    match class {
+pub(crate) fn status(kind: ErrorKind) -> u8 {
+    match kind {
         ErrorKind::Usage => 2,
         ErrorKind::Unreachable => 3,
         ErrorKind::LocalFile => 4,
@@ -40,8 +40,8 @@ pub(crate) fn status(class: ErrorKind) -> u8 {
 }
 
 /// The name of an end in `--json`.
-pub(crate) fn class_name(class: ErrorKind) -> &'static str {
-    match class {
+pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
+    match kind {
         ErrorKind::Usage => "usage",
         ErrorKind::Unreachable => "unreachable",
         ErrorKind::LocalFile => "local-file",
@@ -64,35 +64,24 @@ pub(crate) fn fail(error: &Error) -> u8 {
 mod tests {
     use super::*;
 
-    const CLASSES: [ErrorKind; 9] = [
-        ErrorKind::Unfinished,
-        ErrorKind::Usage,
-        ErrorKind::Unreachable,
-        ErrorKind::LocalFile,
-        ErrorKind::RemoteFile,
-        ErrorKind::Verification,
-        ErrorKind::Stalled,
-        ErrorKind::SomeFiles,
-        ErrorKind::Cancelled,
-    ];
-
     #[test]
-    fn every_class_has_a_status_and_a_name_of_its_own() {
-        let mut statuses = CLASSES.map(status).to_vec();
-        let mut names = CLASSES.map(class_name).to_vec();
+    fn every_kind_has_a_status_and_a_name_of_its_own() {
+        let all = ErrorKind::ALL.iter().copied();
+        let mut statuses: Vec<u8> = all.clone().map(status).collect();
+        let mut names: Vec<&str> = all.map(kind_name).collect();
         statuses.sort_unstable();
         statuses.dedup();
         names.sort_unstable();
         names.dedup();
-        assert_eq!((statuses.len(), names.len()), (CLASSES.len(), CLASSES.len()));
+        assert_eq!((statuses.len(), names.len()), (ErrorKind::ALL.len(), ErrorKind::ALL.len()));
         assert!(!statuses.contains(&DONE));
     }
 
     #[test]
     fn the_table_lists_every_status() {
-        for class in CLASSES {
-            let status = format!("\n  {} ", status(class));
-            assert!(TABLE.contains(&status), "{class:?}");
+        for kind in ErrorKind::ALL {
+            let status = format!("\n  {} ", status(*kind));
+            assert!(TABLE.contains(&status), "{kind:?}");
         }
     }
 }

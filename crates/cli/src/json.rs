@@ -109,7 +109,7 @@ fn event_value(event: &Event) -> Value {
             json!({
                 "event": "source-failed",
                 "source": source,
-                "class": exit::class_name(error.kind),
+                "class": exit::kind_name(error.kind),
                 "what": error.what,
                 "advice": error.advice,
             })
@@ -218,7 +218,7 @@ fn receives(capacity: ReceiveCapacity) -> Value {
 pub(crate) fn error(error: &Error, status: u8) -> String {
     line(&json!({
         "event": "error",
-        "class": exit::class_name(error.kind),
+        "class": exit::kind_name(error.kind),
         "status": status,
         "what": error.what,
         "advice": error.advice,

@@ -237,7 +237,7 @@ fn event(event: &ProbeEvent) -> Option<Value> {
             let error = Error::from(error.clone());
             json!({
                 "event": "missing",
-                "class": exit::class_name(error.kind),
+                "class": exit::kind_name(error.kind),
                 "what": error.what,
                 "advice": error.advice,
             })

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use super::filter::{Filter, Filters};
 use super::manifest::{Kind, Manifest, Shape};
 use super::place::{Place, show};
-use crate::error::{Advice, Error, ErrorKind};
+use crate::error::{Advice, Error, FileErrorKind};
 
 /// Characters of a peer's path that an error shows.
 const SHOWN: usize = 300;
@@ -40,7 +40,7 @@ impl Asked {
     /// What a pull of `paths` may bring.
     ///
     /// # Errors
-    /// [`ErrorKind::Request`] for a filter that is no glob.
+    /// [`FileErrorKind::Request`] for a filter that is no glob.
     pub fn pull(paths: &[PathBuf], recursive: bool, filters: &[Filter]) -> Result<Asked, Error> {
         let mut sources =
             Sources { names: BTreeSet::new(), contents: false, several: paths.len() != 1 };
@@ -62,7 +62,7 @@ impl Asked {
     /// Compares `manifest` with the request.
     ///
     /// # Errors
-    /// [`ErrorKind::Peer`] with the first thing that the request does not cover.
+    /// [`FileErrorKind::Peer`] with the first thing that the request does not cover.
     pub fn admits(&self, manifest: &Manifest) -> Result<(), Error> {
         if !self.admits_shape(manifest.shape()) {
             let first = manifest.entries().first();
@@ -125,7 +125,7 @@ impl Asked {
     fn refuse(&self, sent: &str) -> Error {
         let Some(sources) = &self.sources else {
             let what = format!("the client sent {sent}, but its request is not recursive");
-            return Error::new(ErrorKind::Peer, what).advise(Advice::Recursive);
+            return Error::new(FileErrorKind::Peer, what).advise(Advice::Recursive);
         };
         let names = sources.names.iter().next().map(|name| clipped(name));
         let asked = match (names, sources.names.len(), sources.contents) {
@@ -139,7 +139,7 @@ impl Asked {
 }
 
 fn distrusted(what: String) -> Error {
-    Error::new(ErrorKind::Peer, what)
+    Error::new(FileErrorKind::Peer, what)
         .advise("nothing was written; ask who runs the server why it sends this")
 }
 

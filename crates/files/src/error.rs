@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Who can do something about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+pub enum FileErrorKind {
     /// The caller: the request makes no sense.
     Request,
     /// The owner of this host's files and disks.
@@ -31,7 +31,7 @@ pub enum Advice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Who can do something about it.
-    pub kind: ErrorKind,
+    pub kind: FileErrorKind,
     /// What failed, on which path, and why: one sentence without a full stop.
     pub what: String,
     /// What to do about it, if something can be done.
@@ -40,7 +40,7 @@ pub struct Error {
 
 impl Error {
     /// Creates an error without advice.
-    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
+    pub fn new(kind: FileErrorKind, what: impl Into<String>) -> Error {
         Error { kind, what: what.into(), advice: None }
     }
 

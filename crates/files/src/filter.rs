@@ -10,7 +10,7 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
 use super::manifest;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 
 /// The most patterns, the longest one, and all of them together in bytes: they may come from the
 /// other side.
@@ -107,15 +107,16 @@ fn text(filter: &Filter) -> &str {
 }
 
 fn too_much(what: String, limit: &str) -> Error {
-    Error::new(ErrorKind::Request, format!("{what}; {limit} is the limit"))
+    Error::new(FileErrorKind::Request, format!("{what}; {limit} is the limit"))
         .advise("use fewer or shorter patterns")
 }
 
 impl Rule {
     fn new(filter: &Filter, cache: usize) -> Result<Rule, Error> {
         let (take, pattern) = (matches!(filter, Filter::Include(_)), text(filter));
-        let wrong =
-            |why: &str| Error::new(ErrorKind::Request, format!("the pattern {pattern:?} {why}"));
+        let wrong = |why: &str| {
+            Error::new(FileErrorKind::Request, format!("the pattern {pattern:?} {why}"))
+        };
         if pattern.len() > MAX_PATTERN {
             return Err(too_much(format!("a pattern of {} bytes", pattern.len()), "4096"));
         }

@@ -42,7 +42,7 @@ pub mod watch;
 
 pub use asked::Asked;
 pub use digest::Digest;
-pub use error::{Advice, Error, ErrorKind};
+pub use error::{Advice, Error, FileErrorKind};
 pub use manifest::{Entry, Kind, ListMemory, Listed, Manifest, Shape};
 pub use names::PARTIAL;
 pub use place::{Place, Root};

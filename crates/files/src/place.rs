@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::store::buffers::Store;
 use super::store::{Attributes, FileKind, SharedFolder, real};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use longhaul_text::reason;
@@ -214,5 +214,5 @@ pub fn show(path: &[u8]) -> String {
 
 /// An error of this host's files: what could not be done with `path`, and why.
 pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::File, format!("cannot {verb} {path}: {}", reason(error)))
+    Error::new(FileErrorKind::File, format!("cannot {verb} {path}: {}", reason(error)))
 }

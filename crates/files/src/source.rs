@@ -20,7 +20,7 @@ use super::virtual_object::{Extent, VirtualObject};
 use super::walk::{Spot, Walk};
 use super::watch::Watch;
 use super::{CHUNK, ChunkKind, Failure, LARGE, names};
-use crate::error::{Advice, Error, ErrorKind};
+use crate::error::{Advice, Error, FileErrorKind};
 
 /// How a source is read.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ impl Source {
         let filters = Filters::new(&options.filters)?;
         if places.is_empty() || places.len() > usize::from(u16::MAX) {
             return Err(Error::new(
-                ErrorKind::Request,
+                FileErrorKind::Request,
                 "between 1 and 65535 sources can be copied",
             ));
         }
@@ -130,17 +130,17 @@ impl Source {
         }
         if let (true, Some(failure)) = (origins.is_empty(), walk.failures.first()) {
             let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
-            return Err(Error::new(ErrorKind::File, what));
+            return Err(Error::new(FileErrorKind::File, what));
         }
         if shape == Shape::File && walk.listing.len() == 0 {
             let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
             let what = format!("cannot read {}: {reason}", places[0].shown());
-            return Err(Error::new(ErrorKind::File, what));
+            return Err(Error::new(FileErrorKind::File, what));
         }
         let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
             match error.reason == TWICE && origins.len() > 1 {
                 true => two_have(&error.entry.unwrap_or_default()),
-                false => Error::new(ErrorKind::File, error.to_string()),
+                false => Error::new(FileErrorKind::File, error.to_string()),
             }
         })?;
         let origin_of = match origins.len() > 1 {
@@ -213,7 +213,7 @@ impl Source {
         let len = self.object.chunk_content(chunk);
         let (Some(kind), Some(content)) = (kind, buf.get_mut(..len)) else {
             let what = format!("chunk {chunk} is not in the object or longer than its buffer");
-            return Err(Error::new(ErrorKind::Request, what));
+            return Err(Error::new(FileErrorKind::Request, what));
         };
         if kind == ChunkKind::Manifest {
             let start = (chunk * CHUNK) as usize;
@@ -242,7 +242,7 @@ impl Source {
     pub fn read_within(&mut self, chunk: u64, start: usize, buf: &mut [u8]) -> Result<(), Error> {
         let Some(kind) = self.object.chunk_kind(chunk) else {
             return Err(Error::new(
-                ErrorKind::Request,
+                FileErrorKind::Request,
                 format!("chunk {chunk} is not in the object"),
             ));
         };
@@ -437,7 +437,7 @@ fn take(
         Found::Nothing { .. } => Err(store::not_found().into()),
         Found::Folder(_) if !recursive => {
             let what = format!("{} is a folder", place.shown());
-            Err(Error::new(ErrorKind::Request, what).advise(Advice::Recursive).into())
+            Err(Error::new(FileErrorKind::Request, what).advise(Advice::Recursive).into())
         }
         Found::Folder(base) if contents => {
             let folders = walk.tree(number, base, None, filters)?;
@@ -471,5 +471,5 @@ fn top(source: u16, name: &[u8]) -> Spot<'_> {
 
 fn two_have(path: &str) -> Error {
     let what = format!("two sources have {path}");
-    Error::new(ErrorKind::Request, what).advise("copy them one after the other")
+    Error::new(FileErrorKind::Request, what).advise("copy them one after the other")
 }

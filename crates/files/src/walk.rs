@@ -9,7 +9,7 @@ use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_H
 use super::place::show;
 use super::store::{Access, Attributes, File, FileKind, Folder, SharedFolder};
 use super::{CHUNK, Failure, LARGE, Watch, names};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
 /// Folders by the folder that holds them and their name.
@@ -146,8 +146,9 @@ impl Walk {
             path.extend((!path.is_empty()).then_some(b'/'));
             let end = path.len();
             for name in names {
-                let ended =
-                    |error: std::io::Error| Error::new(ErrorKind::Unfinished, error.to_string());
+                let ended = |error: std::io::Error| {
+                    Error::new(FileErrorKind::Unfinished, error.to_string())
+                };
                 self.watch.go_on().map_err(ended)?;
                 path.truncate(end);
                 path.extend_from_slice(&name);
@@ -163,7 +164,9 @@ impl Walk {
     fn bound(&mut self) -> Result<(), Error> {
         if self.listing.len() > MAX_ENTRIES {
             let what = "more than ten million files and folders in one copy";
-            return Err(Error::new(ErrorKind::Request, what).advise("copy its folders one by one"));
+            return Err(
+                Error::new(FileErrorKind::Request, what).advise("copy its folders one by one")
+            );
         }
         self.memory.hold(self.listing.bytes())
     }

@@ -1,42 +1,22 @@
 //! Why a copy or a server ended, and what to do about it. [`public`] is the same for programs that
 //! embed the library.
 
+mod kind;
 pub mod public;
 
 use std::fmt;
 
-use longhaul_files::{Advice, ErrorKind};
+use longhaul_files::{Advice, FileErrorKind};
 use longhaul_session::Kind;
 use longhaul_text::CallOption;
 
-/// What kind of end it was; the command line maps each to an exit status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Not finished; the same command goes on where this one stopped.
-    Unfinished,
-    /// The command itself makes no sense.
-    Usage,
-    /// The other side cannot be reached, is not who it should be, or does not allow it.
-    Unreachable,
-    /// Trouble with files on this host.
-    LocalFile,
-    /// Trouble with files on the other host.
-    RemoteFile,
-    /// What arrived is not what was sent, again and again.
-    Verification,
-    /// No progress for too long.
-    Stalled,
-    /// Some files of a tree failed.
-    SomeFiles,
-    /// Interrupted by the user.
-    Interrupted,
-}
+pub use kind::ErrorKind;
 
 /// An end that is no success: who, what, how much, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// What kind of end.
-    pub class: Class,
+    pub kind: ErrorKind,
     /// Who and what and how much, in one sentence without a full stop.
     pub what: String,
     /// What to do about it, if there is something.
@@ -47,8 +27,8 @@ pub struct Error {
 
 impl Error {
     /// An error without advice.
-    pub fn new(class: Class, what: impl Into<String>) -> Error {
-        Error { class, what: what.into(), advice: None, is_silence: false }
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
+        Error { kind, what: what.into(), advice: None, is_silence: false }
     }
 
     /// The same error with advice.
@@ -80,17 +60,17 @@ impl std::error::Error for Error {}
 
 impl From<longhaul_net::Error> for Error {
     fn from(error: longhaul_net::Error) -> Error {
-        Error { advice: error.advice, ..Error::new(Class::Unreachable, error.what) }
+        Error { advice: error.advice, ..Error::new(ErrorKind::Unreachable, error.what) }
     }
 }
 
 impl From<longhaul_files::Error> for Error {
     fn from(error: longhaul_files::Error) -> Error {
-        let class = match error.kind {
-            ErrorKind::Request => Class::Usage,
-            ErrorKind::File => Class::LocalFile,
-            ErrorKind::Peer => Class::Unreachable,
-            ErrorKind::Unfinished => Class::Unfinished,
+        let kind = match error.kind {
+            FileErrorKind::Request => ErrorKind::Usage,
+            FileErrorKind::File => ErrorKind::LocalFile,
+            FileErrorKind::Peer => ErrorKind::Unreachable,
+            FileErrorKind::Unfinished => ErrorKind::Unfinished,
         };
         let advice = error.advice.map(|advice| match advice {
             Advice::Words(words) => words,
@@ -99,44 +79,20 @@ impl From<longhaul_files::Error> for Error {
                 format!("{advice}, or measure with {} fake", CallOption::Receive)
             }
         });
-        Error { advice, ..Error::new(class, error.what) }
+        Error { advice, ..Error::new(kind, error.what) }
     }
 }
 
-/// The classes that only transfers have, by their numbers on the wire.
-const OWN: [(u32, Class); 4] =
-    [(6, Class::Verification), (7, Class::Stalled), (8, Class::SomeFiles), (9, Class::Interrupted)];
-
 impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Error {
-        let class = match error.kind {
-            Kind::Lost => Class::Unfinished,
-            Kind::Usage => Class::Usage,
-            Kind::Unreachable => Class::Unreachable,
-            Kind::LocalFile => Class::LocalFile,
-            Kind::RemoteFile => Class::RemoteFile,
-            Kind::Service(code) => OWN
-                .iter()
-                .find(|(number, _)| *number == code)
-                .map_or(Class::Unfinished, |(_, class)| *class),
-        };
-        Error { class, what: error.what, advice: error.advice, is_silence: error.is_silence }
+        let kind = ErrorKind::of_code(error.kind.code());
+        Error { kind, what: error.what, advice: error.advice, is_silence: error.is_silence }
     }
 }
 
 impl From<&Error> for longhaul_session::Error {
     fn from(error: &Error) -> longhaul_session::Error {
-        let kind = match error.class {
-            Class::Unfinished => Kind::Lost,
-            Class::Usage => Kind::Usage,
-            Class::Unreachable => Kind::Unreachable,
-            Class::LocalFile => Kind::LocalFile,
-            Class::RemoteFile => Kind::RemoteFile,
-            own => OWN
-                .iter()
-                .find(|(_, class)| *class == own)
-                .map_or(Kind::Lost, |(number, _)| Kind::Service(*number)),
-        };
+        let kind = Kind::of_code(error.kind.code().into());
         let ended = longhaul_session::Error::new(kind, error.what.clone());
         longhaul_session::Error { advice: error.advice.clone(), ..ended }
     }
@@ -147,24 +103,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_survives_the_session_and_has_its_own_number() {
-        let classes = [
-            Class::Unfinished,
-            Class::Usage,
-            Class::Unreachable,
-            Class::LocalFile,
-            Class::RemoteFile,
-            Class::Verification,
-            Class::Stalled,
-            Class::SomeFiles,
-            Class::Interrupted,
-        ];
-        for (at, class) in classes.into_iter().enumerate() {
-            let error = Error::new(class, "x").advise("y");
+    fn each_kind_survives_the_session_under_its_own_number() {
+        for kind in ErrorKind::ALL {
+            let error = Error::new(*kind, "x").advise("y");
             let ended = longhaul_session::Error::from(&error);
-            assert_eq!(ended.kind.code(), at as u32 + 1);
-            assert_eq!(Kind::of_code(ended.kind.code()), ended.kind);
+            assert_eq!(ended.kind.code(), u32::from(kind.code()));
             assert_eq!(Error::from(ended), error);
+        }
+        let named = [
+            (ErrorKind::Unfinished, Kind::Lost),
+            (ErrorKind::Usage, Kind::Usage),
+            (ErrorKind::Unreachable, Kind::Unreachable),
+            (ErrorKind::LocalFile, Kind::LocalFile),
+            (ErrorKind::RemoteFile, Kind::RemoteFile),
+        ];
+        for (kind, of_session) in named {
+            let ended = longhaul_session::Error::from(&Error::new(kind, "x"));
+            assert_eq!(ended.kind, of_session);
         }
     }
 }

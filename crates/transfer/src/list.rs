@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::control::list::{self, List, Listed, ListedName};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::options::{ReachOptions, Trust};
 use crate::progress::{Cancel, Observer};
@@ -45,14 +45,14 @@ async fn or_cancelled<T>(
 ) -> Result<T, Error> {
     tokio::select! {
         ended = work => ended,
-        () = cancel.wished() => Err(Error::new(Class::Interrupted, "interrupted")),
+        () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
     }
 }
 
 /// A session with the host, whose connection carries further streams.
 async fn open(options: &HostOptions, observer: &dyn Observer) -> Result<Session, Error> {
     let host = Host::of(&options.location).ok_or_else(|| {
-        Error::new(Class::Usage, format!("{} is on this host", options.location))
+        Error::new(ErrorKind::Usage, format!("{} is on this host", options.location))
             .advise("name a server as lh://host[:port]/path, or a host of ssh as host:path")
     })?;
     let identity = match &options.identity {
@@ -84,11 +84,11 @@ impl Listing {
 
     /// The next names; nothing at the end.
     async fn next(&mut self) -> Result<Option<Vec<Named>>, Error> {
-        let early = || Error::new(Class::Unfinished, "the server ended the listing early");
+        let early = || Error::new(ErrorKind::Unfinished, "the server ended the listing early");
         while !self.done {
             let silent = |_| {
                 let what = format!("the server says nothing for {} s", SILENT.as_secs());
-                Error::new(Class::Unfinished, what)
+                Error::new(ErrorKind::Unfinished, what)
             };
             let piece = timeout(SILENT, self.session.read::<Listed>()).await.map_err(silent)??;
             let Listed { names, done } = piece.ok_or_else(early)?;
@@ -184,7 +184,7 @@ async fn knock(
     let session = open(options, observer).await?;
     let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
     let connection = session.connection().ok_or_else(|| {
-        Error::new(Class::Unreachable, "the connection carries no further streams")
+        Error::new(ErrorKind::Unreachable, "the connection carries no further streams")
     })?;
     session.knock().await?;
     Ok((connection, peer))

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use longhaul_net::zone;
 
 use crate::error::public;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::known::server_name;
 
 /// The port of a server that names none: UDP for control and TCP as the way out; the next one is
@@ -48,7 +48,7 @@ impl Location {
     /// As with scp, a colon makes it remote unless a `/` comes before it; `./a:b` is local.
     ///
     /// # Errors
-    /// [`Usage`](public::ErrorKind::Usage): an address that makes no sense, or a scheme that
+    /// [`Usage`](ErrorKind::Usage): an address that makes no sense, or a scheme that
     /// longhaul does not speak.
     pub fn parse(text: &OsStr) -> Result<Location, public::Error> {
         Ok(Location::read(text)?)
@@ -121,7 +121,7 @@ impl fmt::Display for Location {
 }
 
 fn usage(what: impl Into<String>, advice: &str) -> Error {
-    Error::new(Class::Usage, what).advise(advice)
+    Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
 /// The scheme of `scheme://…`, if it is one.
@@ -290,7 +290,7 @@ mod tests {
         ];
         for text in bad {
             let error = text.parse::<Location>().expect_err(text);
-            assert_eq!(error.kind, public::ErrorKind::Usage, "{text}");
+            assert_eq!(error.kind, ErrorKind::Usage, "{text}");
             assert!(error.advice().is_some(), "{text}");
         }
     }

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::progress::Notice;
 use longhaul_files::{Entry, Kind, Manifest};
 
 /// The error of a copy that its user ended.
 pub(crate) fn interrupted() -> Error {
-    Error::new(Class::Interrupted, "interrupted")
+    Error::new(ErrorKind::Cancelled, "interrupted")
         .advise("the same command goes on where this one stopped")
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
             format!("nothing has come across for {seconds} s, nor been looked at on the disks")
         }
     };
-    Error::new(Class::Stalled, what).advise("the same command goes on where this one stopped")
+    Error::new(ErrorKind::Stalled, what).advise("the same command goes on where this one stopped")
 }
 
 /// Entries of a manifest; numbers beyond it name nothing.

@@ -211,12 +211,12 @@ fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 fn failed(file: &Path, case: &Case, error: &SimError) -> Error {
-    let class = match error {
+    let kind = match error {
         SimError::Scenario(_) => ErrorKind::Usage,
         SimError::Broken { .. } => ErrorKind::Verification,
     };
     let (candidate, seed) = (case.candidate, case.scenario.seed);
-    Error::new(class, format!("{}, {candidate}, seed {seed}: {error}", file.display()))
+    Error::new(kind, format!("{}, {candidate}, seed {seed}: {error}", file.display()))
 }
 
 fn setting(args: &CompareArgs, scenario: &Scenario) -> Setting {

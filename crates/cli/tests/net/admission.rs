@@ -6,7 +6,7 @@ use longhaul_files::LARGE;
 use longhaul_transfer::control::{
     Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
-use longhaul_transfer::error::Class;
+use longhaul_transfer::error::ErrorKind;
 
 use super::liar;
 use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
@@ -49,7 +49,7 @@ fn a_list_of_no_paths_passes_no_check_of_rights() {
     for message in [Message::Request(pull), Message::Survey(Survey::default())] {
         let (_, ended) = liar::talk(&pair, [message]);
         let ended = ended.expect("it is refused");
-        assert_eq!(ended.class, Class::Usage);
+        assert_eq!(ended.kind, ErrorKind::Usage);
         assert!(ended.what.contains("names no path"), "{ended}");
     }
 }

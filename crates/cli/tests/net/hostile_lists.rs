@@ -2,7 +2,7 @@
 //! server of a pull.
 
 use longhaul_transfer::control::{ChunkPiece, Digests, Direction, Message, Offer, Pass, Request};
-use longhaul_transfer::error::Class;
+use longhaul_transfer::error::ErrorKind;
 use prost::Message as _;
 
 use super::liar::{self, LyingServer};
@@ -189,7 +189,7 @@ fn an_offer_of_what_cannot_be_is_refused_with_its_numbers() {
         let (_, ended) = liar::talk(&pair, [request, Message::Offer(offer)]);
         let ended = ended.expect("it is refused");
         assert!(ended.what.contains(reason), "{ended} instead of {reason}");
-        assert_ne!(ended.class, Class::Interrupted);
+        assert_ne!(ended.kind, ErrorKind::Cancelled);
     }
     write(&pair.here.join("file"), &bytes(100_000, 1));
     pair.cp(&[&"file", &pair.at("")]).summary();

@@ -13,7 +13,7 @@ use std::thread;
 use longhaul_transfer::api::{Client, Connection, Identity as Key, Trust};
 use longhaul_transfer::control::list::{List, Listed, ListedName};
 use longhaul_transfer::control::{Direction, Frame, Message, Probe, Survey};
-use longhaul_transfer::error::{Class, Error};
+use longhaul_transfer::error::{Error, ErrorKind};
 use longhaul_transfer::options::ReachOptions;
 use longhaul_transfer::session::{Identity, Listener, Session, Settings};
 use serde_json::Value;
@@ -233,7 +233,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
         ("lists\u{1b}[2J", 1, "no service lists"),
     ] {
         let error = ask(&pair, service, needs, &List::default()).expect("it is refused");
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, ErrorKind::Unreachable);
         assert!(error.what.contains(why), "{error}");
     }
     assert_eq!(of_pair(&pair, &[], "").is(0, &[]).stdout, ["file"]);

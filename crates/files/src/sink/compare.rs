@@ -7,7 +7,7 @@ use super::plan::Basis;
 use super::{Comparing, Sink, State};
 use crate::CHUNK;
 use crate::digest::{self, Digest};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 
 impl Sink {
     /// Takes the sender's answer for one [`Compare`](super::Compare) of the plan: for each of its
@@ -27,11 +27,11 @@ impl Sink {
             // It may have been settled while the question was under way.
             return match settled {
                 true => Ok(self.take_needless()),
-                false => Err(Error::new(ErrorKind::Request, "an answer that nobody asked for")),
+                false => Err(Error::new(FileErrorKind::Request, "an answer that nobody asked for")),
             };
         };
         if matches.len() != asked.values.len() {
-            return Err(Error::new(ErrorKind::Request, "an answer of the wrong length"));
+            return Err(Error::new(FileErrorKind::Request, "an answer of the wrong length"));
         }
         if !asked.under_final_name {
             self.take_from_partial(entry, &asked, matches)?;

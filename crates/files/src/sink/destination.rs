@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
-use crate::error::{Advice, Error, ErrorKind};
+use crate::error::{Advice, Error, FileErrorKind};
 use crate::folders::Folders;
 use crate::manifest::{self, Kind, Manifest, Shape};
 use crate::names;
@@ -88,7 +88,7 @@ impl Ground {
         name: Vec<u8>,
     ) -> Result<Ground, Error> {
         let shown = place.shown();
-        let refuse = |what| Err(Error::new(ErrorKind::File, what).advise(mkdir(place.path())));
+        let refuse = |what| Err(Error::new(FileErrorKind::File, what).advise(mkdir(place.path())));
         let cannot = |verb: &'static str| {
             let shown = shown.clone();
             move |error| file_error(verb, &shown, &error)
@@ -217,7 +217,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let parent = place.parent().shown();
         let what = format!("the folder {parent} for {shown} is missing");
-        return Error::new(ErrorKind::File, what).advise(mkdir(place.parent().path()));
+        return Error::new(FileErrorKind::File, what).advise(mkdir(place.parent().path()));
     }
     file_error("use", &shown, error)
 }
@@ -226,11 +226,11 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
 fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
     if names::is_reserved(name) {
         let what = format!("the name {shown} is reserved for unfinished copies");
-        return Err(Error::new(ErrorKind::Request, what).advise("choose another name"));
+        return Err(Error::new(FileErrorKind::Request, what).advise("choose another name"));
     }
     if name.len() > names::NAME_MAX {
         let what = format!("the name {shown} is longer than {} bytes", names::NAME_MAX);
-        return Err(Error::new(ErrorKind::Request, what).advise("choose a shorter name"));
+        return Err(Error::new(FileErrorKind::Request, what).advise("choose a shorter name"));
     }
     Ok(())
 }
@@ -240,7 +240,7 @@ fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
 fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
     if place.is_of_the_system() {
         let what = format!("{shown} is the system's own name of what is open");
-        return Err(Error::new(ErrorKind::File, what).advise("copy to the name of a file"));
+        return Err(Error::new(FileErrorKind::File, what).advise("copy to the name of a file"));
     }
     let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
     if may { Ok(()) } else { Err(no_file("leads to", shown)) }
@@ -248,13 +248,13 @@ fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
 
 fn no_folder(shown: &str) -> Error {
     let what = format!("{shown} is there and is no folder");
-    Error::new(ErrorKind::File, what).advise("remove it or copy elsewhere")
+    Error::new(FileErrorKind::File, what).advise("remove it or copy elsewhere")
 }
 
 /// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
 fn no_file(is: &str, shown: &str) -> Error {
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
-    Error::new(ErrorKind::File, what).advise(Advice::FileOrMeasure)
+    Error::new(FileErrorKind::File, what).advise(Advice::FileOrMeasure)
 }
 
 /// Whether the first entry is a folder that holds all others.

@@ -45,7 +45,7 @@ use super::digest::{self, Digest, SequenceHasher};
 use super::place::Place;
 use super::virtual_object::{ChunkKind, Extent};
 use super::{Failure, Manifest, VirtualObject, Watch};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 
 pub use self::alone::Together;
 pub use self::destination::Mark;
@@ -336,7 +336,7 @@ impl Sink {
     ) -> Result<Verdict, Error> {
         let Some(kind) = self.object.chunk_kind(chunk) else {
             let what = format!("chunk {chunk} is not in the object");
-            return Err(Error::new(ErrorKind::Request, what));
+            return Err(Error::new(FileErrorKind::Request, what));
         };
         if content.len() != self.object.chunk_content(chunk) {
             return Ok(Verdict::Mismatch);

@@ -10,7 +10,7 @@ use super::partial;
 use super::space::{self, Need};
 use super::{Compare, Comparing, Plan, Sink, State, attributes};
 use crate::digest::Digest;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 use crate::manifest::FileTime;
 use crate::place::show;
 use crate::store::{Access, Attributes, File, FileKind, OpenFile};
@@ -445,7 +445,7 @@ impl Sink {
 }
 
 pub(super) fn left_off() -> Error {
-    Error::new(ErrorKind::Unfinished, "the copy ended before its destination was complete")
+    Error::new(FileErrorKind::Unfinished, "the copy ended before its destination was complete")
 }
 
 fn folder_in_place() -> io::Error {

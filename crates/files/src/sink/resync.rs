@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::large::Large;
 use super::small::Settled;
 use super::{Sink, State};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 use longhaul_text::reason;
 
 impl Sink {
@@ -126,7 +126,7 @@ impl Sink {
     pub(super) fn sync_error(&self, path: &str, error: &io::Error) -> Error {
         let device = self.ground.base().device();
         let what = format!("cannot sync {path} to {device}: {}", reason(error));
-        Error::new(ErrorKind::File, what).advise(ADVICE)
+        Error::new(FileErrorKind::File, what).advise(ADVICE)
     }
 
     /// Leaves everything for a later run, as far as it is on the disk.

@@ -4,7 +4,7 @@ use std::io;
 
 use longhaul_proto::units::Bytes;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, FileErrorKind};
 use crate::store::Folder;
 
 /// Whether an error means that there is no room left.
@@ -16,7 +16,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 pub(super) fn full(path: &str, size: u64, error: &io::Error) -> Error {
     let why = longhaul_text::reason(error);
     let what = format!("cannot write {path} ({}): {why}", Bytes::new(size));
-    Error::new(ErrorKind::File, what)
+    Error::new(FileErrorKind::File, what)
         .advise("make room and run the same command again: it goes on where it stopped")
 }
 
@@ -44,12 +44,12 @@ pub(super) fn check(folder: &dyn Folder, path: &str, need: Need) -> Result<(), E
             Bytes::new(free),
             Bytes::new(missing)
         );
-        return Err(Error::new(ErrorKind::File, what).advise("make room or copy elsewhere"));
+        return Err(Error::new(FileErrorKind::File, what).advise("make room or copy elsewhere"));
     }
     if let Some(left) = room.free_files.filter(|left| need.files > *left) {
         let files = need.files;
         let what = format!("not enough inodes at {path}: {files} are needed, {left} are free");
-        return Err(Error::new(ErrorKind::File, what).advise("copy elsewhere"));
+        return Err(Error::new(FileErrorKind::File, what).advise("copy elsewhere"));
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ struct Limit(u64);
 
 impl ListMemory for Limit {
     fn hold(&mut self, bytes: u64) -> Result<(), Error> {
-        let refused = || Error::new(ErrorKind::Request, format!("{bytes} are too many"));
+        let refused = || Error::new(FileErrorKind::Request, format!("{bytes} are too many"));
         (bytes <= self.0).then_some(()).ok_or_else(refused)
     }
 }

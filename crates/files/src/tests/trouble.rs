@@ -239,7 +239,7 @@ fn who_watches_learns_of_each_step_and_may_end_what_nobody_waits_for() {
     assert!(watch.looked() >= LARGE / CHUNK, "{}", watch.looked());
     watch.end();
     let error = open().map(|_| ()).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Unfinished);
+    assert_eq!(error.kind, FileErrorKind::Unfinished);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What can be checked of a message by itself, before anything is done by its word.
 
 use super::{Compare, Digests, Offer};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
@@ -71,7 +71,7 @@ fn pairs(chunks: &[u64], values: &[u8]) -> Option<impl Iterator<Item = (u64, Dig
 }
 
 fn refuse(what: String) -> Error {
-    Error::new(Class::Unfinished, what)
+    Error::new(ErrorKind::Unfinished, what)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The messages of the service `list`. The client sends one [`List`]; the server answers with
 //! [`Listed`] messages, the last of which says `done`.
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::list::{NameKind, Named};
 use longhaul_files::manifest::FileTime;
 
@@ -79,7 +79,7 @@ impl ListedName {
         let is_name = !name.is_empty() && name != b"." && name != b"..";
         let is_single = !name.iter().any(|byte| matches!(byte, b'/' | 0));
         if !is_name || !is_single || mode > 0o7777 || nanos >= 1_000_000_000 {
-            return Err(Error::new(Class::Unfinished, "the server lists a name that is none"));
+            return Err(Error::new(ErrorKind::Unfinished, "the server lists a name that is none"));
         }
         let kind = match kind {
             0 => NameKind::File,

@@ -1,7 +1,7 @@
 //! Chunks that come in pieces: put together, and no longer than a chunk.
 
 use super::ChunkPiece;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::CHUNK;
 
 /// Puts pieces together; one for each incoming stream.
@@ -29,7 +29,7 @@ impl Pieces {
                 "a piece of chunk {} came; the object has {} chunks",
                 piece.chunk, self.chunks
             );
-            return Err(Error::new(Class::Unfinished, what));
+            return Err(Error::new(ErrorKind::Unfinished, what));
         }
         if piece.offset == 0 {
             self.chunk = piece.chunk;
@@ -44,7 +44,7 @@ impl Pieces {
                 self.content.len(),
                 self.chunk
             );
-            return Err(Error::new(Class::Unfinished, what));
+            return Err(Error::new(ErrorKind::Unfinished, what));
         }
         self.content.extend_from_slice(&piece.bytes);
         Ok(piece.last.then(|| (self.chunk, std::mem::take(&mut self.content))))

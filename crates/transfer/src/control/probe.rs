@@ -1,6 +1,6 @@
 //! The messages of a probe: measurements of the way between two hosts.
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// The client's wish to measure: the first message of its session.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -53,10 +53,10 @@ impl ProbeRun {
     /// Looks at what is asked before anything is done by its word.
     ///
     /// # Errors
-    /// [`Class::Usage`]: longer, faster or larger than one probe may be.
+    /// [`ErrorKind::Usage`]: longer, faster or larger than one probe may be.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: String, advice: &str| {
-            Err(Error::new(Class::Usage, what).advise(format!("ask for {advice}")))
+            Err(Error::new(ErrorKind::Usage, what).advise(format!("ask for {advice}")))
         };
         if self.micros == 0 || self.micros > LONGEST {
             let what = format!("a measurement of {} µs cannot be", self.micros);
@@ -121,7 +121,7 @@ mod tests {
             ProbeRun { datagram: u32::MAX, ..run.clone() },
         ];
         for run in wrong {
-            assert_eq!(run.check().unwrap_err().class, Class::Usage, "{run:?}");
+            assert_eq!(run.check().unwrap_err().kind, ErrorKind::Usage, "{run:?}");
         }
         // A stream has neither rate nor datagrams.
         assert_eq!(ProbeRun { stream: true, micros: 1, ..ProbeRun::default() }.check(), Ok(()));

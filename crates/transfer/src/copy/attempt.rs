@@ -24,7 +24,7 @@ use tokio::time::{Instant, interval_at};
 use super::hooks::{ClientHooks, State};
 use super::udp_watchdog::{Knock, UdpWatchdog};
 use crate::control::{Attach, Direction, FilterWire, Frame, Message, Outcome, Request, Setting};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, Protocol, Receive};
@@ -209,7 +209,7 @@ impl<'a> Attempt<'a> {
                 _ = tick.tick() => self.hooks.tick().inspect_err(|_| watch.end())?,
             }
         };
-        let ended = |_| Error::new(Class::Unfinished, "the walk over the source ended early");
+        let ended = |_| Error::new(ErrorKind::Unfinished, "the walk over the source ended early");
         let source = opened.map_err(ended)??;
         for warning in source.warnings() {
             self.hooks.observer.notice(Notice::Warning(warning.clone()));
@@ -302,7 +302,7 @@ impl<'a> Attempt<'a> {
         streams: mpsc::UnboundedReceiver<Session>,
     ) -> Result<Outcome, End> {
         let (Route::Pull { destination, .. }, Some(asked)) = (self.route, &self.asked) else {
-            return Err(End::Fatal(Error::new(Class::Usage, "nowhere to copy to")));
+            return Err(End::Fatal(Error::new(ErrorKind::Usage, "nowhere to copy to")));
         };
         let options = self.options;
         let part = &self.part;
@@ -339,7 +339,8 @@ impl<'a> Attempt<'a> {
                 let unknown = || {
                     let names: Vec<_> = registry::all().iter().map(|row| row.name).collect();
                     let what = format!("there is no protocol {name}");
-                    Error::new(Class::Usage, what).advise(format!("choose {}", names.join(", ")))
+                    Error::new(ErrorKind::Usage, what)
+                        .advise(format!("choose {}", names.join(", ")))
                 };
                 (Some(registry::find(name).ok_or_else(unknown)?), 0)
             }

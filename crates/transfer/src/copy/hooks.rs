@@ -15,7 +15,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use crate::counters::board::Board;
 use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::notices::{entries_of, interrupted, made, shown, stalled, told};
 use crate::options::Names;
 use crate::progress::{Cancel, Notice, Observer, Progress};
@@ -242,7 +242,9 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         if state.failed_bytes > MOST_FAILED {
             let what = "more files fail than fit into memory: the list of them takes 256 MiB";
-            return Err(Error::new(Class::Unfinished, what).advise("copy in several parts").into());
+            return Err(Error::new(ErrorKind::Unfinished, what)
+                .advise("copy in several parts")
+                .into());
         }
         // Before the plan nothing comes across, and perhaps for long: each end tells how much it
         // has looked at. A sign of life is not enough, for a disk may hang beside it. What has been
@@ -417,7 +419,7 @@ mod tests {
             assert!(hooks.tick().is_ok());
             hooks.state.borrow_mut().last_progress = long_ago;
             let Err(End::Fatal(error)) = hooks.tick() else { panic!("it stalled: {planned}") };
-            assert_eq!(error.class, Class::Stalled);
+            assert_eq!(error.kind, ErrorKind::Stalled);
         }
     }
 

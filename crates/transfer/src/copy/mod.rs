@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::units::Bytes;
 use longhaul_text::CallOption;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::shared_core::SharedCore;
 use crate::many::part::CopyPart;
 use crate::many::{self, OneCopy};
@@ -76,7 +76,7 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     }
     let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
     let what = format!("{receive} fake writes nothing, so a dry run has no plan");
-    Err(Error::new(Class::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
+    Err(Error::new(ErrorKind::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
 }
 
 /// The copy of one source of several.
@@ -122,7 +122,7 @@ async fn run(
             },
             // Not even TCP passes, but the control path did: it carries the data then.
             Err(End::Fatal(error))
-                if fell_back && error.class == Class::Unreachable && !attempt.was_refused() =>
+                if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {
                 fell_back = false;
                 way = Way::Streams(0);
@@ -130,9 +130,9 @@ async fn run(
                 continue;
             }
             Err(End::Fatal(error)) => {
-                return match (lost_since, error.class) {
+                return match (lost_since, error.kind) {
                     // Once connected, a server that cannot be reached may come back.
-                    (Some(_), Class::Unreachable) if !attempt.was_refused() => {
+                    (Some(_), ErrorKind::Unreachable) if !attempt.was_refused() => {
                         take_up(&mut lost_since, options, &error.to_string())?;
                         rest(&mut pause, &cancel).await?;
                         continue;
@@ -181,7 +181,7 @@ fn take_up(
     let seconds = options.retry_for.as_secs();
     let what =
         format!("the connection was lost and did not come back within {seconds} s: {reason}");
-    Err(Error::new(Class::Unfinished, what)
+    Err(Error::new(ErrorKind::Unfinished, what)
         .advise("the same command goes on where this one stopped"))
 }
 
@@ -197,6 +197,6 @@ mod tests {
             tokio::task::spawn_local(async move { wishing.cancel() });
             rest(&mut Duration::from_secs(3600), &cancel).await
         });
-        assert_eq!(ended.unwrap_err().class, Class::Interrupted);
+        assert_eq!(ended.unwrap_err().kind, ErrorKind::Cancelled);
     }
 }

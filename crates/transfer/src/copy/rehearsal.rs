@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::attempt::Attempt;
 use super::summing;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::many::part::CopyPart;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Observer};
@@ -33,7 +33,7 @@ const DISCARD: u16 = 9;
 /// or, if it `stays`, is silent until the copy ends.
 ///
 /// # Errors
-/// As [`copy`](super::copy()), with [`Class::Unfinished`] where the session was lost.
+/// As [`copy`](super::copy()), with [`ErrorKind::Unfinished`] where the session was lost.
 #[doc(hidden)]
 pub fn rehearse(
     options: &CopyOptions,
@@ -61,8 +61,10 @@ pub fn rehearse(
         match attempt.run(first_way(options)).await {
             Ok(finished) => summing::summary(options, &attempt, finished),
             Err(End::Fatal(error)) => Err(error),
-            Err(End::Lost(why)) => Err(Error::new(Class::Unfinished, why)),
-            Err(End::NoDatagrams) => Err(Error::new(Class::Unfinished, "datagrams do not pass")),
+            Err(End::Lost(why)) => Err(Error::new(ErrorKind::Unfinished, why)),
+            Err(End::NoDatagrams) => {
+                Err(Error::new(ErrorKind::Unfinished, "datagrams do not pass"))
+            }
         }
     })
 }

@@ -10,7 +10,7 @@ use super::hooks::{Failed, State};
 use super::stream_bound;
 use crate::control::Outcome;
 use crate::counters::{Counters, Times, process_time};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
@@ -124,10 +124,10 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
 
 /// The end of a copy of one file, which failed.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
-    let class = if failed.here { Class::LocalFile } else { Class::RemoteFile };
+    let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
     let again = "the same command tries it again";
-    let error = Error::new(class, what);
+    let error = Error::new(kind, what);
     match written {
         0 => error.advise(again),
         written => error.advise(format!(

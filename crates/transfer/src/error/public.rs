@@ -6,48 +6,9 @@ use std::sync::Arc;
 
 use longhaul_text::CallOption;
 
-use super::{self as error, Class};
+use super as error;
 
-/// What kind of trouble ended a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The transfer did not finish; the same call resumes it.
-    Unfinished,
-    /// The call itself makes no sense.
-    Usage,
-    /// The peer cannot be reached, is not who it should be, or does not allow the request.
-    Unreachable,
-    /// Trouble with files on this host.
-    LocalFile,
-    /// Trouble with files on the other host.
-    RemoteFile,
-    /// Content failed verification again and again.
-    Verification,
-    /// No progress for longer than the stall limit.
-    Stalled,
-    /// Some files of a tree failed.
-    SomeFiles,
-    /// The transfer was cancelled.
-    Cancelled,
-}
-
-impl ErrorKind {
-    /// Returns the number of the kind, the same as on the wire; numbers never change.
-    pub fn code(self) -> u16 {
-        match self {
-            ErrorKind::Unfinished => 1,
-            ErrorKind::Usage => 2,
-            ErrorKind::Unreachable => 3,
-            ErrorKind::LocalFile => 4,
-            ErrorKind::RemoteFile => 5,
-            ErrorKind::Verification => 6,
-            ErrorKind::Stalled => 7,
-            ErrorKind::SomeFiles => 8,
-            ErrorKind::Cancelled => 9,
-        }
-    }
-}
+pub use super::ErrorKind;
 
 /// Which end has the trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +41,7 @@ pub struct Error {
 impl Error {
     /// An error of the caller's making, as a wrapper of this library may return it.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        error::Error::new(class(kind), what).into()
+        error::Error::new(kind, what).into()
     }
 
     /// The same error about `path`.
@@ -120,34 +81,19 @@ impl From<longhaul_session::Error> for Error {
 
 impl From<error::Error> for Error {
     fn from(inner: error::Error) -> Error {
-        let (kind, side) = match inner.class {
-            Class::Unfinished => (ErrorKind::Unfinished, Side::Between),
-            Class::Usage => (ErrorKind::Usage, Side::Local),
-            Class::Unreachable => (ErrorKind::Unreachable, Side::Between),
-            Class::LocalFile => (ErrorKind::LocalFile, Side::Local),
-            Class::RemoteFile => (ErrorKind::RemoteFile, Side::Remote),
-            Class::Verification => (ErrorKind::Verification, Side::Between),
-            Class::Stalled => (ErrorKind::Stalled, Side::Between),
-            Class::SomeFiles => (ErrorKind::SomeFiles, Side::Between),
-            Class::Interrupted => (ErrorKind::Cancelled, Side::Local),
+        let kind = inner.kind;
+        let side = match kind {
+            ErrorKind::Usage | ErrorKind::LocalFile | ErrorKind::Cancelled => Side::Local,
+            ErrorKind::RemoteFile => Side::Remote,
+            ErrorKind::Unfinished
+            | ErrorKind::Unreachable
+            | ErrorKind::Verification
+            | ErrorKind::Stalled
+            | ErrorKind::SomeFiles => Side::Between,
         };
         let is_resumable =
-            matches!(inner.class, Class::Unfinished | Class::Stalled | Class::Interrupted);
+            matches!(kind, ErrorKind::Unfinished | ErrorKind::Stalled | ErrorKind::Cancelled);
         Error { kind, side, path: None, is_resumable, source: None, inner }
-    }
-}
-
-fn class(kind: ErrorKind) -> Class {
-    match kind {
-        ErrorKind::Unfinished => Class::Unfinished,
-        ErrorKind::Usage => Class::Usage,
-        ErrorKind::Unreachable => Class::Unreachable,
-        ErrorKind::LocalFile => Class::LocalFile,
-        ErrorKind::RemoteFile => Class::RemoteFile,
-        ErrorKind::Verification => Class::Verification,
-        ErrorKind::Stalled => Class::Stalled,
-        ErrorKind::SomeFiles => Class::SomeFiles,
-        ErrorKind::Cancelled => Class::Interrupted,
     }
 }
 
@@ -166,25 +112,6 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kinds_have_the_numbers_of_the_wire() {
-        let kinds = [
-            ErrorKind::Unfinished,
-            ErrorKind::Usage,
-            ErrorKind::Unreachable,
-            ErrorKind::LocalFile,
-            ErrorKind::RemoteFile,
-            ErrorKind::Verification,
-            ErrorKind::Stalled,
-            ErrorKind::SomeFiles,
-            ErrorKind::Cancelled,
-        ];
-        for (at, kind) in kinds.into_iter().enumerate() {
-            assert_eq!(usize::from(kind.code()), at + 1, "{kind:?}");
-            assert_eq!(Error::new(kind, "x").kind, kind);
-        }
-    }
 
     #[test]
     fn an_error_keeps_its_path_and_its_cause() {

@@ -11,7 +11,7 @@ use longhaul_proto::tally::Tally;
 
 use crate::control::{Compare, Compared};
 use crate::counters::thread_time;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
 
@@ -38,7 +38,7 @@ impl Payloads {
     /// # Errors
     /// It has more chunks than can be counted.
     pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
-        let too_large = |_| Error::new(Class::Usage, "the object has more than 2³² chunks");
+        let too_large = |_| Error::new(ErrorKind::Usage, "the object has more than 2³² chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
             failures_told: source.failures().len(),

@@ -30,7 +30,7 @@ use super::relay::Relays;
 use crate::control::{Compare, Digests, EntryFailed, Message, Relay};
 use crate::counters::board::Board;
 use crate::counters::{Counters, SenderCounters, span};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::write::skip::blocks_of;
 use longhaul_files::Failure;
 use longhaul_proto::wire::header::Kind;
@@ -118,7 +118,7 @@ pub(crate) fn spawn(
             let _ = ended.send(Sending::new(pass, payloads, inbox).run());
         })
         .map_err(|error| {
-            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+            Error::new(ErrorKind::Unfinished, format!("cannot start a sending thread: {error}"))
         })?;
     Ok((commands, done))
 }
@@ -311,7 +311,7 @@ impl Sending {
             let number = self.layout.number(*block);
             let payload = self.payloads.payload(&self.layout, *block)?;
             self.batch.push(&mut self.data, Kind::Data, number, payload).map_err(|error| {
-                Error::new(Class::Unfinished, format!("cannot seal a datagram: {error}"))
+                Error::new(ErrorKind::Unfinished, format!("cannot seal a datagram: {error}"))
             })?;
             if self.batch.room() == 0 {
                 self.flush(path)?;
@@ -339,7 +339,7 @@ impl Sending {
             }
             Err(SendError::Broken(error)) => {
                 let what = format!("sending to {} failed: {error}", path.remote);
-                Err(Error::new(Class::Unfinished, what))
+                Err(Error::new(ErrorKind::Unfinished, what))
             }
         }
     }

@@ -20,7 +20,7 @@ use super::trial::Trial;
 use crate::control::{ChunkPiece, Compare, Digests, Frame, Message};
 use crate::counters::board::Board;
 use crate::counters::{Counters, span};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::{SegmentWatch, Session};
 use crate::summary::Segments;
 use crate::write::skip::{tidy, without};
@@ -143,7 +143,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
             let _ = ended.send(result.map(|()| sending.payloads));
         })
         .map_err(|error| {
-            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+            Error::new(ErrorKind::Unfinished, format!("cannot start a sending thread: {error}"))
         })?;
     Ok(Outgoing { commands, done })
 }
@@ -419,7 +419,7 @@ impl Streaming {
 }
 
 fn lost() -> Error {
-    Error::new(Class::Unfinished, "a stream that carried data was lost")
+    Error::new(ErrorKind::Unfinished, "a stream that carried data was lost")
 }
 
 /// Takes the first number out of ascending ranges.

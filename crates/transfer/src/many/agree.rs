@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::place::show;
 use longhaul_files::{CHUNK, Entry, Kind, Manifest, Shape};
@@ -36,10 +36,10 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
 /// Judges what each of the sources has, named as people know them.
 ///
 /// # Errors
-/// [`Class::RemoteFile`] where no more than half of them have the same.
+/// [`ErrorKind::RemoteFile`] where no more than half of them have the same.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
-        return Err(Error::new(Class::Unreachable, "no source could be looked at"));
+        return Err(Error::new(ErrorKind::Unreachable, "no source could be looked at"));
     };
     if 2 * votes <= found.len() {
         return Err(no_majority(found));
@@ -75,7 +75,7 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
     });
     let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
     let advice = "see which is right, and name only sources that hold the same";
-    Error::new(Class::RemoteFile, what).advise(advice)
+    Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
 /// What two sources of one object share: names, sizes and content. Times and permissions are each
@@ -186,7 +186,7 @@ mod tests {
     fn two_that_differ_have_no_majority_and_both_are_named() {
         for other in [found("x", 9, 2, 5), found("x", 10, 1, 5)] {
             let error = judge(vec![found("x", 9, 1, 5), other]).unwrap_err();
-            assert_eq!(error.class, Class::RemoteFile);
+            assert_eq!(error.kind, ErrorKind::RemoteFile);
             assert!(error.what.contains("h0:/x") && error.what.contains("h1:/x"), "{error}");
         }
         let half = vec![

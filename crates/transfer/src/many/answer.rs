@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::control::{Frame, Message, Survey, Surveyed};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::Filter;
 use crate::session::Session;
 use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
@@ -80,7 +80,9 @@ pub(crate) async fn answer(
         // A client that has gone ends the reading: its pieces go nowhere.
         tell(session, piece).await?;
     }
-    reading.await.map_err(|_| Error::new(Class::Unfinished, "the survey ended before its time"))?
+    reading
+        .await
+        .map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended before its time"))?
 }
 
 /// Reads everything once, and tells what it hashes to.
@@ -92,7 +94,7 @@ fn read(
 ) -> Result<(), Error> {
     let mut source = Source::open_within(places, options, memory)?;
     source.fill_holes();
-    let gone = |_| Error::new(Class::Unfinished, "the client has gone");
+    let gone = |_| Error::new(ErrorKind::Unfinished, "the client has gone");
     let tell = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
     for manifest in source.manifest().encode().chunks(PIECE) {
         tell(Surveyed { manifest: manifest.to_vec(), ..Surveyed::default() })?;
@@ -117,5 +119,5 @@ fn read(
 fn check(source: &Source) -> Result<(), Error> {
     let Some(failure) = source.failures().first() else { return Ok(()) };
     let what = format!("cannot read {}: {}", failure.shown(), failure.reason);
-    Err(Error::new(Class::LocalFile, what))
+    Err(Error::new(ErrorKind::LocalFile, what))
 }

@@ -19,7 +19,7 @@ use super::part::Shared;
 use super::replicas::{TICK, fail};
 use super::rows::Rows;
 use super::survey::{Found, survey};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::notices::interrupted;
 use crate::options::CopyOptions;
 use crate::progress::{Notice, Observer, Progress, SourceState};
@@ -242,7 +242,7 @@ impl Looking {
 
 /// Whether the same may succeed in a moment: nobody answered, or who did was lost.
 fn may_pass(error: &Error) -> bool {
-    error.is_silence || matches!(error.class, Class::Unfinished | Class::Stalled)
+    error.is_silence || matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Stalled)
 }
 
 #[cfg(test)]
@@ -251,7 +251,7 @@ mod tests {
 
     fn looks(pending: &[(usize, bool)]) -> (UnboundedSender<(usize, Look)>, Looks) {
         let (tell, told) = unbounded_channel();
-        let error = || Error::new(Class::Unreachable, "nobody answers");
+        let error = || Error::new(ErrorKind::Unreachable, "nobody answers");
         let pending = pending.iter().map(|(number, tried)| (*number, tried.then(error)));
         let pending = pending.collect();
         (tell, Looks { told, pending, _tasks: JoinSet::new() })
@@ -273,11 +273,13 @@ mod tests {
 
     #[test]
     fn a_source_is_tried_again_where_nobody_answered_and_not_where_somebody_said_no() {
-        let of = |class| Error::new(class, "why");
-        assert!(may_pass(&of(Class::Unfinished)) && may_pass(&of(Class::Stalled)));
-        assert!(may_pass(&of(Class::Unreachable).silence()));
-        for class in [Class::Unreachable, Class::RemoteFile, Class::LocalFile, Class::Usage] {
-            assert!(!may_pass(&of(class)), "{class:?}");
+        let of = |kind| Error::new(kind, "why");
+        assert!(may_pass(&of(ErrorKind::Unfinished)) && may_pass(&of(ErrorKind::Stalled)));
+        assert!(may_pass(&of(ErrorKind::Unreachable).silence()));
+        for kind in
+            [ErrorKind::Unreachable, ErrorKind::RemoteFile, ErrorKind::LocalFile, ErrorKind::Usage]
+        {
+            assert!(!may_pass(&of(kind)), "{kind:?}");
         }
     }
 
@@ -286,7 +288,7 @@ mod tests {
         let (tell, mut some) = looks(&[(0, true), (1, false)]);
         assert!(!some.are_tried() && !some.are_over());
         assert_eq!(some.in_trouble().len(), 1);
-        let error = || Error::new(Class::Unreachable, "nobody answers");
+        let error = || Error::new(ErrorKind::Unreachable, "nobody answers");
         let _ = tell.send((1, Look::Trouble(error())));
         let _ = tell.send((0, Look::Ended(Err(error()))));
         crate::reactor::block_on("a test", async {

@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 
 use longhaul_text::CallOption;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::shared_core::SharedCore;
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer};
@@ -204,7 +204,7 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
 
 /// The error of a copy of which nothing came: its first source's.
 fn all_failed(errors: &[(String, Error)]) -> Error {
-    let lost = || Error::new(Class::Unfinished, "the sources ended before their time");
+    let lost = || Error::new(ErrorKind::Unfinished, "the sources ended before their time");
     errors.first().map_or_else(lost, |(source, error)| Error {
         what: format!("{source}: {}", error.what),
         ..error.clone()

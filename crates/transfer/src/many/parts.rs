@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::{Sources, all_failed, summing};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::notices::interrupted;
 use crate::options::CopyOptions;
 use crate::progress::{Notice, SourceState};
@@ -48,7 +48,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
             Some(Ok((number, Err(error)))) => {
                 sources.rows.set_state(number, SourceState::Failed);
                 let source = sources.rows.name(number);
-                if error.class != Class::Interrupted {
+                if error.kind != ErrorKind::Cancelled {
                     let (source, error) = (source.clone(), error.clone());
                     sources.observer.notice(Notice::SourceFailed { source, error });
                 }
@@ -60,7 +60,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
         }
     }
     sources.observer.progress(&sources.rows.total());
-    if errors.iter().any(|(_, error)| error.class == Class::Interrupted) {
+    if errors.iter().any(|(_, error)| error.kind == ErrorKind::Cancelled) {
         return Err(interrupted());
     }
     if summaries.is_empty() {
@@ -74,7 +74,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
 /// Sees that no two sources would have one name in the destination.
 ///
 /// # Errors
-/// [`Class::Usage`] with both.
+/// [`ErrorKind::Usage`] with both.
 fn check_names(options: &CopyOptions) -> Result<(), Error> {
     let mut names = BTreeMap::new();
     for source in &options.sources {
@@ -85,7 +85,7 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
             let name = place.name().map(|name| String::from_utf8_lossy(&name).into_owned());
             let what =
                 format!("{other} and {source} have the same name, {}", name.unwrap_or_default());
-            return Err(Error::new(Class::Usage, what).advise(format!(
+            return Err(Error::new(ErrorKind::Usage, what).advise(format!(
                 "copy one of the two into another folder; if both are the same, add {}",
                 CallOption::Replicas
             )));
@@ -101,5 +101,5 @@ fn check_folder(destination: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!("{} is no folder, and several sources go into one", place.shown());
-    Err(Error::new(Class::LocalFile, what).advise(mkdir(destination)))
+    Err(Error::new(ErrorKind::LocalFile, what).advise(mkdir(destination)))
 }

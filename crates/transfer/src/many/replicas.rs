@@ -19,7 +19,7 @@ use crate::control::Outcome;
 use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::counters::recent::{Recent, over};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::notices::{interrupted, made, shown, stalled};
 use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
@@ -39,12 +39,12 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Copies the object.
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
     let Some(Route::Pull { destination, .. }) = sources.routes.first() else {
-        return Err(Error::new(Class::Usage, "nowhere to copy to"));
+        return Err(Error::new(ErrorKind::Usage, "nowhere to copy to"));
     };
     if options.dry_run || options.receive == Receive::Fake {
         let what = "replicas are neither looked at alone nor measured";
         let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
-        return Err(Error::new(Class::Usage, what)
+        return Err(Error::new(ErrorKind::Usage, what)
             .advise(format!("leave {dry_run} and {receive} fake out, or name one source")));
     }
     let mut looks = Looks::start(options, sources)?;
@@ -75,7 +75,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     let opened = tokio::task::spawn_blocking(move || {
         writer::spawn(agreed, &place, &sink, whole, events_end)
     });
-    let lost = |_| Error::new(Class::Unfinished, "the destination was not opened");
+    let lost = |_| Error::new(ErrorKind::Unfinished, "the destination was not opened");
     let jobs = tokio::select! {
         opened = opened => opened.map_err(lost)??,
         error = given_up(options, sources, &board) => {
@@ -97,7 +97,7 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
 
 /// The error of a source that has something else.
 fn differs(how: &str) -> Error {
-    Error::new(Class::Verification, format!("it {how}"))
+    Error::new(ErrorKind::Verification, format!("it {how}"))
 }
 
 /// Why the opening of the destination is not waited for any longer: the user wants no more, or its
@@ -143,7 +143,7 @@ pub(super) fn fail(
     sources.rows.set_state(number, SourceState::Failed);
     let source = sources.rows.name(number);
     errors.push((source.clone(), error.clone()));
-    if error.class != Class::Interrupted {
+    if error.kind != ErrorKind::Cancelled {
         sources.observer.notice(Notice::SourceFailed { source, error });
     }
 }
@@ -226,7 +226,7 @@ impl<'a> Copying<'a> {
                     Some(events) => self.hear(events),
                     None => {
                         let what = "the writing thread ended before its time";
-                        return Err(Error::new(Class::Unfinished, what));
+                        return Err(Error::new(ErrorKind::Unfinished, what));
                     }
                 },
                 (number, look) = looks.next() => self.on_look(jobs, reference, number, look),

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::paths;
 use crate::control::{FilterWire, Frame, MAX_MANIFEST, Message, Survey, Surveyed};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::CopyOptions;
 use crate::reach::route::Route;
 use crate::session::Session;
@@ -62,7 +62,7 @@ pub(super) async fn survey(
     loop {
         let frame = timeout(SILENCE, session.read::<Frame>()).await.map_err(|_| {
             let seconds = SILENCE.as_secs();
-            Error::new(Class::Stalled, format!("it said nothing for {seconds} s"))
+            Error::new(ErrorKind::Stalled, format!("it said nothing for {seconds} s"))
         })?;
         match frame? {
             Some(Frame { message: Some(Message::Surveyed(piece)) }) => {
@@ -77,7 +77,7 @@ pub(super) async fn survey(
                 }
             }
             Some(_) => {}
-            None => return Err(Error::new(Class::Unfinished, "the other side hung up")),
+            None => return Err(Error::new(ErrorKind::Unfinished, "the other side hung up")),
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) async fn survey(
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
     let what = format!("it has looked at nothing for {seconds} s: its disk does not answer");
-    Error::new(Class::Stalled, what).advise("look at that host's disk")
+    Error::new(ErrorKind::Stalled, what).advise("look at that host's disk")
 }
 
 /// The answer so far.
@@ -107,7 +107,8 @@ impl Default for Answer {
 }
 
 fn nonsense(what: impl Into<String>) -> Error {
-    Error::new(Class::Unreachable, what).advise("use the same release of longhaul on both sides")
+    Error::new(ErrorKind::Unreachable, what)
+        .advise("use the same release of longhaul on both sides")
 }
 
 impl Answer {
@@ -155,7 +156,7 @@ impl Answer {
         }
         if object.chunks() > MOST_CHUNKS {
             let what = format!("{} MiB are more than can be compared", object.chunks());
-            return Err(Error::new(Class::Usage, what)
+            return Err(Error::new(ErrorKind::Usage, what)
                 .advise(format!("copy at most {MOST_CHUNKS} MiB at a time")));
         }
         self.memory.hold(bytes + object.chunks() * size_of::<Digest>() as u64)?;

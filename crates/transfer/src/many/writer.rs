@@ -20,7 +20,7 @@ use crate::control::{Lease, Outcome, Ranges};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::counters::spent::Spent;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::write::chunk::Content;
 use crate::write::destination::{Destination, Incoming, Reporter};
 use crate::write::jobs::{Job, JobInbox, Jobs, Join, WriterEvent};
@@ -127,7 +127,7 @@ pub(crate) fn spawn(
         .name("write".into())
         .spawn(move || writer.run(&plan, &inbox))
         .map_err(|error| {
-            Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
+            Error::new(ErrorKind::Unfinished, format!("cannot start a writing thread: {error}"))
         })?;
     Ok(jobs)
 }
@@ -332,7 +332,7 @@ impl ReplicaWriter {
 
     /// A source has not what the others have: it takes no more part.
     fn exclude(&mut self, source: usize, what: String) {
-        self.fail(source, Error::new(Class::Verification, what));
+        self.fail(source, Error::new(ErrorKind::Verification, what));
     }
 
     fn write(&mut self, source: usize, chunk: u64, content: Content) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
 use tokio::sync::oneshot;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// What is to be sent.
 pub(super) struct Blast {
@@ -44,7 +44,8 @@ pub(super) struct Blasting {
 impl Blasting {
     /// What was sent, when all is.
     pub(super) async fn ended(self) -> Result<Blasted, Error> {
-        let lost = |_| Error::new(Class::Unfinished, "the sending thread ended before its time");
+        let lost =
+            |_| Error::new(ErrorKind::Unfinished, "the sending thread ended before its time");
         self.done.await.map_err(lost)
     }
 }
@@ -59,7 +60,7 @@ impl Blast {
             let _ = ended.send(self.run(&stopped));
         };
         std::thread::Builder::new().name("probe".into()).spawn(work).map_err(|error| {
-            Error::new(Class::Unfinished, format!("cannot start a sending thread: {error}"))
+            Error::new(ErrorKind::Unfinished, format!("cannot start a sending thread: {error}"))
         })?;
         Ok(Blasting { _stop: stop, done })
     }

@@ -22,7 +22,7 @@ use super::{
     stream,
 };
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::random::{random_flow, random_u64};
@@ -57,7 +57,7 @@ pub fn probe(
     let work = async {
         tokio::select! {
             ended = run(options, &*observer, tell) => ended,
-            () = cancel.wished() => Err(Error::new(Class::Interrupted, "interrupted")),
+            () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
         }
     };
     reactor::block_on("the probe", work)
@@ -73,7 +73,7 @@ fn check(options: &ProbeOptions) -> Result<(), Error> {
     }
     let what =
         format!("{runs} measurements of {} take {takes}; a probe may take {LONGEST}", options.span);
-    Err(Error::new(Class::Usage, what)
+    Err(Error::new(ErrorKind::Usage, what)
         .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)))
 }
 
@@ -83,7 +83,7 @@ async fn run(
     tell: &mut dyn FnMut(Found),
 ) -> Result<(), Error> {
     let host = Host::of(&options.location).ok_or_else(|| {
-        Error::new(Class::Usage, format!("{} is on this host", options.location))
+        Error::new(ErrorKind::Usage, format!("{} is on this host", options.location))
             .advise("name a server as lh://host[:port], or a host of ssh as host:")
     })?;
     let identity = match &options.identity {
@@ -105,7 +105,7 @@ async fn run(
     if reached.session.carrier == "ssh" {
         let advice = reached.session.advice.unwrap_or_default();
         let what = "nothing but ssh itself gets through: there is nothing to measure";
-        return Err(Error::new(Class::Unreachable, what).advise(advice));
+        return Err(Error::new(ErrorKind::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
     probing.measure(&identity, tell).await?;
@@ -171,7 +171,7 @@ impl Probing<'_> {
             if trips.answered == 0 {
                 let (address, port) = (self.reached.contact.ip(), self.reached.contact.port());
                 let what = format!("no datagram came back from UDP {port} of {address}");
-                return Err(Error::new(Class::Unreachable, what)
+                return Err(Error::new(ErrorKind::Unreachable, what)
                     .advise(format!("open UDP {port} on the way and over there")));
             }
             self.climb(way, true, tell).await?;
@@ -203,7 +203,7 @@ impl Probing<'_> {
         let socket = data.socket().clone();
         let (asking, trips) = Asking::new(clock::now(), keys.reports, keys.control, socket, path);
         data.register(flow, Box::new(asking))?;
-        let lost = |_| Error::new(Class::Unfinished, "the port of the data has closed");
+        let lost = |_| Error::new(ErrorKind::Unfinished, "the port of the data has closed");
         Ok(Trips::of(&trips.await.map_err(lost)?))
     }
 
@@ -220,7 +220,7 @@ impl Probing<'_> {
         for rate in if named { self.options.rates.clone() } else { ladder } {
             if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
                 let what = format!("a probe may take {LONGEST}: not all was measured");
-                return Err(Error::new(Class::Unfinished, what)
+                return Err(Error::new(ErrorKind::Unfinished, what)
                     .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)));
             }
             let run = ProbeRun {
@@ -235,7 +235,7 @@ impl Probing<'_> {
             let count = if up { self.send(&run).await? } else { self.receive(&run).await? };
             if count.too_large {
                 let what = format!("datagrams of {} bytes are too large", self.datagram);
-                let error = Error::new(Class::Unreachable, what);
+                let error = Error::new(ErrorKind::Unreachable, what);
                 return Err(
                     error.advise(format!("give a smaller {}, or none", CallOption::Datagram))
                 );
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(asked(30, 10, false), Ok(()));
         assert_eq!(asked(300, 1, false), Ok(()));
         let refused = asked(30, 10, true).unwrap_err();
-        assert_eq!(refused.class, Class::Usage);
+        assert_eq!(refused.kind, ErrorKind::Usage);
         assert!(refused.what.contains("120 measurements of 10.00 s"), "{refused}");
         assert!(refused.what.contains("1200.00 s") && refused.what.contains("600.00 s"));
     }

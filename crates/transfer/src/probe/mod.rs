@@ -26,7 +26,7 @@ use longhaul_proto::units::{LossRatio, Rate};
 use tokio::time::timeout;
 
 use crate::control::{Frame, Message, ProbeCount};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::options::{ReachOptions, Trust};
 use crate::session::{Exporter, Identity, Session};
@@ -180,12 +180,12 @@ async fn next_count(session: &mut Session, span: Duration) -> Result<ProbeCount,
             match session.read::<Frame>().await?.map(|frame| frame.message) {
                 Some(Some(Message::ProbeCount(count))) => return Ok(count),
                 Some(_) => {}
-                None => return Err(Error::new(Class::Unfinished, "the other side hung up")),
+                None => return Err(Error::new(ErrorKind::Unfinished, "the other side hung up")),
             }
         }
     };
     timeout(span + GRACE, work).await.map_err(|_| {
         let what = format!("no count came within {} s", (span + GRACE).as_secs());
-        Error::new(Class::Stalled, what)
+        Error::new(ErrorKind::Stalled, what)
     })?
 }

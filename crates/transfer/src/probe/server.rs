@@ -18,7 +18,7 @@ use super::count::Counter;
 use super::echo::Echo;
 use super::{FAREWELL, LONGEST, flow_keys, stream};
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::{Exporter, RttWatch, Session};
 
 /// Sessions of probes at a time: one for datagrams and one for TCP, of two clients.
@@ -38,7 +38,7 @@ impl Default for Seats {
 impl Seats {
     fn take(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.0.clone().try_acquire_owned().map_err(|_| {
-            Error::new(Class::Unreachable, "others are probing this server")
+            Error::new(ErrorKind::Unreachable, "others are probing this server")
                 .advise("try again in a minute")
         })
     }
@@ -65,7 +65,7 @@ pub(crate) async fn answer(
     let ended = tokio::select! {
         ended = timeout(longest, served) => ended.unwrap_or_else(|_| {
             let what = format!("a probe may take {} s", longest.as_secs());
-            Err(Error::new(Class::Unreachable, what))
+            Err(Error::new(ErrorKind::Unreachable, what))
         }),
         why = stopped => Err(why),
     };
@@ -96,7 +96,8 @@ impl Serving {
             "aes-128-gcm" => Suite::Aes128Gcm,
             "chacha20-poly1305" => Suite::ChaCha20Poly1305,
             other => {
-                let error = Error::new(Class::Unreachable, format!("no cipher {other} is known"));
+                let error =
+                    Error::new(ErrorKind::Unreachable, format!("no cipher {other} is known"));
                 return Err(error.advise("use the same release of longhaul on both sides"));
             }
         };
@@ -121,7 +122,7 @@ impl Serving {
         loop {
             let frame = timeout(IDLE, session.read::<Frame>()).await.map_err(|_| {
                 let what = format!("nothing was asked for {} s", IDLE.as_secs());
-                Error::new(Class::Unreachable, what)
+                Error::new(ErrorKind::Unreachable, what)
             })??;
             match frame.map(|frame| frame.message) {
                 None => return Ok(()),
@@ -166,7 +167,7 @@ impl Serving {
         let Some(path) = self.path.get().copied() else {
             let what = "none of the client's datagrams has come here";
             return Err(
-                Error::new(Class::Unreachable, what).advise("open the UDP port of the data")
+                Error::new(ErrorKind::Unreachable, what).advise("open the UDP port of the data")
             );
         };
         let flow = FlowId(run.flow);

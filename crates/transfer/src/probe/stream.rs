@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::GRACE;
 use crate::control::{ChunkPiece, Frame, Message, ProbeCount};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::Session;
 
 /// Bytes of content in one message.
@@ -48,7 +48,7 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
                 }
                 Some(Message::ProbeCount(_)) => break,
                 Some(_) => {}
-                None => return Err(Error::new(Class::Unfinished, "the other side hung up")),
+                None => return Err(Error::new(ErrorKind::Unfinished, "the other side hung up")),
             }
         }
         let span = first.map_or(Span::ZERO, |first| last.since(first));
@@ -59,6 +59,6 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
 }
 
 fn stuck() -> Error {
-    Error::new(Class::Stalled, "a stream that was measured got stuck")
+    Error::new(ErrorKind::Stalled, "a stream that was measured got stuck")
         .advise("see whether something on the way holds TCP up")
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::options::CopyOptions;
 use longhaul_files::Asked;
@@ -53,9 +53,9 @@ impl Route {
     /// The ways of a copy: one, or one for each host that has sources; of replicas, one for each.
     ///
     /// # Errors
-    /// [`Class::Usage`] unless exactly one end is on other hosts.
+    /// [`ErrorKind::Usage`] unless exactly one end is on other hosts.
     pub(crate) fn all(options: &CopyOptions) -> Result<Vec<Route>, Error> {
-        let usage = |what: &str| Error::new(Class::Usage, what);
+        let usage = |what: &str| Error::new(ErrorKind::Usage, what);
         let split: Vec<_> = options.sources.iter().map(split).collect();
         if split.is_empty() {
             return Err(usage("there is nothing to copy from"));
@@ -104,14 +104,14 @@ impl Route {
     /// What a pull may bring; nothing for a push.
     ///
     /// # Errors
-    /// [`Class::Usage`] for a source whose name only the other host knows, or a bad filter.
+    /// [`ErrorKind::Usage`] for a source whose name only the other host knows, or a bad filter.
     pub(crate) fn asked(&self, options: &CopyOptions) -> Result<Option<Asked>, Error> {
         let Route::Pull { host, sources, .. } = self else { return Ok(None) };
         // The far side replaces it by the home folder's own path.
         let is_home = |path: &PathBuf| path.as_os_str() == "~";
         if matches!(host, Host::Ssh { .. }) && sources.iter().any(is_home) {
             let what = format!("the name of the home folder on {host} is not known here");
-            return Err(Error::new(Class::Usage, what)
+            return Err(Error::new(ErrorKind::Usage, what)
                 .advise("write ~/ for what is in the home folder, or name its path"));
         }
         Ok(Some(Asked::pull(sources, options.recursive, &options.filters)?))

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use longhaul_proto::endpoint::FlowId;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// The most passes of a transfer, so that a peer cannot fill the memory with ids.
 const MOST: usize = 1 << 20;
@@ -28,14 +28,14 @@ impl Flows {
     /// Takes the id that the other end chose.
     ///
     /// # Errors
-    /// [`Class::Unreachable`] for an id of an earlier pass, and for too many passes.
+    /// [`ErrorKind::Unreachable`] for an id of an earlier pass, and for too many passes.
     pub(super) fn take(&mut self, id: FlowId) -> Result<(), Error> {
         let what = match self.0.len() < MOST {
             true if self.0.insert(id.0) => return Ok(()),
             true => format!("uses flow id {} twice, which would repeat its keys", id.0),
             false => format!("sends more than {MOST} passes"),
         };
-        Err(Error::new(Class::Unreachable, format!("the other side {what}"))
+        Err(Error::new(ErrorKind::Unreachable, format!("the other side {what}"))
             .advise("use the same release of longhaul on both sides"))
     }
 }

@@ -20,7 +20,7 @@ use super::sending::decode;
 use super::terms::layout;
 use crate::control::{Compare, Compared, Digests, EntryFailed, Offer, Ranges};
 use crate::counters::board::Board;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::payloads::Payloads;
 use crate::write::chunk::Streamed;
 use crate::write::destination::{Incoming, Reporter};
@@ -70,7 +70,7 @@ fn a_plan_of_chunks_that_are_not_there_is_refused() {
     let honest: Vec<u64> = plan(&[1, 4]).unwrap().into_iter().flatten().collect();
     assert_eq!(honest, [1, 2, 3, 4]);
     for lie in [&[1, 5][..], &[0, 0], &[3], &[u64::MAX, u64::MAX], &[4, 1, 0, 1]] {
-        assert_eq!(plan(lie).map_err(|error| error.class), Err(Class::Unfinished), "{lie:?}");
+        assert_eq!(plan(lie).map_err(|error| error.kind), Err(ErrorKind::Unfinished), "{lie:?}");
     }
 }
 
@@ -171,11 +171,11 @@ impl Writing {
     }
 
     /// How it ends.
-    fn end(&mut self) -> Result<u64, Class> {
+    fn end(&mut self) -> Result<u64, ErrorKind> {
         loop {
             match self.happens() {
                 WriterEvent::Outcome(outcome, _) => return Ok(outcome.files),
-                WriterEvent::Failed(error) => return Err(error.class),
+                WriterEvent::Failed(error) => return Err(error.kind),
                 _ => {}
             }
         }
@@ -261,7 +261,7 @@ fn chunks_whose_digests_are_kept_back_end_the_transfer_and_nothing_of_them_stand
         WriterEvent::Failed(error) => Some(error),
         _ => None,
     });
-    assert_eq!(error.class, Class::Verification);
+    assert_eq!(error.kind, ErrorKind::Verification);
     assert!(error.what.starts_with("2 chunks") && error.what.contains("chunk 2 first"), "{error}");
     assert!(!writing.folder.path().join("copy").exists());
 }
@@ -300,7 +300,7 @@ fn a_source_that_sends_a_chunk_wrong_in_each_pass_is_asked_four_times() {
     writing.send_wrong();
     (1..3).for_each(|chunk| writing.send(chunk));
     let (asked, error) = writing.asked_again_until_failed(Writing::send_wrong);
-    assert_eq!((asked, error.class), (4, Class::Verification));
+    assert_eq!((asked, error.kind), (4, ErrorKind::Verification));
     assert!(error.what.contains("chunk 0 came wrong 5 times"), "{error}");
     assert!(!writing.folder.path().join("copy").exists());
 }
@@ -310,7 +310,7 @@ fn a_source_that_sends_a_chunk_wrong_again_and_again_within_a_pass_is_left() {
     let mut writing = Writing::new();
     (0..100).for_each(|_| writing.send_wrong());
     let (asked, error) = writing.asked_again_until_failed(|_| ());
-    assert_eq!((asked, error.class), (0, Class::Verification));
+    assert_eq!((asked, error.kind), (0, ErrorKind::Verification));
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_c
         let another = |offer: &mut Offer| offer.manifest_digest[byte] ^= 1;
         let mut writing = Writing::offered(|_| {}, Duration::from_secs(600), another);
         writing.send_all();
-        assert_eq!(writing.end(), Err(Class::Verification), "{byte}");
+        assert_eq!(writing.end(), Err(ErrorKind::Verification), "{byte}");
         let names = std::fs::read_dir(writing.folder.path()).unwrap().count();
         assert_eq!(names, 1, "only the source is there");
     }
@@ -358,7 +358,7 @@ fn a_list_of_digests_that_is_none_ends_the_transfer() {
     for values in [0, 31, 33, 64] {
         let mut writing = Writing::new();
         writing.tell(Job::Digests(Digests { chunks: vec![0], values: vec![7; values] }));
-        assert_eq!(writing.end(), Err(Class::Unfinished), "{values}");
+        assert_eq!(writing.end(), Err(ErrorKind::Unfinished), "{values}");
     }
 }
 

@@ -6,7 +6,7 @@ use longhaul_proto::units::Bytes;
 
 use crate::control::Pass;
 use crate::counters::ReceiverCounters;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
@@ -22,7 +22,7 @@ const LARGEST: u32 = 65_507;
 /// may be sent by datagrams as `pass` says.
 ///
 /// # Errors
-/// [`Class::Unreachable`] with the size that is out of bounds, and the bounds.
+/// [`ErrorKind::Unreachable`] with the size that is out of bounds, and the bounds.
 pub(super) fn pass(
     pass: &Pass,
     agreed: Option<&'static Row>,
@@ -52,7 +52,7 @@ pub(super) fn pass(
 /// Whether chunks may come by stream, where `agreed` was agreed on: memory is held for one way.
 ///
 /// # Errors
-/// [`Class::Unreachable`]: they come by datagrams.
+/// [`ErrorKind::Unreachable`]: they come by datagrams.
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
@@ -74,7 +74,7 @@ const PART_TOO_FAST: u64 = 4;
 /// of what it sends.
 ///
 /// # Errors
-/// [`Class::Verification`] with how much was in vain, or too fast.
+/// [`ErrorKind::Verification`] with how much was in vain, or too fast.
 pub(super) fn wanted(
     counters: &ReceiverCounters,
     row: Option<&'static Row>,
@@ -104,11 +104,11 @@ pub(super) fn wanted(
              datagrams of {highest} were too fast"
         )
     };
-    Err(Error::new(Class::Verification, what))
+    Err(Error::new(ErrorKind::Verification, what))
 }
 
 fn refuse(what: String) -> Result<(), Error> {
-    let error = Error::new(Class::Unreachable, format!("the other side announces {what}"));
+    let error = Error::new(ErrorKind::Unreachable, format!("the other side announces {what}"));
     let (segment, datagram) = (CallOption::Segment, CallOption::Datagram);
     Err(error.advise(format!("choose another {segment} or {datagram}, or copy in several parts")))
 }
@@ -139,7 +139,7 @@ mod tests {
         assert!(wanted(came(0, 0, early), frugal).is_ok());
         assert!(wanted(came(50_000, 0, 50_000), frugal).is_ok());
         let error = wanted(came(20_000, 0, 180_000), other).unwrap_err();
-        assert!(error.class == Class::Verification && error.what.contains("180000 blocks that"));
+        assert!(error.kind == ErrorKind::Verification && error.what.contains("180000 blocks that"));
         let error = wanted(came(20_000, 180_000, 0), frugal).unwrap_err();
         assert!(error.what.contains("180000 that had come, beside 20000"), "{error}");
         assert!(wanted(came(20_000, 180_000, 0), other).is_ok());
@@ -158,7 +158,7 @@ mod tests {
         };
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
-        assert!(error.class == Class::Verification && error.what.contains("12501 datagrams"));
+        assert!(error.kind == ErrorKind::Verification && error.what.contains("12501 datagrams"));
         // What makes it too fast is named where it is of no use.
         let flood = ReceiverCounters {
             highest: 50_000,
@@ -180,7 +180,7 @@ mod tests {
 
     fn refused(result: Result<(), Error>, numbers: [&str; 2]) {
         let error = result.unwrap_err();
-        assert_eq!(error.class, Class::Unreachable);
+        assert_eq!(error.kind, ErrorKind::Unreachable);
         assert!(numbers.iter().all(|number| error.what.contains(number)), "{}", error.what);
     }
 

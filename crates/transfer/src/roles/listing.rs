@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::SendError;
 use super::Hooks;
 use super::wire::{BULK, End, Wire};
 use crate::control::{Card, ChunkPiece, MAX_MANIFEST, Message, Offer};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::Watch;
 
 /// Bytes of one piece.
@@ -67,7 +67,7 @@ pub(super) async fn hear(
     let len = std::mem::take(&mut offer.streamed_len);
     if len > MAX_MANIFEST {
         let what = format!("the other side offers a manifest of {len} bytes; {MAX_MANIFEST} is");
-        return Err(Error::new(Class::Unreachable, format!("{what} the limit")).into());
+        return Err(Error::new(ErrorKind::Unreachable, format!("{what} the limit")).into());
     }
     if len > 0 {
         wire.expect_much();
@@ -82,14 +82,14 @@ pub(super) async fn hear(
                     let have = offer.manifest.len();
                     let what = "the other side announced a list of files of";
                     let what = format!("{what} {len} bytes, and sent {have} of them");
-                    return Err(Error::new(Class::Unreachable, what).into());
+                    return Err(Error::new(ErrorKind::Unreachable, what).into());
                 }
                 let Message::ChunkPiece(piece) = message else { continue };
                 let have = offer.manifest.len() as u64;
                 let follows = u64::from(piece.offset) == have && !piece.bytes.is_empty();
                 if !follows || have + piece.bytes.len() as u64 > len {
                     let what = "the other side's manifest came in pieces that do not follow";
-                    return Err(Error::new(Class::Unreachable, what).into());
+                    return Err(Error::new(ErrorKind::Unreachable, what).into());
                 }
                 offer.manifest.extend(piece.bytes);
                 watch.step();

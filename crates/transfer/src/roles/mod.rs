@@ -33,7 +33,7 @@ pub(crate) use terms::{DEFAULT_SEGMENT, Terms};
 use wire::End;
 
 use crate::control::{EntryFailed, Message};
-use crate::error::Class;
+use crate::error::ErrorKind;
 use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
@@ -41,8 +41,8 @@ use longhaul_files::{Failure, Manifest};
 /// not do so then; a later run hashes what was not journalled.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
-        Err(End::Fatal(error)) if error.class == Class::Stalled => Duration::from_secs(1),
-        Err(End::Fatal(error)) if error.class == Class::Interrupted => Duration::from_secs(10),
+        Err(End::Fatal(error)) if error.kind == ErrorKind::Stalled => Duration::from_secs(1),
+        Err(End::Fatal(error)) if error.kind == ErrorKind::Cancelled => Duration::from_secs(10),
         _ => Duration::from_secs(60),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::write::skip::tidy;
 
 /// Ranges of a plan are put together when there are so many more than the last time.
@@ -79,7 +79,7 @@ impl PlanSoFar {
              {})",
             self.chunks, self.entries
         );
-        Error::new(Class::Unfinished, what)
+        Error::new(ErrorKind::Unfinished, what)
     }
 }
 

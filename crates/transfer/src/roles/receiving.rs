@@ -26,7 +26,7 @@ use crate::control::{
 };
 use crate::counters::board::Board;
 use crate::counters::{Counters, thread_time};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::receive::{Letter, ReceivePass, Receiving, Scattered};
 use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
@@ -224,7 +224,7 @@ fn count_piece(board: &Board, piece: &ChunkPiece) {
 }
 
 fn lost_writer() -> Error {
-    Error::new(Class::Unfinished, "the writing thread ended before its time")
+    Error::new(ErrorKind::Unfinished, "the writing thread ended before its time")
 }
 
 impl Running<'_, '_> {
@@ -350,7 +350,7 @@ impl Running<'_, '_> {
         let Some(row) = longhaul_proto::registry::find(&pass.protocol) else {
             let what =
                 format!("the other side sends by {}, which is not known here", pass.protocol);
-            let error = Error::new(Class::Unreachable, what);
+            let error = Error::new(ErrorKind::Unreachable, what);
             return Err(error.advise("use the same release of longhaul on both sides").into());
         };
         limits::pass(pass, end.terms.protocol, self.object_len)?;

@@ -22,7 +22,7 @@ use super::{Hooks, There, Whence, closing, listing, offer};
 use crate::control::{Heard, Message, Outcome, Pass, Plan};
 use crate::counters::board::Board;
 use crate::counters::{Counters, thread_time};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::feedback::Feedback;
 use crate::flow::payloads::Payloads;
 use crate::flow::send::{self, Done, SendCommand, SendPass, SenderEvent};
@@ -341,7 +341,7 @@ impl Running<'_, '_> {
                 "{count} chunks of 1 MiB came wrong {} times: what arrives is not what was sent",
                 MAX_REPEATS + 1
             );
-            let error = Error::new(Class::Verification, what);
+            let error = Error::new(ErrorKind::Verification, what);
             return Err(End::Fatal(error.advise("suspect memory or disk of one of the hosts")));
         }
         self.repeats += 1;
@@ -573,14 +573,14 @@ async fn ended(carried: Option<&mut Carried>) -> End {
     };
     match result {
         // What broke is the way, not the object: a new session may do better.
-        Ok(Err(error)) if error.class == Class::Unfinished => End::Lost(error.what),
+        Ok(Err(error)) if error.kind == ErrorKind::Unfinished => End::Lost(error.what),
         Ok(Err(error)) => End::Fatal(error),
         Ok(Ok(_)) | Err(_) => End::Fatal(lost_thread()),
     }
 }
 
 fn lost_thread() -> Error {
-    Error::new(Class::Unfinished, "the sending thread ended before its time")
+    Error::new(ErrorKind::Unfinished, "the sending thread ended before its time")
 }
 
 pub(super) fn decode(
@@ -591,7 +591,7 @@ pub(super) fn decode(
     let Some(ranges) = ranges else { return Ok(Vec::new()) };
     ranges.decode(limit).map_err(|error| {
         Error::new(
-            Class::Unfinished,
+            ErrorKind::Unfinished,
             format!("the other side's list of {what} is no list: {error:?}"),
         )
     })

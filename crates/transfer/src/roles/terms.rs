@@ -11,7 +11,7 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::Exporter;
 use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
@@ -106,6 +106,6 @@ pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layo
             segment.get()
         );
         let (segment, datagram) = (CallOption::Segment, CallOption::Datagram);
-        Error::new(Class::Usage, what).advise(format!("choose another {segment} or {datagram}"))
+        Error::new(ErrorKind::Usage, what).advise(format!("choose another {segment} or {datagram}"))
     })
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::control::{ChunkPiece, Frame, Message, Ping};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::outbox::Outbox;
 use crate::session::{FrameReader, FrameWriter, Session};
 
@@ -213,8 +213,8 @@ async fn ended(
 
 /// A session that breaks can be taken up again; one that is refused cannot.
 fn lost_or_fatal(error: Error) -> End {
-    match error.class {
-        Class::Unfinished | Class::Stalled => End::Lost(error.what),
+    match error.kind {
+        ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),
         _ => End::Fatal(error),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// How long sessions have to tell their clients that the server ends.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -81,5 +81,5 @@ impl Drop for Busy {
 
 /// A client that hears this tries again.
 fn shutting_down() -> Error {
-    Error::new(Class::Unfinished, "the server is shutting down")
+    Error::new(ErrorKind::Unfinished, "the server is shutting down")
 }

@@ -12,7 +12,7 @@ use super::door::Access;
 use super::events::{ServedClient, ServerEvent};
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::many::answer;
 use crate::probe;
 use crate::session::{Service, Session, allow};
@@ -75,7 +75,7 @@ impl Copying {
             Some(Message::Request(request)) => Some(self.requested(session, request).await),
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
             _ => {
-                let error = Error::new(Class::Unreachable, "the first message was no request")
+                let error = Error::new(ErrorKind::Unreachable, "the first message was no request")
                     .advise("use the same release of longhaul on both sides");
                 turn_away(&self.server, session, error).await;
                 None

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::Server;
 use super::copying::Copying;
 use super::listing::Listing;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 
 /// How long a client may take to say what it wants.
@@ -61,7 +61,7 @@ pub(super) async fn first<M: Message + Default>(
         }
         Ok(Err(_)) => None,
         Err(_) => {
-            let error = Error::new(Class::Unreachable, "no request came after the handshake");
+            let error = Error::new(ErrorKind::Unreachable, "no request came after the handshake");
             turn_away(server, session, error).await;
             None
         }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::{Allow, ServeOptions};
 use crate::session::{self, PeerId, allow};
 use longhaul_files::place::show;
@@ -49,7 +49,8 @@ impl Right {
     /// Checks that the list still has the right.
     ///
     /// # Errors
-    /// [`Class::Unreachable`]: the client was removed, lost this mode, or has another folder now.
+    /// [`ErrorKind::Unreachable`]: the client was removed, lost this mode, or has another folder
+    /// now.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -63,7 +64,7 @@ impl Right {
             return Ok(());
         }
         let what = format!("{} is no longer allowed to do this here", self.peer);
-        Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"))
+        Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"))
     }
 }
 
@@ -95,11 +96,11 @@ impl Door {
     /// Opens the served folder.
     ///
     /// # Errors
-    /// [`Class::LocalFile`] if it, or the subfolder of an id, is no folder that can be opened.
+    /// [`ErrorKind::LocalFile`] if it, or the subfolder of an id, is no folder that can be opened.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
-            Error::new(Class::LocalFile, what)
+            Error::new(ErrorKind::LocalFile, what)
                 .advise(format!("name a folder that exists as {}", CallOption::Root))
         })?;
         let reach = Reach::Root(root);
@@ -111,7 +112,7 @@ impl Door {
     /// Replaces the list of clients.
     ///
     /// # Errors
-    /// [`Class::LocalFile`] if the subfolder of an id cannot be opened: the old list stays.
+    /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened: the old list stays.
     pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
         for entry in &list {
             let (Some(folder), Reach::Root(root)) = (&entry.subfolder, &self.reach) else {
@@ -128,7 +129,8 @@ impl Door {
         Door { reach: Reach::User, allow: Shared::default(), read_only: false }
     }
 
-    /// Admits the ids that are allowed anything here at all; [`Class::Unreachable`] for all others.
+    /// Admits the ids that are allowed anything here at all; [`ErrorKind::Unreachable`] for all
+    /// others.
     pub(super) fn admission(
         &self,
     ) -> impl Fn(&PeerId) -> Result<(), session::Error> + Send + Sync + 'static {
@@ -144,7 +146,7 @@ impl Door {
     /// Whether `peer` has a right to the service that `word` of the list names.
     ///
     /// # Errors
-    /// [`Class::Unreachable`] if it has none.
+    /// [`ErrorKind::Unreachable`] if it has none.
     pub(super) fn may_use(&self, peer: &PeerId, word: &str) -> Result<(), Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(());
@@ -153,7 +155,7 @@ impl Door {
             true => Ok(()),
             false => {
                 let error =
-                    Error::new(Class::Unreachable, format!("{peer} has no right to {word}"));
+                    Error::new(ErrorKind::Unreachable, format!("{peer} has no right to {word}"));
                 Err(error.advise("ask who runs the server"))
             }
         }
@@ -162,7 +164,7 @@ impl Door {
     /// Where `path` is for `peer`, if he may go there.
     ///
     /// # Errors
-    /// [`Class::Unreachable`] if he may not.
+    /// [`ErrorKind::Unreachable`] if he may not.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
@@ -172,7 +174,7 @@ impl Door {
         let allowed = allowed(&list, peer)?;
         if !access.is_in(allowed) || self.read_only && access == Access::Write {
             let what = format!("{peer} may not {} here", access.verb());
-            return Err(Error::new(Class::Unreachable, what).advise("ask who runs the server"));
+            return Err(Error::new(ErrorKind::Unreachable, what).advise("ask who runs the server"));
         }
         let root = match &allowed.subfolder {
             None => root.clone(),
@@ -186,7 +188,7 @@ impl Door {
 
 fn allowed<'a>(list: &'a [Allow], peer: &PeerId) -> Result<&'a Allow, Error> {
     allow::find(list, peer).ok_or_else(|| {
-        let error = Error::new(Class::Unreachable, format!("{peer} is not allowed here"));
+        let error = Error::new(ErrorKind::Unreachable, format!("{peer} is not allowed here"));
         error.advise(format!("start the server with {} and this id", CallOption::Allow))
     })
 }
@@ -197,7 +199,7 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
         show(folder.as_os_str().as_bytes()),
         reason(error)
     );
-    Error::new(Class::LocalFile, what).advise("make it below the root on the server")
+    Error::new(ErrorKind::LocalFile, what).advise("make it below the root on the server")
 }
 
 /// `~` and what is below it, as the shell behind scp has it; nobody else's home.

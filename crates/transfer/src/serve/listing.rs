@@ -16,7 +16,7 @@ use super::dispatch::first;
 use super::door::Access;
 use super::events::{ServedClient, ServerEvent};
 use crate::control::list::{self, List, Listed, ListedName, PIECE};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Session, allow};
 use longhaul_files::Place;
 
@@ -78,7 +78,7 @@ impl Listing {
     async fn answer(&self, session: &mut Session, asked: &List) -> Result<(), Error> {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Read)?;
-        let ended = |_| Error::new(Class::Unfinished, "the listing ended before its time");
+        let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended before its time");
         let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
@@ -100,7 +100,7 @@ impl Listing {
 }
 
 async fn tell(session: &mut Session, piece: &Listed) -> Result<(), Error> {
-    let unread = |_| Error::new(Class::Unfinished, "the client does not read its listing");
+    let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its listing");
     Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
 }
 

@@ -35,7 +35,7 @@ use longhaul_net::zone;
 use longhaul_proto::registry::{self, Row};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::flow::shared_core::SharedCores;
 use crate::many::answer;
 use crate::options::{Allow, ServeOptions};
@@ -180,7 +180,7 @@ async fn run(
             }
             Some(result) = ended.recv() => {
                 // A client that was lost comes back.
-                let lost = matches!(&result, Err(error) if error.class == Class::Unfinished);
+                let lost = matches!(&result, Err(error) if error.kind == ErrorKind::Unfinished);
                 if options.once && !lost {
                     break result;
                 }
@@ -240,6 +240,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
             Err(error) => last = Some(error.into()),
         }
     }
-    Err(last
-        .unwrap_or_else(|| Error::new(Class::Unreachable, "no two neighbouring ports are free")))
+    Err(last.unwrap_or_else(|| {
+        Error::new(ErrorKind::Unreachable, "no two neighbouring ports are free")
+    }))
 }

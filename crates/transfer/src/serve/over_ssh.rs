@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::door::Door;
 use super::{Server, Tell, dispatch};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
 use crate::reactor;
@@ -38,8 +38,9 @@ async fn run(
 ) -> Result<(), Error> {
     let identity = options.identity()?;
     let udp = bind_udp(ports)?;
-    let unusable =
-        |error| Error::new(Class::Unreachable, format!("cannot use a UDP port for data: {error}"));
+    let unusable = |error| {
+        Error::new(ErrorKind::Unreachable, format!("cannot use a UDP port for data: {error}"))
+    };
     let data = Port::open(Socket::new(udp, RECEIVE_BUFFER).map_err(unusable)?)?;
     let data_port = data.socket().local_addr().port();
     // Its ways out are ssh's, and its client hears of all itself.
@@ -55,7 +56,7 @@ async fn run(
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,
-            () = cancel.wished() => return Err(Error::new(Class::Interrupted, "interrupted")),
+            () = cancel.wished() => return Err(Error::new(ErrorKind::Cancelled, "interrupted")),
         };
         let Some(session) = session else { return Ok(()) };
         if session.carrier != "ssh" {

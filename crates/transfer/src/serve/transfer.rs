@@ -25,7 +25,7 @@ use super::register::{ASKED, Registered};
 use super::running::Running;
 use crate::control::{Direction, Held, Message, Request, Setting, Wait};
 use crate::counters::board::Board;
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::{Filter, Receive};
 use crate::roles::receiving::ReceivingRole;
 use crate::roles::sending::SendingRole;
@@ -85,10 +85,10 @@ pub(super) async fn answer(
             Err(error)
         }
         Err(End::Lost(why)) => {
-            Err(Error::new(Class::Unfinished, format!("{peer} was lost: {why}")))
+            Err(Error::new(ErrorKind::Unfinished, format!("{peer} was lost: {why}")))
         }
         Err(End::NoDatagrams) => {
-            let error = Error::new(Class::Unfinished, "datagrams do not pass");
+            let error = Error::new(ErrorKind::Unfinished, "datagrams do not pass");
             wire.close(Some(&error)).await;
             Err(error)
         }
@@ -190,7 +190,7 @@ impl Work {
 /// Looks at a request before anything is done by its word.
 fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms, Work), Error> {
     let peer = session.peer;
-    let usage = |what: String| Error::new(Class::Usage, what);
+    let usage = |what: String| Error::new(ErrorKind::Usage, what);
     let path = |bytes: &Vec<u8>| Path::new(OsStr::from_bytes(bytes)).to_owned();
     let work = match request.direction() {
         Direction::Push => {
@@ -236,7 +236,7 @@ pub(super) fn places(
 ) -> Result<Vec<Place>, Error> {
     if paths.is_empty() {
         // Without this a list of no paths passes every check of rights.
-        let error = Error::new(Class::Usage, "the request names no path to read");
+        let error = Error::new(ErrorKind::Usage, "the request names no path to read");
         return Err(error.advise("name at least one path"));
     }
     let place =
@@ -250,26 +250,29 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         "chacha20-poly1305" => Suite::ChaCha20Poly1305,
         "none" if server.allow_plain => Suite::Plain,
         "none" => {
-            let error = Error::new(Class::Unreachable, "this server allows no data in the clear");
+            let error =
+                Error::new(ErrorKind::Unreachable, "this server allows no data in the clear");
             let (allow, cipher) = (CallOption::AllowPlain, CallOption::Cipher);
             return Err(error.advise(format!("start it with {allow}, or leave {cipher} none out")));
         }
         other => {
-            let error = Error::new(Class::Unreachable, format!("no cipher {other} is known here"));
+            let error =
+                Error::new(ErrorKind::Unreachable, format!("no cipher {other} is known here"));
             return Err(error.advise("use the same release of longhaul on both sides"));
         }
     };
     let protocol = match request.protocol.as_str() {
         "" => None,
         name => Some((server.protocols)(name).ok_or_else(|| {
-            let error = Error::new(Class::Unreachable, format!("no protocol {name} is known here"));
+            let error =
+                Error::new(ErrorKind::Unreachable, format!("no protocol {name} is known here"));
             error.advise("use the same release of longhaul on both sides")
         })?),
     };
     let settings = settings(protocol, &request.settings)?;
     if !DATAGRAMS.contains(&request.datagram) {
         let what = format!("datagrams of {} bytes cannot be", request.datagram);
-        return Err(Error::new(Class::Usage, what).advise("ask for 256 to 65000"));
+        return Err(Error::new(ErrorKind::Usage, what).advise("ask for 256 to 65000"));
     }
     let rate = |bps: u64| (bps > 0).then(|| Rate::from_bps(bps));
     let (peer, datagram) = (session.remote.ip(), request.datagram as u16);
@@ -296,7 +299,7 @@ fn settings(protocol: Option<&'static Row>, asked: &[Setting]) -> Result<Setting
     let Some(row) = protocol else { return Ok(Settings::default()) };
     asked.iter().try_fold(Settings::default(), |settings, Setting { name, value }| {
         let refused = |what: String| {
-            let error = Error::new(Class::Usage, format!("the setting is refused: {what}"));
+            let error = Error::new(ErrorKind::Usage, format!("the setting is refused: {what}"));
             error.advise("use the same release of longhaul on both sides")
         };
         let value = value.ok_or_else(|| refused(format!("{name} has no value in base units")))?;
@@ -311,7 +314,7 @@ fn receive(name: &str) -> Result<Receive, Error> {
         "fake" => Ok(Receive::Fake),
         other => {
             let what = format!("no receive strategy {other} is known here");
-            Err(Error::new(Class::Usage, what).advise("choose naive, scatter or fake"))
+            Err(Error::new(ErrorKind::Usage, what).advise("choose naive, scatter or fake"))
         }
     }
 }
@@ -429,7 +432,7 @@ async fn told_meanwhile(
                     wire.put_back(message);
                 }
                 let what = "the walk over the source ended early";
-                let ended = |_| Error::new(Class::Unfinished, what);
+                let ended = |_| Error::new(ErrorKind::Unfinished, what);
                 return Ok(opened.map_err(ended)??);
             }
             message = wire.next(), if early.is_none() => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 
 /// What is kept at most. An honest sender tells digests with the chunks that it sends, so no more
@@ -12,7 +12,7 @@ const MOST: usize = 1 << 17;
 /// Keeps `digests` within bounds; those of chunks that nobody `needs` any more go.
 ///
 /// # Errors
-/// [`Class::Verification`]: digests come without their chunks.
+/// [`ErrorKind::Verification`]: digests come without their chunks.
 pub(super) fn bound(
     digests: &mut BTreeMap<u64, Digest>,
     needs: impl Fn(u64) -> bool,
@@ -25,7 +25,7 @@ pub(super) fn bound(
         return Ok(());
     }
     let what = format!("the other side tells digests of {} chunks ahead of them", digests.len());
-    Err(Error::new(Class::Verification, what)
+    Err(Error::new(ErrorKind::Verification, what)
         .advise("use the same release of longhaul on both sides"))
 }
 
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(bound(&mut many, |chunk| chunk % 2 == 0), Ok(()));
         assert_eq!(many.len(), MOST / 2);
         let refused = bound(&mut digests(most), |_| true).unwrap_err();
-        assert_eq!(refused.class, Class::Verification);
+        assert_eq!(refused.kind, ErrorKind::Verification);
         assert!(refused.what.contains("131072"), "{refused}");
     }
 }

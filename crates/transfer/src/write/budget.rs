@@ -26,10 +26,10 @@ use longhaul_proto::units::Bytes;
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, SharedMemory};
 use crate::session::PeerId;
-use longhaul_files::{CHUNK, ErrorKind, ListMemory};
+use longhaul_files::{CHUNK, FileErrorKind, ListMemory};
 use longhaul_text::CallOption;
 
 /// What may be sent before the receiving end has planned: both know it, and it will hold as much.
@@ -93,7 +93,7 @@ impl Budget {
     /// A memory of `memory` bytes.
     ///
     /// # Errors
-    /// [`Class::Usage`] where that is less than what any transfer holds.
+    /// [`ErrorKind::Usage`] where that is less than what any transfer holds.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
         Budget::expecting(memory, 0)
     }
@@ -131,7 +131,7 @@ impl Budget {
         let least = Budget::least_of(1);
         if memory < least {
             let what = format!("{} {memory} is too little", CallOption::Memory);
-            return Err(Error::new(Class::Usage, what)
+            return Err(Error::new(ErrorKind::Usage, what)
                 .advise(format!("give it at least {}Mi", least.get() >> 20)));
         }
         let total = u32::try_from(memory.get() / CHUNK).unwrap_or(u32::MAX).min(1 << 28);
@@ -154,8 +154,8 @@ impl Budget {
     /// A part for one more transfer, as soon as there is memory for it.
     ///
     /// # Errors
-    /// [`Class::Unfinished`], which a client takes up again, where others hold all of the memory
-    /// for too long.
+    /// [`ErrorKind::Unfinished`], which a client takes up again, where others hold all of the
+    /// memory for too long.
     pub(crate) async fn enter(&self) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let held = timeout(self.0.patience, self.0.acquire()).await;
@@ -170,7 +170,7 @@ impl Budget {
     /// no more than its share.
     ///
     /// # Errors
-    /// [`Class::Unfinished`], as [`Budget::enter`].
+    /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
     pub(crate) async fn enter_for(&self, owner: PeerId) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let entered = timeout(self.0.patience, async {
@@ -206,7 +206,7 @@ impl Budget {
 
 fn full(what: &str) -> Error {
     let advice = format!("raise {} there, or wait for one to end", CallOption::Memory);
-    Error::new(Class::Unfinished, what).advise(advice)
+    Error::new(ErrorKind::Unfinished, what).advise(advice)
 }
 
 fn held_by_others(others: u32) -> String {
@@ -266,7 +266,7 @@ impl ListMemory for ListCharge {
             let what = format!("the lists of files of {owner} hold as much memory as one id may");
             let Error { what, advice, .. } = full(&what);
             let advice = advice.map(Into::into);
-            return Err(longhaul_files::Error { kind: ErrorKind::Unfinished, what, advice });
+            return Err(longhaul_files::Error { kind: FileErrorKind::Unfinished, what, advice });
         }
         let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
         let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
@@ -316,9 +316,9 @@ impl Inner {
         // With this much, a list has so much beside one transfer and what is left for the next.
         let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
         let kind = match enough > u64::from(self.total) {
-            true => ErrorKind::Request,
+            true => FileErrorKind::Request,
             // Others have it now.
-            false => ErrorKind::Unfinished,
+            false => FileErrorKind::Unfinished,
         };
         let enough = enough.max(u64::from(self.total));
         longhaul_files::Error::new(kind, what).advise(format!(
@@ -603,7 +603,7 @@ mod tests {
             let owner = PeerId([1; 32]);
             let _part = budget.enter_for(owner).await.unwrap();
             let refused = budget.enter_for(owner).await.err().expect("it has its share");
-            assert_eq!(refused.class, Class::Unfinished);
+            assert_eq!(refused.kind, ErrorKind::Unfinished);
             assert!(refused.what.starts_with(&format!("1 copies of {owner}")), "{refused}");
         });
     }
@@ -611,7 +611,7 @@ mod tests {
     #[test]
     fn too_little_memory_is_refused_with_the_least() {
         let error = Budget::new(Bytes::mebi(31)).err().unwrap();
-        assert_eq!(error.class, Class::Usage);
+        assert_eq!(error.kind, ErrorKind::Usage);
         assert!(error.advice.is_some_and(|advice| advice.contains("at least 32Mi")));
         assert!(Budget::new(Bytes::mebi(32)).is_ok());
     }
@@ -639,7 +639,7 @@ mod tests {
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
-            assert_eq!(refused.class, Class::Unfinished);
+            assert_eq!(refused.kind, ErrorKind::Unfinished);
             assert!(refused.what.starts_with("2 copies"), "{refused}");
         });
     }
@@ -657,11 +657,11 @@ mod tests {
         assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");
         let refused = list.hold(353 * CHUNK).unwrap_err();
         assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
-        assert_eq!(refused.kind, ErrorKind::Request);
+        assert_eq!(refused.kind, FileErrorKind::Request);
         assert!(refused.to_string().contains("514Mi"));
         // Another list waits for this one: the same command may go on later.
         let refused = budget.list().hold(10 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, ErrorKind::Unfinished);
+        assert_eq!(refused.kind, FileErrorKind::Unfinished);
         assert!(budget.list().hold(u64::MAX).is_err());
         drop(list);
         assert_eq!(budget.list().hold(10 * CHUNK), Ok(()));
@@ -677,7 +677,7 @@ mod tests {
         let mut second = budget.list_for(one);
         assert_eq!(second.hold(42 * CHUNK), Ok(()), "half of 384 together");
         let refused = second.hold(43 * CHUNK).unwrap_err();
-        assert_eq!(refused.kind, ErrorKind::Unfinished);
+        assert_eq!(refused.kind, FileErrorKind::Unfinished);
         assert!(first.hold(151 * CHUNK).is_err());
         assert_eq!(budget.list_for(other).hold(192 * CHUNK), Ok(()));
         drop(second);

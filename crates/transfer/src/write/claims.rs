@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::place::show;
 use longhaul_files::{Digest, Kind, Manifest, Together};
 
@@ -43,7 +43,7 @@ impl Claim {
     /// the same source stays so.
     ///
     /// # Errors
-    /// [`Class::Usage`] with the first name that is another's; nothing is claimed then.
+    /// [`ErrorKind::Usage`] with the first name that is another's; nothing is claimed then.
     pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
         // Nothing panics while the lock is held.
         let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ impl Claim {
                 let name = |source: usize| &self.claims.sources[source];
                 let (path, other) = (show(&manifest.path(number)), name(*other));
                 let what = format!("{other} and {} both have {path}", name(self.source));
-                return Err(Error::new(Class::Usage, what)
+                return Err(Error::new(ErrorKind::Usage, what)
                     .advise("copy one of the two into another folder"));
             }
         }

@@ -26,7 +26,8 @@ pub(crate) trait Destination: Send {
     /// to, and returns the way to that thread.
     ///
     /// # Errors
-    /// [`Class::Unfinished`](crate::error::Class::Unfinished) where the system has no thread left.
+    /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) where the system has no
+    /// thread left.
     fn begin(self: Box<Self>, incoming: Incoming, shared: Option<&Jobs>) -> Result<Jobs, Error>;
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// How long a digest may be outstanding: twice the silence after which a session is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ impl MissingDigests {
     /// Looks which chunks still wait, as `waits` tells; to be called several times a second.
     ///
     /// # Errors
-    /// [`Class::Verification`]: one has waited for too long.
+    /// [`ErrorKind::Verification`]: one has waited for too long.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
         self.waited += now.saturating_duration_since(self.looked).min(LOOK);
         self.looked = now;
@@ -58,7 +58,7 @@ impl MissingDigests {
                  kept back their digests for {} s, that of chunk {chunk} first",
                 self.patience.as_secs()
             );
-            let error = Error::new(Class::Verification, what);
+            let error = Error::new(ErrorKind::Verification, what);
             return Err(error.advise("use the same release of longhaul on both sides"));
         }
         Ok(())
@@ -86,7 +86,7 @@ mod tests {
         let looks =
             (0..9).map(|_| missing_digests.judge(now(&missing_digests), |chunk| chunk % 2 == 1));
         let error = looks.filter_map(Result::err).next().expect("a minute has passed");
-        assert_eq!(error.class, Class::Verification);
+        assert_eq!(error.kind, ErrorKind::Verification);
         assert!(error.what.starts_with("2 chunks") && error.what.contains("60 s"), "{error}");
         assert!(error.what.contains("chunk 1 first"), "{error}");
     }

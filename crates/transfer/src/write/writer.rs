@@ -18,7 +18,7 @@ use super::destination::{AtSource, Incoming, Open, Opened, PassState, Reporter};
 use super::jobs::{Job, JobInbox, Jobs, WriterEvent};
 use super::missing_digests::{self, MissingDigests};
 use crate::control::{Digests, EntryFailed, Offer};
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
 use longhaul_text::clipped;
@@ -33,12 +33,12 @@ const MOST_EARLY_FAILURES: usize = 64 << 20;
 /// Starts a thread that writes for any number of transfers; it ends when nobody has a way to it.
 ///
 /// # Errors
-/// [`Class::Unfinished`] where the system has no thread left.
+/// [`ErrorKind::Unfinished`] where the system has no thread left.
 pub(crate) fn thread() -> Result<Jobs, Error> {
     let (jobs, inbox) = Jobs::new();
     let started = std::thread::Builder::new().name("write".into()).spawn(move || run(&inbox));
     started.map(|_| jobs).map_err(|error| {
-        Error::new(Class::Unfinished, format!("cannot start a writing thread: {error}"))
+        Error::new(ErrorKind::Unfinished, format!("cannot start a writing thread: {error}"))
     })
 }
 
@@ -116,7 +116,7 @@ fn run(inbox: &JobInbox) {
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");
-        Error::new(Class::Unreachable, what)
+        Error::new(ErrorKind::Unreachable, what)
     };
     let measured = Manifest::measure(encoded).map_err(refused)?;
     memory.hold(encoded.len() as u64 + measured.bytes())?;
@@ -125,11 +125,11 @@ fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Er
 
 pub(crate) fn forged() -> Error {
     let what = "so many forged datagrams came that the cipher no longer protects";
-    Error::new(Class::Unfinished, what).advise("run the same command again")
+    Error::new(ErrorKind::Unfinished, what).advise("run the same command again")
 }
 
 pub(crate) fn port_closed(why: &str) -> Error {
-    Error::new(Class::Unfinished, format!("the data port closed: {why}"))
+    Error::new(ErrorKind::Unfinished, format!("the data port closed: {why}"))
 }
 
 /// One object on its way to its destination.
@@ -289,7 +289,7 @@ impl Writer {
     fn open(&mut self, encoded: &[u8]) -> Result<(), Error> {
         if blake3::hash(encoded).as_bytes()[..] != self.offer.manifest_digest[..] {
             let what = "the manifest that came is not the one that was offered";
-            return Err(Error::new(Class::Verification, what));
+            return Err(Error::new(ErrorKind::Verification, what));
         }
         let manifest = Arc::new(read_list(encoded, &mut *self.list)?);
         let object = VirtualObject::new(&manifest, self.offer.manifest_len);
@@ -299,7 +299,7 @@ impl Writer {
                 self.offer.object_len,
                 object.len()
             );
-            return Err(Error::new(Class::Unreachable, what));
+            return Err(Error::new(ErrorKind::Unreachable, what));
         }
         self.reporter.board.set_totals(manifest.bytes(), manifest.files());
         let Some(destination) = self.destination.take() else { return Ok(()) };
@@ -323,7 +323,7 @@ impl Writer {
         if self.early_bytes > MOST_EARLY_FAILURES {
             let what = "the other side reports more failed files than fit into memory before its \
                         list of files is here";
-            return Err(Error::new(Class::Unfinished, what).advise("copy in several parts"));
+            return Err(Error::new(ErrorKind::Unfinished, what).advise("copy in several parts"));
         }
         self.early_failures.push(failed);
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Class, Error};
+use crate::error::{Error, ErrorKind};
 
 /// How often one chunk may differ from its digest. An honest sender gives up before the fifth time.
 const MOST: u32 = 4;
@@ -18,7 +18,7 @@ impl WrongChunks {
     /// Counts a chunk that differs from its digest.
     ///
     /// # Errors
-    /// [`Class::Verification`]: this chunk has come wrong too often.
+    /// [`ErrorKind::Verification`]: this chunk has come wrong too often.
     pub(super) fn note(&mut self, chunk: u64) -> Result<(), Error> {
         let times = self.0.entry(chunk).or_default();
         *times += 1;
@@ -28,7 +28,7 @@ impl WrongChunks {
         let what = format!(
             "chunk {chunk} came wrong {times} times: what arrives is not what its digest says"
         );
-        let error = Error::new(Class::Verification, what);
+        let error = Error::new(ErrorKind::Verification, what);
         Err(error.advise("suspect memory or disk of one of the hosts"))
     }
 
