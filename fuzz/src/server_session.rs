@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::control::Frame;
 use longhaul_transfer::control::list::{self, Listed};
-use longhaul_transfer::options::{Allow, ServeOptions};
+use longhaul_transfer::options::{Allow, OwnKey, ServeOptions};
 use longhaul_transfer::serve::rehearse;
 use longhaul_transfer::session::PeerId;
 use longhaul_transfer::session::frame::{self, Header};
@@ -45,8 +45,7 @@ pub fn run(bytes: &[u8]) {
         root,
         read_only: false,
         allow: vec![allow],
-        config_dir: scratch.path().to_owned(),
-        identity: None,
+        key: OwnKey::In(scratch.path().to_owned()),
         once: true,
         allow_plain: false,
         memory: Bytes::mebi(64),

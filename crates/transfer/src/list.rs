@@ -1,6 +1,5 @@
 //! A client's side of a connection that carries several calls, and of listings.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,34 +9,17 @@ use tokio::time::timeout;
 
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
-use crate::location::Location;
-use crate::options::{ReachOptions, Trust};
+use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
-use crate::reach::route::Host;
-use crate::reach::{Look, Reach};
+use crate::reach::{self, Look};
 use crate::reactor;
-use crate::session::{Connection, Identity, Session, Settings};
+use crate::session::{Connection, Session, Settings};
 
 pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
 
 /// A server that reads a folder gives a sign of life twice a second.
 const SILENT: Duration = Duration::from_secs(30);
-
-/// The other host and how it is reached.
-#[derive(Clone, Debug)]
-pub struct HostOptions {
-    /// The server, or the host of ssh; the path is ignored.
-    pub location: Location,
-    /// Whom to trust there.
-    pub trust: Trust,
-    /// Who we are; nothing for the key in `identity_folder`.
-    pub identity: Option<Identity>,
-    /// The folder of the key; nothing for that of `trust`.
-    pub identity_folder: Option<PathBuf>,
-    /// How the host is reached.
-    pub reach: ReachOptions,
-}
 
 async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
@@ -47,25 +29,6 @@ async fn or_cancelled<T>(
         ended = work => ended,
         () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
     }
-}
-
-/// A session with the host, whose connection carries further streams.
-async fn open(options: &HostOptions, observer: &dyn Observer) -> Result<Session, Error> {
-    let host = Host::of(&options.location).ok_or_else(|| {
-        Error::new(ErrorKind::Usage, format!("{} is on this host", options.location))
-            .advise("name a server as lh://host[:port]/path, or a host of ssh as host:path")
-    })?;
-    let identity = match &options.identity {
-        Some(identity) => identity.clone(),
-        None => {
-            let folder = options.identity_folder.as_ref().unwrap_or(&options.trust.config_dir);
-            Identity::load_or_create(folder)?
-        }
-    };
-    let (trust, reach) = (&options.trust, &options.reach);
-    let reach = Reach { host: &host, identity: &identity, trust, observer, options: reach };
-    let settings = Settings { streams: true, ..Settings::default() };
-    Ok(reach.open(&settings, Look::No).await?.session)
 }
 
 /// A listing under way.
@@ -181,7 +144,8 @@ async fn knock(
     options: &HostOptions,
     observer: &dyn Observer,
 ) -> Result<(Connection, Peer), Error> {
-    let session = open(options, observer).await?;
+    let settings = Settings { streams: true, ..Settings::default() };
+    let session = reach::open(options, observer, &settings, Look::No).await?.session;
     let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
     let connection = session.connection().ok_or_else(|| {
         Error::new(ErrorKind::Unreachable, "the connection carries no further streams")

@@ -92,6 +92,41 @@ impl Default for ReachOptions {
     }
 }
 
+/// The key of this end: at hand, or in a folder.
+#[derive(Clone, Debug)]
+pub enum OwnKey {
+    /// The key itself.
+    Given(Identity),
+    /// The folder that keeps it; the first call that needs the key makes it there.
+    In(PathBuf),
+}
+
+impl OwnKey {
+    /// Returns the identity of the key.
+    ///
+    /// # Errors
+    /// As [`Identity::load_or_create`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        match self {
+            OwnKey::Given(identity) => Ok(identity.clone()),
+            OwnKey::In(folder) => Ok(Identity::load_or_create(folder)?),
+        }
+    }
+}
+
+/// The other host and how it is reached.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// The server, or the host of ssh; the path is ignored.
+    pub location: Location,
+    /// Whom to trust there.
+    pub trust: Trust,
+    /// Who we are.
+    pub key: OwnKey,
+    /// How the host is reached.
+    pub reach: ReachOptions,
+}
+
 /// A limit on incomplete data in memory that several copies share. Clones are the same limit. The
 /// limit itself belongs to the module that counts, above this one.
 #[derive(Clone)]
@@ -125,12 +160,10 @@ pub struct CopyOptions {
     pub destination: Location,
     /// The sources all hold the same object, which is taken from all of them together.
     pub replicas: bool,
-    /// Who we are and whom we trust.
+    /// Whom we trust.
     pub trust: Trust,
-    /// Who we are; nothing for the key in `identity_folder`.
-    pub identity: Option<Identity>,
-    /// The folder of our key; nothing for the folder of `trust`.
-    pub identity_folder: Option<PathBuf>,
+    /// Who we are.
+    pub key: OwnKey,
     /// Take folders with all that is in them.
     pub recursive: bool,
     /// Keep permissions and times.
@@ -177,20 +210,6 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// Returns who we are.
-    ///
-    /// # Errors
-    /// As [`Identity::load_or_create`].
-    pub fn identity(&self) -> Result<Identity, Error> {
-        match &self.identity {
-            Some(identity) => Ok(identity.clone()),
-            None => {
-                let folder = self.identity_folder.as_ref().unwrap_or(&self.trust.config_dir);
-                Ok(Identity::load_or_create(folder)?)
-            }
-        }
-    }
-
     /// Returns the place of a local path.
     pub(crate) fn place(&self, path: PathBuf) -> Place {
         match &self.local {
@@ -200,15 +219,15 @@ impl CopyOptions {
     }
 
     /// A copy of `sources` to `destination` as RBUDP does it where the user says nothing more: at
-    /// the rate that is found, sealed, within 512 MiB, patient for minutes.
+    /// the rate that is found, sealed, within 512 MiB, patient for minutes; with the key in the
+    /// folder of `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {
             sources,
             destination,
             replicas: false,
+            key: OwnKey::In(trust.config_dir.clone()),
             trust,
-            identity: None,
-            identity_folder: None,
             recursive: false,
             preserve: false,
             checksum: false,
@@ -247,10 +266,8 @@ pub struct ServeOptions {
     pub read_only: bool,
     /// Who may do what.
     pub allow: Vec<Allow>,
-    /// The folder of the identity key.
-    pub config_dir: PathBuf,
-    /// The server's identity; nothing for the key in `config_dir`.
-    pub identity: Option<Identity>,
+    /// Who the server is.
+    pub key: OwnKey,
     /// End after one transfer.
     pub once: bool,
     /// Allow data in the clear where the client asks for it.
@@ -268,24 +285,10 @@ impl Default for ServeOptions {
             root: PathBuf::new(),
             read_only: false,
             allow: Vec::new(),
-            config_dir: PathBuf::new(),
-            identity: None,
+            key: OwnKey::In(PathBuf::new()),
             once: false,
             allow_plain: false,
             memory: Bytes::mebi(512),
-        }
-    }
-}
-
-impl ServeOptions {
-    /// Returns the server's identity.
-    ///
-    /// # Errors
-    /// As [`Identity::load_or_create`].
-    pub fn identity(&self) -> Result<Identity, Error> {
-        match &self.identity {
-            Some(identity) => Ok(identity.clone()),
-            None => Ok(Identity::load_or_create(&self.config_dir)?),
         }
     }
 }

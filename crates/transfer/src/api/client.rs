@@ -15,31 +15,22 @@ use super::probe::ProbeRequest;
 use super::trust::Trust;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
-use crate::options::SharedMemory;
+use crate::options::{HostOptions, OwnKey, ReachOptions, SharedMemory};
 use crate::probe::{Ports, look_at_ports};
-use crate::session;
 use crate::write::budget::Budget;
 
 /// A client of other hosts. Clones share identity and trust.
 #[derive(Clone, Debug)]
 pub struct Client {
-    who: Who,
+    pub(super) key: OwnKey,
     pub(super) trust: Arc<Trust>,
     pub(super) memory: Option<SharedMemory>,
-}
-
-/// Who a client is.
-#[derive(Clone, Debug)]
-enum Who {
-    Is(Identity),
-    /// Whose key is in this folder.
-    In(PathBuf),
 }
 
 /// Makes a [`Client`].
 #[derive(Debug, Default)]
 pub struct ClientBuilder {
-    who: Option<Who>,
+    key: Option<OwnKey>,
     trust: Trust,
     memory: Option<Bytes>,
 }
@@ -63,20 +54,10 @@ impl Client {
         CopyRequest::new(self, ends)
     }
 
-    /// The client's identity, loaded where it is in a folder.
-    pub(super) fn identity(&self) -> Result<Identity, Error> {
-        match &self.who {
-            Who::Is(identity) => Ok(identity.clone()),
-            Who::In(folder) => Identity::load_or_create(folder),
-        }
-    }
-
-    /// The client's identity, or else the folder of its key.
-    pub(super) fn named(&self) -> (Option<session::Identity>, Option<PathBuf>) {
-        match &self.who {
-            Who::Is(identity) => (Some(identity.0.clone()), None),
-            Who::In(folder) => (None, Some(folder.clone())),
-        }
+    /// The host of `location`, as this client reaches and trusts it.
+    pub(super) fn host(&self, location: Location) -> HostOptions {
+        let (trust, key) = (self.trust.options(), self.key.clone());
+        HostOptions { location, trust, key, reach: ReachOptions::default() }
     }
 
     /// The file at `source` on another host, to be read into memory: await the request.
@@ -114,7 +95,7 @@ impl Client {
         let Location::Daemon { host, port, .. } = server.into_location()? else {
             return Err(Error::new(ErrorKind::Usage, "the ports of a server lh://host[:port]"));
         };
-        let identity = self.identity()?.0;
+        let identity = self.key.identity()?;
         let done = engine::start("longhaul look", move || {
             look_at_ports(&host, port, data_port, identity).map_err(Error::from)
         })?;
@@ -126,14 +107,14 @@ impl ClientBuilder {
     /// Who this client is: servers allow its id.
     #[must_use]
     pub fn identity(self, identity: Identity) -> ClientBuilder {
-        ClientBuilder { who: Some(Who::Is(identity)), ..self }
+        ClientBuilder { key: Some(OwnKey::Given(identity.0)), ..self }
     }
 
     /// The same by the key in `folder`, which is loaded, or made, by the first call that needs it;
     /// see [`Identity::load_or_create`].
     #[must_use]
     pub fn identity_in(self, folder: impl Into<PathBuf>) -> ClientBuilder {
-        ClientBuilder { who: Some(Who::In(folder.into())), ..self }
+        ClientBuilder { key: Some(OwnKey::In(folder.into())), ..self }
     }
 
     /// Which servers it trusts; by default none.
@@ -155,9 +136,9 @@ impl ClientBuilder {
     /// [`ErrorKind::Usage`] without an identity, or with less memory than one copy needs.
     pub fn build(self) -> Result<Client, Error> {
         let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
-        let who = self.who.ok_or_else(none)?;
+        let key = self.key.ok_or_else(none)?;
         let memory = self.memory.map(Budget::new).transpose()?.map(SharedMemory::new);
-        Ok(Client { who, trust: Arc::new(self.trust), memory })
+        Ok(Client { key, trust: Arc::new(self.trust), memory })
     }
 }
 

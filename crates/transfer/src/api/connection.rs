@@ -15,8 +15,8 @@ use super::engine::{self, Reporter, Sink};
 use super::events::Event;
 use super::queue::Queue;
 use crate::error::public::{Error, ErrorKind};
-use crate::list::{HostOptions, Named, Order, Peer, serve_orders};
-use crate::options::ReachOptions;
+use crate::list::{Named, Order, Peer, serve_orders};
+use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
 
 /// Calls that wait for the engine, and batches of names that wait for a reader.
@@ -29,14 +29,7 @@ impl Client {
     /// A connection to `host`: `lh://host[:port]`, or `host:` over ssh. Its path is ignored. Await
     /// the request.
     pub fn connect(&self, host: impl IntoLocation) -> ConnectRequest {
-        let (identity, identity_folder) = self.named();
-        let options = host.into_location().map(|location| HostOptions {
-            location,
-            trust: self.trust.options(),
-            identity,
-            identity_folder,
-            reach: ReachOptions::default(),
-        });
+        let options = host.into_location().map(|location| self.host(location));
         ConnectRequest { client: self.clone(), options, cancel: Cancel::default() }
     }
 }

@@ -41,7 +41,7 @@ impl CopyRequest {
     ) -> CopyRequest {
         let options = ends.map(|(sources, destination)| {
             let mut options = CopyOptions::new(sources, destination, client.trust.options());
-            (options.identity, options.identity_folder) = client.named();
+            options.key = client.key.clone();
             options.shared_memory = client.memory.clone();
             options
         });

@@ -85,19 +85,14 @@ pub struct ProbeRequest {
 
 impl ProbeRequest {
     pub(super) fn new(client: &Client, location: Result<Location, Error>) -> ProbeRequest {
-        let (identity, identity_folder) = client.named();
         let options = location.map(|location| ProbeOptions {
-            location,
-            trust: client.trust.options(),
-            identity,
-            identity_folder,
+            host: client.host(location),
             udp: true,
             app: false,
             tcp: true,
             rates: Vec::new(),
             span: Span::from_secs(1),
             datagram: None,
-            reach: ReachOptions::default(),
         });
         ProbeRequest { client: client.clone(), options, cancel: Cancel::default(), see: None }
     }
@@ -142,7 +137,7 @@ impl ProbeRequest {
 
     /// How the other host is reached.
     pub fn reach(self, reach: ReachOptions) -> ProbeRequest {
-        self.with(|options| options.reach = reach)
+        self.with(|options| options.host.reach = reach)
     }
 
     /// Ends the probe when `handle` is cancelled.

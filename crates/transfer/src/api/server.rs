@@ -15,7 +15,7 @@ use super::identity::Identity;
 use super::listen;
 use super::queue::{Queue, Queued, stream};
 use crate::error::public::{Error, ErrorKind};
-use crate::options::{Allow, ServeOptions};
+use crate::options::{Allow, OwnKey, ServeOptions};
 use crate::serve::{self, Order, Ready, ServerEvent};
 use crate::session::{PeerId, allow};
 
@@ -211,7 +211,7 @@ pub struct Server {
 impl Server {
     /// A server with this identity, to be described.
     pub fn builder(identity: Identity) -> ServerBuilder {
-        let options = ServeOptions { identity: Some(identity.0), ..ServeOptions::default() };
+        let options = ServeOptions { key: OwnKey::Given(identity.0), ..ServeOptions::default() };
         ServerBuilder { options, error: None, listen: None }
     }
 

@@ -5,7 +5,7 @@ use longhaul_proto::units::Bytes;
 use super::engine;
 use super::identity::Identity;
 use crate::error::public::Error;
-use crate::options::ServeOptions;
+use crate::options::{OwnKey, ServeOptions};
 use crate::progress::Cancel;
 use crate::serve::serve_over_ssh;
 
@@ -22,7 +22,7 @@ pub struct SshServer {
 impl SshServer {
     /// A server with this identity, to be described.
     pub fn new(identity: Identity) -> SshServer {
-        let options = ServeOptions { identity: Some(identity.0), ..ServeOptions::default() };
+        let options = ServeOptions { key: OwnKey::Given(identity.0), ..ServeOptions::default() };
         SshServer { options, ports: None, cancel: Cancel::default() }
     }
 

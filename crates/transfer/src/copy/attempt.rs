@@ -93,7 +93,7 @@ impl<'a> Attempt<'a> {
             options,
             route,
             asked: route.asked(options)?.map(Arc::new),
-            identity: options.identity()?,
+            identity: options.key.identity()?,
             hooks: ClientHooks {
                 observer,
                 cancel,

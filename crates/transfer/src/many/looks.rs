@@ -61,7 +61,7 @@ impl Looks {
     /// # Errors
     /// As [`Identity::load_or_create`].
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
-        let identity = options.identity()?;
+        let identity = options.key.identity()?;
         let (tell, told) = unbounded_channel();
         let mut tasks = JoinSet::new();
         for (number, route) in sources.routes.iter().enumerate() {

@@ -26,11 +26,10 @@ use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::random::{random_flow, random_u64};
-use crate::reach::route::Host;
-use crate::reach::{Look, Reach, Reached, usual_datagram};
+use crate::reach::{self, Look, Reached, usual_datagram};
 use crate::reactor;
 use crate::session::trust::ask_nobody;
-use crate::session::{self, Carriers, Identity, Session, Settings};
+use crate::session::{self, Carriers, Session, Settings};
 
 /// What a measurement takes at most beside its time of sending: an answer that comes late.
 const BESIDE: Span = Span::from_secs(10);
@@ -82,33 +81,15 @@ async fn run(
     observer: &dyn Observer,
     tell: &mut dyn FnMut(Found),
 ) -> Result<(), Error> {
-    let host = Host::of(&options.location).ok_or_else(|| {
-        Error::new(ErrorKind::Usage, format!("{} is on this host", options.location))
-            .advise("name a server as lh://host[:port], or a host of ssh as host:")
-    })?;
-    let identity = match &options.identity {
-        Some(identity) => identity.clone(),
-        None => {
-            let folder = options.identity_folder.as_ref().unwrap_or(&options.trust.config_dir);
-            Identity::load_or_create(folder)?
-        }
-    };
-    let reach = Reach {
-        host: &host,
-        identity: &identity,
-        trust: &options.trust,
-        observer,
-        options: &options.reach,
-    };
     let look = if options.datagram.is_some() { Look::No } else { Look::Whole };
-    let reached = reach.open(&Settings::default(), look).await?;
+    let reached = reach::open(&options.host, observer, &Settings::default(), look).await?;
     if reached.session.carrier == "ssh" {
         let advice = reached.session.advice.unwrap_or_default();
         let what = "nothing but ssh itself gets through: there is nothing to measure";
         return Err(Error::new(ErrorKind::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
-    probing.measure(&identity, tell).await?;
+    probing.measure(tell).await?;
     let Probing { reached, .. } = probing;
     // All that was wanted has come.
     let _ = timeout(FAREWELL, reached.session.close(None)).await;
@@ -139,11 +120,7 @@ impl Probing<'_> {
         Ok(Probing { options, reached, suite, number, echo, datagram, rtt, begun })
     }
 
-    async fn measure(
-        &mut self,
-        identity: &Identity,
-        tell: &mut dyn FnMut(Found),
-    ) -> Result<(), Error> {
+    async fn measure(&mut self, tell: &mut dyn FnMut(Found)) -> Result<(), Error> {
         let options = self.options;
         let trips = self.ask().await?;
         tell(Found::Path(self.path(trips)));
@@ -152,7 +129,7 @@ impl Probing<'_> {
             tell(Found::Missing(error));
         }
         if options.tcp
-            && let Err(error) = self.measure_tcp(identity, tell).await
+            && let Err(error) = self.measure_tcp(tell).await
         {
             let address = self.reached.session.remote;
             let what = format!("TCP {} of {}: {}", address.port(), address.ip(), error.what);
@@ -305,17 +282,14 @@ impl Probing<'_> {
     }
 
     /// A connection of its own to the same server, used one way and then the other.
-    async fn measure_tcp(
-        &self,
-        identity: &Identity,
-        tell: &mut dyn FnMut(Found),
-    ) -> Result<(), Error> {
+    async fn measure_tcp(&self, tell: &mut dyn FnMut(Found)) -> Result<(), Error> {
         let first = &self.reached.session;
-        let trust = self.options.trust.only(first.peer.to_string());
+        let identity = self.options.host.key.identity()?;
+        let trust = self.options.host.trust.only(first.peer.to_string());
         let settings = Settings { carriers: Carriers::Tcp, ..Settings::default() };
         let (host, port) = (zone::host(first.remote), first.remote.port());
         let mut session =
-            session::connect(&host, port, identity, &trust, &ask_nobody, &settings).await?;
+            session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await?;
         greet(&mut session, random_u64(), random_flow(), self.suite).await?;
         let span = clock::duration(self.options.span);
         for up in [true, false] {
@@ -380,23 +354,24 @@ impl Trips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{ReachOptions, Trust};
+    use crate::options::{HostOptions, OwnKey, ReachOptions, Trust};
 
     #[test]
     fn more_than_a_probe_may_take_is_refused_with_the_sum() {
         let asked = |rates: usize, seconds, app| {
             check(&ProbeOptions {
-                location: "lh://h".parse().unwrap(),
-                trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
-                identity: None,
-                identity_folder: None,
+                host: HostOptions {
+                    location: "lh://h".parse().unwrap(),
+                    trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
+                    key: OwnKey::In("/".into()),
+                    reach: ReachOptions::default(),
+                },
                 udp: true,
                 app,
                 tcp: true,
                 rates: vec![Rate::from_mbps(1); rates],
                 span: Span::from_secs(seconds),
                 datagram: None,
-                reach: ReachOptions::default(),
             })
         };
         assert_eq!(asked(30, 10, false), Ok(()));

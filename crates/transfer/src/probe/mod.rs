@@ -16,7 +16,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
@@ -27,9 +26,8 @@ use tokio::time::timeout;
 
 use crate::control::{Frame, Message, ProbeCount};
 use crate::error::{Error, ErrorKind};
-use crate::location::Location;
-use crate::options::{ReachOptions, Trust};
-use crate::session::{Exporter, Identity, Session};
+use crate::options::HostOptions;
+use crate::session::{Exporter, Session};
 
 pub use client::probe;
 pub use reach::{Ports, look_at_ports};
@@ -44,14 +42,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// The server, or the host by ssh; its path counts for nothing.
-    pub location: Location,
-    /// Whom we trust.
-    pub trust: Trust,
-    /// Who we are; nothing for the key in `identity_folder`.
-    pub identity: Option<Identity>,
-    /// The folder of our key; nothing for the folder of `trust`.
-    pub identity_folder: Option<PathBuf>,
+    /// The other end.
+    pub host: HostOptions,
     /// Datagrams that are received and dropped, as iperf does.
     pub udp: bool,
     /// Datagrams that are received and copied once, as an application does (app_perf).
@@ -64,8 +56,6 @@ pub struct ProbeOptions {
     pub span: Span,
     /// The UDP payload of a datagram; nothing to take what the path takes.
     pub datagram: Option<u16>,
-    /// The way there.
-    pub reach: ReachOptions,
 }
 
 /// What carried a measurement.

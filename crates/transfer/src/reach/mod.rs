@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use self::route::{Host, Route};
-use crate::error::Error;
-use crate::options::{CopyOptions, ReachOptions, Trust};
+use crate::error::{Error, ErrorKind};
+use crate::options::{CopyOptions, HostOptions, ReachOptions, Trust};
 use crate::progress::Observer;
 use crate::session::connect::resolve;
 use crate::session::known::{KnownServers, server_name};
@@ -92,6 +92,28 @@ impl Doors<'_> {
             }
         }
     }
+}
+
+/// Opens a session with the one host of `options`.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a location on this host; the key cannot be loaded; the host cannot be
+/// reached or trusted.
+pub(crate) async fn open(
+    options: &HostOptions,
+    observer: &dyn Observer,
+    settings: &Settings,
+    look: Look,
+) -> Result<Reached, Error> {
+    let HostOptions { location, trust, key, reach } = options;
+    let here = || {
+        Error::new(ErrorKind::Usage, format!("{location} is on this host"))
+            .advise("name a server as lh://host[:port], or a host of ssh as host:")
+    };
+    let host = Host::of(location).ok_or_else(here)?;
+    let identity = key.identity()?;
+    let reach = Reach { host: &host, identity: &identity, trust, observer, options: reach };
+    reach.open(settings, look).await
 }
 
 /// How the other host of `route` is reached.

@@ -149,7 +149,7 @@ async fn run(
     tell: Tell,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) -> Result<(), Error> {
-    let identity = options.identity()?;
+    let identity = options.key.identity()?;
     let door = Door::open(&options)?;
     let (mut listener, data) = bind(&options, &identity)?;
     listener.admit_by(door.admission());

@@ -36,7 +36,7 @@ async fn run(
     ports: Option<(u16, u16)>,
     cancel: Cancel,
 ) -> Result<(), Error> {
-    let identity = options.identity()?;
+    let identity = options.key.identity()?;
     let udp = bind_udp(ports)?;
     let unusable = |error| {
         Error::new(ErrorKind::Unreachable, format!("cannot use a UDP port for data: {error}"))

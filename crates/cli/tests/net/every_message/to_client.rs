@@ -14,7 +14,7 @@ use longhaul_transfer::control::{ChunkPiece, Frame, Message, Pass, Ping, Plan, R
 use longhaul_transfer::copy::copy;
 use longhaul_transfer::error::Error;
 use longhaul_transfer::location::Location;
-use longhaul_transfer::options::{CopyOptions, Protocol, ReachOptions, Trust};
+use longhaul_transfer::options::{CopyOptions, HostOptions, Protocol, ReachOptions, Trust};
 use longhaul_transfer::probe::{ProbeOptions, probe};
 use longhaul_transfer::progress::Cancel;
 use longhaul_transfer::session::{self, Identity, Kind, Listener, Session, Settings};
@@ -350,19 +350,20 @@ fn probe_of(lie: Lie) -> Result<(), Error> {
     let shared = Shared(Arc::default());
     shared.with(|script| script.lies.push_back(lie));
     let server = hostile(Moment::Pull, shared);
-    let CopyOptions { trust, sources, .. } = options(Moment::Pull, scratch.path(), &server);
+    let CopyOptions { trust, key, sources, .. } = options(Moment::Pull, scratch.path(), &server);
     let options = ProbeOptions {
-        identity: None,
-        identity_folder: None,
-        location: sources[0].clone(),
-        trust,
+        host: HostOptions {
+            location: sources[0].clone(),
+            trust,
+            key,
+            reach: ReachOptions::default(),
+        },
         udp: false,
         app: false,
         tcp: true,
         rates: Vec::new(),
         span: Span::from_millis(1),
         datagram: Some(1200),
-        reach: ReachOptions::default(),
     };
     probe(&options, Arc::new(Nobody), &mut |_| {}, Cancel::default())
 }

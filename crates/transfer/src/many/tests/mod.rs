@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::copy::copy;
 use crate::location::Location;
-use crate::options::{Allow, CopyOptions, Protocol, ServeOptions, Trust};
+use crate::options::{Allow, CopyOptions, OwnKey, Protocol, ServeOptions, Trust};
 use crate::progress::{Cancel, Nobody};
 use crate::serve::{Order, Protocols, serve};
 use crate::session::Identity;
@@ -45,8 +45,7 @@ pub(super) fn server(
         root: root.to_owned(),
         read_only: true,
         allow: vec![allow],
-        config_dir: config.to_owned(),
-        identity: None,
+        key: OwnKey::In(config.to_owned()),
         once: false,
         allow_plain: false,
         memory: Bytes::mebi(64),
