@@ -1,6 +1,7 @@
 //! Why files cannot be read or written.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// Who can do something about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +37,28 @@ pub struct Error {
     pub what: String,
     /// What to do about it, if something can be done.
     pub advice: Option<Advice>,
+    /// The file or folder concerned, where it is one: as the caller named it, or relative to the
+    /// top of the copy.
+    pub path: Option<PathBuf>,
 }
 
 impl Error {
     /// Creates an error without advice.
     pub fn new(kind: FileErrorKind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None }
+        Error { kind, what: what.into(), advice: None, path: None }
     }
 
     /// Returns the same error with advice.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<Advice>) -> Error {
         self.advice = Some(advice.into());
+        self
+    }
+
+    /// Returns the same error, which concerns the file or folder `path`.
+    #[must_use]
+    pub fn at(mut self, path: impl Into<PathBuf>) -> Error {
+        self.path = Some(path.into());
         self
     }
 }

@@ -43,7 +43,7 @@ pub struct Named {
 /// # Errors
 /// Nothing is there, or the system says no (`File`).
 pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Error> {
-    let wrong = |error: io::Error| file_error("list", &place.shown(), &error);
+    let wrong = |error: io::Error| file_error("list", place.named(), &error);
     match place.find().map_err(wrong)? {
         Found::Nothing { .. } => Err(wrong(io::ErrorKind::NotFound.into())),
         Found::Other { name, attributes, .. } => {

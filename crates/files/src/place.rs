@@ -77,12 +77,17 @@ impl Place {
         }
     }
 
+    /// The path as errors have it: `.` where it is empty.
+    pub fn named(&self) -> &Path {
+        match self.path().as_os_str().is_empty() {
+            true => Path::new("."),
+            false => self.path(),
+        }
+    }
+
     /// The path for people.
     pub fn shown(&self) -> String {
-        match self.path().as_os_str().is_empty() {
-            true => ".".to_owned(),
-            false => self.path().display().to_string(),
-        }
+        self.named().display().to_string()
     }
 
     /// Whether it was written as a folder: with a slash at the end, or as `.` or `..`.
@@ -123,7 +128,7 @@ impl Place {
     pub fn is_folder(&self) -> Result<bool, Error> {
         match self.find() {
             Ok(found) => Ok(matches!(found, Found::Folder(_))),
-            Err(error) => Err(file_error("use", &self.shown(), &error)),
+            Err(error) => Err(file_error("use", self.named(), &error)),
         }
     }
 
@@ -209,10 +214,16 @@ impl Place {
 
 /// Bytes of a path for people.
 pub fn show(path: &[u8]) -> String {
-    Path::new(OsStr::from_bytes(path)).display().to_string()
+    as_path(path).display().to_string()
+}
+
+/// Bytes of a path as a path.
+pub fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
 }
 
 /// An error of this host's files: what could not be done with `path`, and why.
-pub(crate) fn file_error(verb: &str, path: &str, error: &io::Error) -> Error {
-    Error::new(FileErrorKind::File, format!("cannot {verb} {path}: {}", reason(error)))
+pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
+    let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
+    Error::new(FileErrorKind::File, what).at(path)
 }

@@ -130,12 +130,12 @@ impl Source {
         }
         if let (true, Some(failure)) = (origins.is_empty(), walk.failures.first()) {
             let what = format!("cannot read {}: {}", places[0].shown(), failure.reason);
-            return Err(Error::new(FileErrorKind::File, what));
+            return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
         }
         if shape == Shape::File && walk.listing.len() == 0 {
             let reason = walk.failures.pop().map(|failure| failure.reason).unwrap_or_default();
             let what = format!("cannot read {}: {reason}", places[0].shown());
-            return Err(Error::new(FileErrorKind::File, what));
+            return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
         }
         let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
             match error.reason == TWICE && origins.len() > 1 {
@@ -437,7 +437,8 @@ fn take(
         Found::Nothing { .. } => Err(store::not_found().into()),
         Found::Folder(_) if !recursive => {
             let what = format!("{} is a folder", place.shown());
-            Err(Error::new(FileErrorKind::Request, what).advise(Advice::Recursive).into())
+            let error = Error::new(FileErrorKind::Request, what).at(place.named());
+            Err(error.advise(Advice::Recursive).into())
         }
         Found::Folder(base) if contents => {
             let folders = walk.tree(number, base, None, filters)?;

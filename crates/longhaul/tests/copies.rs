@@ -1,12 +1,13 @@
 //! Copies: runtimes, events, cancelling, resuming, trust.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul::units::Rate;
-use longhaul::{ErrorKind, Event, Names, Trust, blocking};
+use longhaul::{Client, ErrorKind, Event, Identity, Names, Trust, blocking};
 
 use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 
@@ -176,4 +177,43 @@ fn a_call_that_makes_no_sense_is_refused_before_it_starts() {
     let error = rig.client().copy(["lh://host:0/x"], ".").start().expect_err("no port");
     assert_eq!((error.kind, error.is_resumable), (ErrorKind::Usage, false));
     assert!(longhaul::Client::builder().build().is_err(), "a client needs an identity");
+}
+
+/// The kind and the path of the error with which a copy ends.
+fn end_of(client: &Client, from: &str, to: &str) -> (ErrorKind, Option<PathBuf>) {
+    let ended = blocking::wait(async {
+        let mut copy = client.copy([from], to).start()?;
+        copy.finish().await
+    });
+    let error = ended.expect_err("it cannot be copied");
+    (error.kind, error.path)
+}
+
+#[test]
+fn an_error_names_the_file_that_failed() {
+    let rig = Rig::new();
+    let server = blocking::wait(rig.server().start()).expect("it listens");
+    let client = rig.client();
+    let here = |path: &str| rig.here(path).display().to_string();
+    fs::write(rig.there("x"), noise(1000)).expect("a new file");
+    fs::create_dir(rig.here("folder")).expect("a new folder");
+
+    let missing = end_of(&client, &here("missing"), &url(&server, "y"));
+    assert_eq!(missing, (ErrorKind::LocalFile, Some(rig.here("missing"))));
+    let folder = end_of(&client, &here("folder"), &url(&server, "y"));
+    assert_eq!(folder, (ErrorKind::Usage, Some(rig.here("folder"))));
+    let nowhere = end_of(&client, &url(&server, "x"), &here("no/such/x"));
+    assert_eq!(nowhere, (ErrorKind::LocalFile, Some(rig.here("no/such/x"))));
+    // The server's word says which file it is; where that lies is known over there.
+    let there = end_of(&client, &url(&server, "missing"), &here("z"));
+    assert_eq!(there, (ErrorKind::RemoteFile, None));
+}
+
+#[test]
+fn an_error_names_the_key_that_cannot_be_used() {
+    let rig = Rig::new();
+    fs::write(rig.here("id"), "no key").expect("a new file");
+    let error = Identity::load_or_create(rig.here("id")).expect_err("a file is no folder");
+    assert_eq!(error.kind, ErrorKind::LocalFile);
+    assert!(error.path.is_some_and(|path| path.starts_with(rig.here("id"))));
 }

@@ -184,7 +184,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
-        Error::new(Kind::LocalFile, what)
+        Error::new(Kind::LocalFile, what).at(path)
     };
     let mut file = File::open(path).map_err(trouble)?;
     strict::check(path, &file)?;

@@ -1,6 +1,7 @@
 //! Why a session cannot begin, or ended.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// What failed. Each kind has a number on the wire, and so have the kinds of services above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +52,27 @@ pub struct Error {
     pub advice: Option<String>,
     /// Nobody answered: it may be otherwise in a moment.
     pub is_silence: bool,
+    /// The file or folder of this host that is concerned, where it is one.
+    pub path: Option<PathBuf>,
 }
 
 impl Error {
     /// Creates an error without advice.
     pub fn new(kind: Kind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None, is_silence: false }
+        Error { kind, what: what.into(), advice: None, is_silence: false, path: None }
     }
 
     /// Returns the same error with advice.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Error {
         self.advice = Some(advice.into());
+        self
+    }
+
+    /// Returns the same error, which concerns the file or folder `path` of this host.
+    #[must_use]
+    pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Error {
+        self.path = Some(path.into());
         self
     }
 

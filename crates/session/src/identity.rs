@@ -58,7 +58,9 @@ impl Identity {
         }
         create(config_dir, &path)?;
         Identity::load(&path).map_err(|missing| match missing {
-            Missing::File => Error::new(Kind::LocalFile, format!("{} vanished", path.display())),
+            Missing::File => {
+                Error::new(Kind::LocalFile, format!("{} vanished", path.display())).at(&path)
+            }
             Missing::Other(error) => error,
         })
     }
@@ -93,10 +95,12 @@ impl Identity {
         if mode & 0o077 != 0 {
             let what =
                 format!("{} can be used by others (mode {:03o})", path.display(), mode & 0o777);
-            return Err(Missing::Other(Error::new(Kind::LocalFile, what).advise(format!(
-                "chmod 600 {0}; if others may have read it, remove it and a new one is made",
-                path.display()
-            ))));
+            return Err(Missing::Other(Error::new(Kind::LocalFile, what).at(path).advise(
+                format!(
+                    "chmod 600 {0}; if others may have read it, remove it and a new one is made",
+                    path.display()
+                ),
+            )));
         }
         strict::check(path, &file)?;
         let mut pem = Vec::new();
@@ -106,6 +110,7 @@ impl Identity {
             let what = format!("{} holds no Ed25519 key", path.display());
             Missing::Other(
                 Error::new(Kind::LocalFile, what)
+                    .at(path)
                     .advise("restore it from a copy, or remove it and a new one is made"),
             )
         })
@@ -140,7 +145,7 @@ impl From<Error> for Missing {
 
 fn unusable(path: &Path, error: std::io::Error) -> Error {
     let what = format!("cannot use {}: {}", path.display(), reason(&error));
-    Error::new(Kind::LocalFile, what).advise("see to its owner and permissions")
+    Error::new(Kind::LocalFile, what).at(path).advise("see to its owner and permissions")
 }
 
 fn generate() -> Vec<u8> {
@@ -157,6 +162,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
         let (folder, why) = (config_dir.display(), reason(&error));
         let what = format!("cannot make the folder {folder} for this user's key: {why}");
         Error::new(Kind::LocalFile, what)
+            .at(config_dir)
             .advise("see that it can be made, or name another folder in LONGHAUL_CONFIG_DIR")
     })?;
     let temporary = temporary_beside(path);

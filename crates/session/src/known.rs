@@ -71,7 +71,9 @@ impl KnownServers {
             let Some((named, known)) = known else {
                 let what =
                     format!("{} line {}: not `host:port lh1:…`", self.path.display(), at + 1);
-                return Err(Error::new(Kind::LocalFile, what).advise("mend or remove the line"));
+                return Err(Error::new(Kind::LocalFile, what)
+                    .at(&self.path)
+                    .advise("mend or remove the line"));
             };
             if named != name {
                 continue;
@@ -83,7 +85,7 @@ impl KnownServers {
                     first.line,
                     known.line
                 );
-                return Err(Error::new(Kind::LocalFile, what).advise(
+                return Err(Error::new(Kind::LocalFile, what).at(&self.path).advise(
                     "ask the server's owner which id is right, and remove the other line",
                 ));
             }
@@ -104,7 +106,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
-            Error::new(Kind::LocalFile, what).advise(format!(
+            Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
                 "make the folder one that can be written, or name the server's id with {}: nothing \
                  is written then",
                 CallOption::Pin
@@ -153,7 +155,7 @@ impl KnownServers {
         }
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
-            Error::new(Kind::LocalFile, what).advise(format!(
+            Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
                 "mend or remove it, or name the server's id with {}: it is not read then",
                 CallOption::Pin
             ))

@@ -28,7 +28,7 @@ pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
 fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Error> {
     let unreadable = |error| {
         let what = format!("cannot check who may change {}: {}", path.display(), reason(&error));
-        Error::new(Kind::LocalFile, what)
+        Error::new(Kind::LocalFile, what).at(path)
     };
     let user = rustix::process::geteuid().as_raw();
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
@@ -50,7 +50,7 @@ fn judge(path: &Path, found: &Metadata, is_folder: bool, owners: &[u32]) -> Resu
     let refuse = |why: String, command: &str| {
         let what = format!("{} {why}, so others could change who is trusted", path.display());
         let advice = format!("run `{command} {}`", quoted(&path.display().to_string()));
-        Err(Error::new(Kind::LocalFile, what).advise(advice))
+        Err(Error::new(Kind::LocalFile, what).at(path).advise(advice))
     };
     if !owners.contains(&found.uid()) {
         let why = format!("belongs to user {}", found.uid());

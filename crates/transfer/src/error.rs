@@ -5,6 +5,7 @@ mod kind;
 pub mod public;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use longhaul_files::{Advice, FileErrorKind};
 use longhaul_session::Kind;
@@ -23,12 +24,14 @@ pub struct Error {
     pub advice: Option<String>,
     /// Nobody answered: it may be otherwise in a moment.
     pub is_silence: bool,
+    /// The file or folder concerned, where it is one.
+    pub path: Option<Box<Path>>,
 }
 
 impl Error {
     /// An error without advice.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None, is_silence: false }
+        Error { kind, what: what.into(), advice: None, is_silence: false, path: None }
     }
 
     /// The same error with advice.
@@ -43,6 +46,12 @@ impl Error {
     pub fn silence(mut self) -> Error {
         self.is_silence = true;
         self
+    }
+
+    /// The same error, which concerns the file or folder `path`.
+    #[must_use]
+    pub fn at(self, path: impl Into<PathBuf>) -> Error {
+        Error { path: Some(path.into().into_boxed_path()), ..self }
     }
 }
 
@@ -79,14 +88,17 @@ impl From<longhaul_files::Error> for Error {
                 format!("{advice}, or measure with {} fake", CallOption::Receive)
             }
         });
-        Error { advice, ..Error::new(kind, error.what) }
+        let path = error.path.map(PathBuf::into_boxed_path);
+        Error { advice, path, ..Error::new(kind, error.what) }
     }
 }
 
 impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Error {
         let kind = ErrorKind::of_code(error.kind.code());
-        Error { kind, what: error.what, advice: error.advice, is_silence: error.is_silence }
+        let path = error.path.map(PathBuf::into_boxed_path);
+        let longhaul_session::Error { what, advice, is_silence, .. } = error;
+        Error { kind, what, advice, is_silence, path }
     }
 }
 

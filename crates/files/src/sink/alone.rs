@@ -66,7 +66,7 @@ impl Sink {
             Ok(alone) => self.alone.extend(alone),
             Err(_) if self.watch.is_over() => {}
             Err(error) if partial::is_busy(&error) => {
-                let path = self.shown(number);
+                let path = self.place_of(number);
                 let advice = "wait for its end, or copy into another folder";
                 return Err(file_error("write", &path, &error).advise(advice));
             }

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{Advice, Error, FileErrorKind};
@@ -30,8 +31,8 @@ pub(super) struct Ground {
     pub(super) is_missing: bool,
     /// The name of the base may not be on the disk: this copy has made it, or it cannot be synced.
     pub(super) has_new_base: bool,
-    /// The destination, for people.
-    pub(super) shown: String,
+    /// The destination, as errors have it.
+    pub(super) place: PathBuf,
 }
 
 impl Ground {
@@ -59,7 +60,7 @@ impl Ground {
             mark: None,
             is_missing: false,
             has_new_base: false,
-            shown: place.shown(),
+            place: place.named().to_owned(),
         }
     }
 
@@ -88,11 +89,11 @@ impl Ground {
         name: Vec<u8>,
     ) -> Result<Ground, Error> {
         let shown = place.shown();
-        let refuse = |what| Err(Error::new(FileErrorKind::File, what).advise(mkdir(place.path())));
-        let cannot = |verb: &'static str| {
-            let shown = shown.clone();
-            move |error| file_error(verb, &shown, &error)
+        let refuse = |what| {
+            let error = Error::new(FileErrorKind::File, what).at(place.named());
+            Err(error.advise(mkdir(place.path())))
         };
+        let cannot = |verb| move |error| file_error(verb, place.named(), &error);
         match manifest.shape() {
             Shape::Several => {
                 return refuse(format!("{shown} is no folder, and several sources go into one"));
@@ -109,7 +110,7 @@ impl Ground {
                 let base = base.map_err(cannot("make the folder"))?;
                 return Ok(Ground { has_new_base: true, ..Ground::below(base, place, manifest) });
             }
-            Shape::File | Shape::Named => check_name(&name, &shown)?,
+            Shape::File | Shape::Named => check_name(&name, place)?,
         }
         let mut mark = None;
         if dry {
@@ -130,16 +131,15 @@ impl Ground {
         name: Vec<u8>,
         kind: FileKind,
     ) -> Result<Ground, Error> {
-        let shown = place.shown();
         if kind == FileKind::Other {
-            return Err(no_file("is", &shown));
+            return Err(no_file("is", place));
         }
         let is_one = matches!(manifest.shape(), Shape::File | Shape::Named);
         if !is_one || is_top_a_folder(manifest) || place.says_folder() {
-            return Err(no_folder(&shown));
+            return Err(no_folder(place));
         }
-        check_name(&name, &shown)?;
-        check_target(place, &shown)?;
+        check_name(&name, place)?;
+        check_target(place)?;
         Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
     }
 
@@ -152,7 +152,7 @@ impl Ground {
             mark: None,
             is_missing: self.is_missing,
             has_new_base: false,
-            shown: self.shown.clone(),
+            place: self.place.clone(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Ground {
     /// The mark of a copy that is finished, if it has named its folder.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let name = self.mark.take()?;
-        Some(Mark { folder: self.base().clone(), name, shown: self.shown.clone() })
+        Some(Mark { folder: self.base().clone(), name, place: self.place.clone() })
     }
 }
 
@@ -199,7 +199,7 @@ impl Ground {
 pub struct Mark {
     folder: SharedFolder,
     name: Vec<u8>,
-    shown: String,
+    place: PathBuf,
 }
 
 impl Mark {
@@ -208,7 +208,7 @@ impl Mark {
     /// # Errors
     /// It cannot be removed (`File`).
     pub fn remove(self) -> Result<(), Error> {
-        self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.shown, &error))
+        self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.place, &error))
     }
 }
 
@@ -217,44 +217,50 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         let parent = place.parent().shown();
         let what = format!("the folder {parent} for {shown} is missing");
-        return Error::new(FileErrorKind::File, what).advise(mkdir(place.parent().path()));
+        let error = Error::new(FileErrorKind::File, what).at(place.named());
+        return error.advise(mkdir(place.parent().path()));
     }
-    file_error("use", &shown, error)
+    file_error("use", place.named(), error)
 }
 
 /// A destination's name comes from the other side, too.
-fn check_name(name: &[u8], shown: &str) -> Result<(), Error> {
+fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
+    let shown = place.shown();
+    let refuse = |what| Error::new(FileErrorKind::Request, what).at(place.named());
     if names::is_reserved(name) {
         let what = format!("the name {shown} is reserved for unfinished copies");
-        return Err(Error::new(FileErrorKind::Request, what).advise("choose another name"));
+        return Err(refuse(what).advise("choose another name"));
     }
     if name.len() > names::NAME_MAX {
         let what = format!("the name {shown} is longer than {} bytes", names::NAME_MAX);
-        return Err(Error::new(FileErrorKind::Request, what).advise("choose a shorter name"));
+        return Err(refuse(what).advise("choose a shorter name"));
     }
     Ok(())
 }
 
 /// A link gives way to the copy only where it stands for a file: one to a device or a pipe is how
 /// the system names that, and others would miss it.
-fn check_target(place: &Place, shown: &str) -> Result<(), Error> {
+fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
-        let what = format!("{shown} is the system's own name of what is open");
-        return Err(Error::new(FileErrorKind::File, what).advise("copy to the name of a file"));
+        let what = format!("{} is the system's own name of what is open", place.shown());
+        let error = Error::new(FileErrorKind::File, what).at(place.named());
+        return Err(error.advise("copy to the name of a file"));
     }
-    let may = place.may_be_replaced().map_err(|error| file_error("replace", shown, &error))?;
-    if may { Ok(()) } else { Err(no_file("leads to", shown)) }
+    let may = place.may_be_replaced();
+    let may = may.map_err(|error| file_error("replace", place.named(), &error))?;
+    if may { Ok(()) } else { Err(no_file("leads to", place)) }
 }
 
-fn no_folder(shown: &str) -> Error {
-    let what = format!("{shown} is there and is no folder");
-    Error::new(FileErrorKind::File, what).advise("remove it or copy elsewhere")
+fn no_folder(place: &Place) -> Error {
+    let what = format!("{} is there and is no folder", place.shown());
+    Error::new(FileErrorKind::File, what).at(place.named()).advise("remove it or copy elsewhere")
 }
 
 /// The refusal of a destination that `is`, or leads to, what no copy takes the place of.
-fn no_file(is: &str, shown: &str) -> Error {
+fn no_file(is: &str, place: &Place) -> Error {
+    let shown = place.shown();
     let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
-    Error::new(FileErrorKind::File, what).advise(Advice::FileOrMeasure)
+    Error::new(FileErrorKind::File, what).at(place.named()).advise(Advice::FileOrMeasure)
 }
 
 /// Whether the first entry is a folder that holds all others.

@@ -176,7 +176,7 @@ impl Sink {
             // disk wait there for the next one.
             let base = self.ground.base();
             let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
-            synced.map_err(|error| self.sync_error(&self.ground.shown, &error))?;
+            synced.map_err(|error| self.sync_error(&self.ground.place, &error))?;
         }
         if !self.failures.is_empty() {
             return Ok(None);

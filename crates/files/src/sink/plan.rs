@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::{Compare, Comparing, Plan, Sink, State, attributes};
 use crate::digest::Digest;
 use crate::error::{Error, FileErrorKind};
 use crate::manifest::FileTime;
-use crate::place::show;
+use crate::place::as_path;
 use crate::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
@@ -124,7 +125,7 @@ impl Sink {
             }
         }
         if !self.options.dry_run {
-            space::check(&**self.ground.base(), &self.ground.shown, walk.need)?;
+            space::check(&**self.ground.base(), &self.ground.place, walk.need)?;
             self.begin_single()?;
         }
         self.needed = self.find_needed();
@@ -323,19 +324,22 @@ impl Sink {
         let since = match self.held_since {
             Some(since) => since,
             None => {
-                self.watch.tell_held(Held { path: self.shown(number), patience });
+                self.watch.tell_held(Held {
+                    path: self.place_of(number).display().to_string(),
+                    patience,
+                });
                 *self.held_since.insert(Instant::now())
             }
         };
         since.elapsed() < patience
     }
 
-    /// An entry for people.
-    pub(super) fn shown(&self, number: u32) -> String {
+    /// The path of an entry for errors: of a single file the destination, else relative to it.
+    pub(super) fn place_of(&self, number: u32) -> PathBuf {
         let manifest = &self.ground.manifest;
         match manifest.is_single() {
-            true => self.ground.shown.clone(),
-            false => show(&self.ground.path(&manifest.path(number))),
+            true => self.ground.place.clone(),
+            false => as_path(&self.ground.path(&manifest.path(number))).to_owned(),
         }
     }
 

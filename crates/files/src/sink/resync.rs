@@ -7,6 +7,7 @@
 //! known to be on the disk must be sent again. A second failure ends the file.
 
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use super::large::Large;
@@ -116,17 +117,17 @@ impl Sink {
     /// Ends an entry whose sync failed again; a copy of one file ends with it.
     fn sync_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         if self.ground.manifest.is_single() {
-            return Err(self.sync_error(&self.ground.shown, error));
+            return Err(self.sync_error(&self.ground.place, error));
         }
         let device = self.ground.base().device();
         self.give_up(entry, format!("cannot be synced to {device}: {}; {ADVICE}", reason(error)));
         Ok(())
     }
 
-    pub(super) fn sync_error(&self, path: &str, error: &io::Error) -> Error {
+    pub(super) fn sync_error(&self, path: &Path, error: &io::Error) -> Error {
         let device = self.ground.base().device();
-        let what = format!("cannot sync {path} to {device}: {}", reason(error));
-        Error::new(FileErrorKind::File, what).advise(ADVICE)
+        let what = format!("cannot sync {} to {device}: {}", path.display(), reason(error));
+        Error::new(FileErrorKind::File, what).at(path).advise(ADVICE)
     }
 
     /// Leaves everything for a later run, as far as it is on the disk.

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::{Sink, State, space};
 use crate::error::Error;
-use crate::{Extent, Failure, Kind, place};
+use crate::place::{as_path, file_error};
+use crate::{Extent, Failure, Kind};
 
 /// How many failures have their whole path, which may take 4 KiB; the others have their name.
 const WHOLE_PATHS: usize = 4096;
@@ -49,10 +50,10 @@ impl Sink {
         let manifest = self.ground.manifest.clone();
         let it = &manifest.entries()[entry as usize];
         if space::is_full(error) {
-            return Err(space::full(&manifest.shown(entry), it.size().unwrap_or(0), error));
+            return Err(space::full(as_path(&manifest.path(entry)), it.size().unwrap_or(0), error));
         }
         if manifest.is_single() {
-            return Err(place::file_error("write", &self.ground.shown, error));
+            return Err(file_error("write", &self.ground.place, error));
         }
         self.larges.remove(&entry);
         self.give_up(entry, format!("cannot be written: {}", longhaul_text::reason(error)));

@@ -1,6 +1,7 @@
 //! Room on the disk: enough of it before the start, and a clear word when it runs out.
 
 use std::io;
+use std::path::Path;
 
 use longhaul_proto::units::Bytes;
 
@@ -13,10 +14,11 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 }
 
 /// The end of a copy whose disk ran full while `path` of `size` bytes was written.
-pub(super) fn full(path: &str, size: u64, error: &io::Error) -> Error {
+pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
     let why = longhaul_text::reason(error);
-    let what = format!("cannot write {path} ({}): {why}", Bytes::new(size));
+    let what = format!("cannot write {} ({}): {why}", path.display(), Bytes::new(size));
     Error::new(FileErrorKind::File, what)
+        .at(path)
         .advise("make room and run the same command again: it goes on where it stopped")
 }
 
@@ -27,8 +29,8 @@ pub(super) struct Need {
     pub(super) files: u64,
 }
 
-/// Sees that the file system of `folder`, shown as `path`, has room for `need`.
-pub(super) fn check(folder: &dyn Folder, path: &str, need: Need) -> Result<(), Error> {
+/// Sees that the file system of `folder`, which is at `path`, has room for `need`.
+pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), Error> {
     // A file system that cannot tell, or tells nothing, is left to fail when it is full.
     let Some(room) = folder.room() else {
         return Ok(());
@@ -39,17 +41,19 @@ pub(super) fn check(folder: &dyn Folder, path: &str, need: Need) -> Result<(), E
     if bytes > free {
         let missing = bytes - free;
         let what = format!(
-            "not enough room at {path}: {} are to be written, {} are free, {} are missing",
+            "not enough room at {}: {} are to be written, {} are free, {} are missing",
+            path.display(),
             Bytes::new(bytes),
             Bytes::new(free),
             Bytes::new(missing)
         );
-        return Err(Error::new(FileErrorKind::File, what).advise("make room or copy elsewhere"));
+        let error = Error::new(FileErrorKind::File, what).at(path);
+        return Err(error.advise("make room or copy elsewhere"));
     }
     if let Some(left) = room.free_files.filter(|left| need.files > *left) {
-        let files = need.files;
-        let what = format!("not enough inodes at {path}: {files} are needed, {left} are free");
-        return Err(Error::new(FileErrorKind::File, what).advise("copy elsewhere"));
+        let (shown, files) = (path.display(), need.files);
+        let what = format!("not enough inodes at {shown}: {files} are needed, {left} are free");
+        return Err(Error::new(FileErrorKind::File, what).at(path).advise("copy elsewhere"));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, Receive};
 use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
-use longhaul_files::place::show;
+use longhaul_files::place::{as_path, show};
 
 /// Files smaller than this on average are a copy of many small files.
 const SMALL: u64 = 64 << 10;
@@ -127,7 +127,7 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
     let again = "the same command tries it again";
-    let error = Error::new(kind, what);
+    let error = Error::new(kind, what).at(as_path(path));
     match written {
         0 => error.advise(again),
         written => error.advise(format!(

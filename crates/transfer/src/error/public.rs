@@ -1,7 +1,7 @@
 //! The error of the library: typed, cheap to clone, without advice that names a flag.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_text::CallOption;
@@ -30,7 +30,8 @@ pub struct Error {
     pub kind: ErrorKind,
     /// The end that has it.
     pub side: Side,
-    /// The file concerned, where one file is.
+    /// The file or folder concerned, where it is one: as the call named it, or as events name
+    /// files.
     pub path: Option<PathBuf>,
     /// The same call resumes the transfer where this one stopped.
     pub is_resumable: bool,
@@ -93,7 +94,8 @@ impl From<error::Error> for Error {
         };
         let is_resumable =
             matches!(kind, ErrorKind::Unfinished | ErrorKind::Stalled | ErrorKind::Cancelled);
-        Error { kind, side, path: None, is_resumable, source: None, inner }
+        let path = inner.path.as_deref().map(Path::to_owned);
+        Error { kind, side, path, is_resumable, source: None, inner }
     }
 }
 

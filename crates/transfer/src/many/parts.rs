@@ -101,5 +101,5 @@ fn check_folder(destination: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!("{} is no folder, and several sources go into one", place.shown());
-    Err(Error::new(ErrorKind::LocalFile, what).advise(mkdir(destination)))
+    Err(Error::new(ErrorKind::LocalFile, what).at(place.named()).advise(mkdir(destination)))
 }

@@ -101,6 +101,7 @@ impl Door {
         let root = Root::open(&options.root).map_err(|error| {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(ErrorKind::LocalFile, what)
+                .at(&options.root)
                 .advise(format!("name a folder that exists as {}", CallOption::Root))
         })?;
         let reach = Reach::Root(root);
@@ -199,7 +200,7 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
         show(folder.as_os_str().as_bytes()),
         reason(error)
     );
-    Error::new(ErrorKind::LocalFile, what).advise("make it below the root on the server")
+    Error::new(ErrorKind::LocalFile, what).at(folder).advise("make it below the root on the server")
 }
 
 /// `~` and what is below it, as the shell behind scp has it; nobody else's home.

@@ -266,7 +266,10 @@ impl ListMemory for ListCharge {
             let what = format!("the lists of files of {owner} hold as much memory as one id may");
             let Error { what, advice, .. } = full(&what);
             let advice = advice.map(Into::into);
-            return Err(longhaul_files::Error { kind: FileErrorKind::Unfinished, what, advice });
+            return Err(longhaul_files::Error {
+                advice,
+                ..longhaul_files::Error::new(FileErrorKind::Unfinished, what)
+            });
         }
         let more = fitting.and_then(|more| free.clone().try_acquire_many_owned(more).ok());
         let Some(more) = more else { return Err(self.inner.no_room_for_list(wanted, has + spare)) };
