@@ -16,8 +16,8 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_proto::wire::header::Kind;
 use longhaul_proto::wire::{
-    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Header, Loss,
-    Offer as FlowOffer, Pulse, Report, Request as BlockRequest, Resend, Selective, Sync, Train,
+    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Header, Loss, Pulse,
+    Report, Request as BlockRequest, Resend, Selective, SenderOffer, Sync, Train,
 };
 use longhaul_transfer::control::list::{self, ListedName};
 use longhaul_transfer::control::{
@@ -136,7 +136,7 @@ fn controls_of_some() -> Vec<Control> {
             true,
             &mut runs.into_iter().peekable(),
         )),
-        Control::Offer(FlowOffer {
+        Control::SenderOffer(SenderOffer {
             sequence: 4,
             rtt: Span::from_millis(50),
             limit,

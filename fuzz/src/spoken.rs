@@ -6,8 +6,8 @@ use longhaul_proto::layout::Layout;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_proto::wire::{
-    Ack, Begun, BufferOk, Burst, Closing, Control, ErrorRate, Go, Loss, Offer, Request, Resend,
-    Selective, Sync,
+    Ack, Begun, BufferOk, Burst, Closing, Control, ErrorRate, Go, Loss, Request, Resend, Selective,
+    SenderOffer, Sync,
 };
 
 use super::flow::report;
@@ -84,7 +84,7 @@ fn request(input: &mut Input<'_>, layout: &Layout) -> Control {
 }
 
 fn offer(input: &mut Input<'_>) -> Control {
-    Control::Offer(Offer {
+    Control::SenderOffer(SenderOffer {
         sequence: input.any(),
         rtt: Span::from_nanos(input.any()),
         limit: input.flag().then(|| Rate::from_bps(input.any())),

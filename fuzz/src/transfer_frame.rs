@@ -2,7 +2,7 @@
 //! before something is done by their word.
 
 use longhaul_files::CHUNK;
-use longhaul_files::filter::Filters;
+use longhaul_files::filter::CompiledFilters;
 use longhaul_files::manifest::MAX_OBJECT;
 use longhaul_proto::layout::Layout;
 use longhaul_proto::units::Bytes;
@@ -46,7 +46,7 @@ pub fn run(bytes: &[u8]) {
 fn check_request(request: &Request) {
     let _ = request.direction();
     let filters = request.filters.iter().take(PATTERNS).map(Filter::from);
-    if let Ok(filters) = Filters::new(&filters.collect::<Vec<_>>()) {
+    if let Ok(filters) = CompiledFilters::new(&filters.collect::<Vec<_>>()) {
         for path in &request.paths {
             let _ = filters.takes(path, request.recursive);
         }

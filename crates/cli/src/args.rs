@@ -19,11 +19,11 @@ use crate::{
 #[command(args_override_self = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: SubcommandArgs,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum SubcommandArgs {
     Cp(Box<cp::CpArgs>),
     Ls(ls::LsArgs),
     Serve(serve::ServeArgs),
@@ -72,24 +72,24 @@ pub(crate) fn run() -> u8 {
         Err(error) => return refuse(error, &argv),
     };
     match cli.command {
-        Command::Cp(args) => {
+        SubcommandArgs::Cp(args) => {
             let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
             cp::run(&args, cp::filters(matches, &settings), &settings)
         }
-        Command::Ls(args) => ls::run(&args),
-        Command::Serve(args) => serve::run(&args),
-        Command::Id(args) => id::run(&args),
-        Command::Model(args) => model::run(&args),
-        Command::Probe(args) => probe::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Sim(args) => sim::run(&args),
-        Command::Reproduce(args) => reproduce::run(&args),
+        SubcommandArgs::Ls(args) => ls::run(&args),
+        SubcommandArgs::Serve(args) => serve::run(&args),
+        SubcommandArgs::Id(args) => id::run(&args),
+        SubcommandArgs::Model(args) => model::run(&args),
+        SubcommandArgs::Probe(args) => probe::run(&args),
+        SubcommandArgs::Doctor(args) => doctor::run(&args),
+        SubcommandArgs::Demo(args) => demo::run(&args),
+        SubcommandArgs::Compare(args) => compare::run(&args),
+        SubcommandArgs::Sim(args) => sim::run(&args),
+        SubcommandArgs::Reproduce(args) => reproduce::run(&args),
         #[cfg(target_os = "linux")]
-        Command::Emulate(args) => emulate::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Man(args) => man::run(&args, Cli::command()),
+        SubcommandArgs::Emulate(args) => emulate::run(&args),
+        SubcommandArgs::Completions(args) => completions::run(&args, Cli::command()),
+        SubcommandArgs::Man(args) => man::run(&args, Cli::command()),
     }
 }
 

@@ -173,9 +173,9 @@ pub(crate) enum Streams {
     Auto,
 }
 
-/// A word of the command line that filters files of a tree.
+/// A flag that filters files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FilterWord {
+pub(crate) enum FilterFlag {
     /// `--exclude`
     Exclude(String),
     /// `--include`
@@ -185,19 +185,19 @@ pub(crate) enum FilterWord {
 }
 
 /// The filters in the order in which they decide: the command line's, then the files'.
-pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterWord> {
+pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
         id: &'a str,
-        word: fn(T) -> FilterWord,
-    ) -> impl Iterator<Item = (usize, FilterWord)> + 'a {
+        word: fn(T) -> FilterFlag,
+    ) -> impl Iterator<Item = (usize, FilterFlag)> + 'a {
         let values = matches.get_many::<T>(id).unwrap_or_default().cloned();
         matches.indices_of(id).unwrap_or_default().zip(values.map(word))
     }
-    let mut words: Vec<(usize, FilterWord)> = Vec::new();
-    words.extend(placed(matches, "exclude", FilterWord::Exclude));
-    words.extend(placed(matches, "include", FilterWord::Include));
-    words.extend(placed(matches, "exclude_from", FilterWord::ExcludeFrom));
+    let mut words: Vec<(usize, FilterFlag)> = Vec::new();
+    words.extend(placed(matches, "exclude", FilterFlag::Exclude));
+    words.extend(placed(matches, "include", FilterFlag::Include));
+    words.extend(placed(matches, "exclude_from", FilterFlag::ExcludeFrom));
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
@@ -207,7 +207,7 @@ pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterW
 }
 
 /// Copies, and says how it went.
-pub(crate) fn run(args: &CpArgs, filters: Vec<FilterWord>, settings: &[Setting]) -> u8 {
+pub(crate) fn run(args: &CpArgs, filters: Vec<FilterFlag>, settings: &[Setting]) -> u8 {
     if args.show_config {
         show(settings);
         return exit::DONE;
@@ -237,7 +237,7 @@ fn say_how_to_go_on(error: Error) -> Error {
 
 fn start(
     args: &CpArgs,
-    filters: Vec<FilterWord>,
+    filters: Vec<FilterFlag>,
     settings: &[Setting],
     screen: &Arc<Screen>,
     cancel: CancelHandle,
@@ -307,7 +307,7 @@ mod tests {
     use clap::CommandFactory;
     use std::ffi::OsString;
 
-    fn words(line: &[&str], settings: &[Setting]) -> Vec<FilterWord> {
+    fn words(line: &[&str], settings: &[Setting]) -> Vec<FilterFlag> {
         let mut argv: Vec<OsString> = vec!["longhaul".into(), "cp".into()];
         argv.extend(settings.iter().flat_map(|setting| setting.words.clone()));
         argv.extend(line.iter().map(OsString::from));
@@ -317,8 +317,8 @@ mod tests {
 
     #[test]
     fn exclude_and_include_keep_their_order() {
-        let exclude = |glob: &str| FilterWord::Exclude(glob.into());
-        let include = |glob: &str| FilterWord::Include(glob.into());
+        let exclude = |glob: &str| FilterFlag::Exclude(glob.into());
+        let include = |glob: &str| FilterFlag::Include(glob.into());
         let line = ["--include=a", "--exclude", "b", "x", "--include", "c", "y", "--exclude=d"];
         let expected = [include("a"), exclude("b"), include("c"), exclude("d")];
         assert_eq!(words(&line, &[]), expected);
@@ -332,7 +332,7 @@ mod tests {
             origin: "c.toml:1".into(),
         };
         let words = words(&["--include=a", "x", "y"], &[setting]);
-        assert_eq!(words[0], FilterWord::Include("a".into()));
-        assert_eq!(words[2], FilterWord::Exclude("g".into()));
+        assert_eq!(words[0], FilterFlag::Include("a".into()));
+        assert_eq!(words[2], FilterFlag::Exclude("g".into()));
     }
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use crate::quantity::parse_bytes;
 use crate::{console, exit, signals};
 use child::{Copy, Half, Here, Server};
-use table::Outcome;
+use table::DemoOutcome;
 
 /// The tree is the same on every host.
 const SEED: u64 = 7717;
@@ -98,7 +98,7 @@ fn demonstrate(args: &DemoArgs, place: &Path, cancel: &CancelHandle) -> Result<(
     step("walks both trees and compares them byte by byte");
     let verdict = walk::compare(&source, &served.join("run42"), cancel)
         .map_err(|error| interrupted_or(cancel, local("cannot compare the trees", &error)))?;
-    let outcome = Outcome { killed, first, summary, second, verdict };
+    let outcome = DemoOutcome { killed, first, summary, second, verdict };
     for line in table::lines(&outcome) {
         console::out(line);
     }
@@ -119,9 +119,9 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
 }
 
 /// What must hold for the demonstration to have shown anything.
-fn judge(outcome: &Outcome, files: u64) -> Result<(), Error> {
+fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
-    let Outcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
+    let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
     if let Some(first) = verdict.differences.first() {
         let count = verdict.differences.len();
         return wrong(format!("the trees differ in {count} places, the first: {first}"));

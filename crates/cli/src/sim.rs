@@ -14,7 +14,7 @@ use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::Scenario;
-use longhaul_testbed::sim::{self, Outcome, SimError};
+use longhaul_testbed::sim::{self, SimError, SimOutcome};
 
 use crate::{console, exit, scenario_file};
 use sweep::{Setting, Sweep};
@@ -58,7 +58,7 @@ const PLOT_EVERY: Span = Span::from_millis(100);
 /// One run: what it was told beside the file, and what came of it.
 struct Run {
     settings: Vec<Setting>,
-    outcome: Outcome,
+    outcome: SimOutcome,
 }
 
 /// Runs the scenario and prints what came of it; the exit status.
@@ -180,7 +180,7 @@ impl Drop for Named<'_> {
 }
 
 /// Simulates each scenario; the results are in their order, whichever ends first.
-pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<Outcome, SimError>> {
+pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, SimError>> {
     spread(scenarios, |scenario| {
         let _named = Named(scenario);
         sim::run(scenario)

@@ -88,7 +88,7 @@ fn each_message_of_each_protocol_is_one_of_the_seeds() {
         Control::Ack(_) => "ack",
         Control::Loss(_) => "loss",
         Control::Request(_) => "request",
-        Control::Offer(_) => "offer",
+        Control::SenderOffer(_) => "offer",
         Control::Selective(_) => "selective",
         Control::Sync(_) => "sync",
         Control::ErrorRate(_) => "error rate",

@@ -3,7 +3,7 @@
 use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcomes};
+use crate::outcome::{CaseFlow, Outcomes};
 use crate::paths::OVERHEAD;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{Quantity, SHARE, Unit, WASTE};
@@ -194,12 +194,12 @@ pub static FIG2: Experiment = Experiment {
             the object, as a share of them (section 3.1.1).",
     cases: frequency_cases,
     tables: |outcomes| {
-        let of = |case: &str| outcomes.first(case, FlowOutcome::waste);
+        let of = |case: &str| outcomes.first(case, CaseFlow::waste);
         frequency_tables(WASTE, 3.0, f64::min, of)
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, tables| {
-        let of = |case: &str| outcomes.first(case, FlowOutcome::waste);
+        let of = |case: &str| outcomes.first(case, CaseFlow::waste);
         frequency_figure(tables, WASTE, "FOBS's waste", 3.0, of)
     },
     differs: "The text gives one number, about 3 %. A sender that never stops before it is told \
@@ -388,7 +388,7 @@ pub static TABLE2: Experiment = Experiment {
             .collect();
         let best_share = best.map(|(_, share)| share);
         let best_count = best.map(|(streams, _)| f64::from(streams));
-        let waste = outcomes.first(FOBS, FlowOutcome::waste);
+        let waste = outcomes.first(FOBS, CaseFlow::waste);
         rows.extend([
             Row::new("PSockets, the best of them", SHARE, best_share).published(56.0),
             Row::new("PSockets, the best of them", OPTIMUM, best_count),

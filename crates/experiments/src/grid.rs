@@ -3,7 +3,7 @@
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::paths::payload_ceiling;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
@@ -64,7 +64,7 @@ pub static GRID: Experiment = Experiment {
     cases: || all(|name, link, size, rtt, loss| Case::both(name, variant(link, size, rtt, loss))),
     tables: |outcomes| {
         let rows = all(|name, _, _, _, _| {
-            let goodput = outcomes.first(&name, FlowOutcome::goodput);
+            let goodput = outcomes.first(&name, CaseFlow::goodput);
             Row::new(name, GOODPUT, goodput)
         });
         vec![Table::new("", rows)]
@@ -77,7 +77,7 @@ pub static GRID: Experiment = Experiment {
             let numbered = values.into_iter().enumerate();
             numbered.filter_map(|(x, y)| Some((x as f64, y?))).collect()
         };
-        let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
+        let ours = points(&|case| outcomes.first(case, CaseFlow::goodput));
         let real = points(&|case| emulated_value(tables, case, GOODPUT));
         let mut series = vec![Series::new("simulated", Origin::Simulated, ours)];
         if !real.is_empty() {

@@ -3,7 +3,7 @@
 use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::outcome::{CaseFlow, CaseOutcome, Outcomes, fairness};
 use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{FAIRNESS, Quantity, Unit, WASTE};
@@ -59,18 +59,18 @@ fn least(receivers: usize) -> f64 {
     bits / payload_ceiling(LINK).scale(object).as_bps() as f64
 }
 
-fn first(outcome: &Outcome) -> f64 {
+fn first(outcome: &CaseOutcome) -> f64 {
     outcome.flows.iter().map(|flow| flow.elapsed.as_secs_f64()).fold(f64::INFINITY, f64::min)
 }
 
 /// How even their goodputs are, each from start to end.
-fn evenness(outcome: &Outcome) -> f64 {
-    fairness(&outcome.flows.iter().map(FlowOutcome::goodput).collect::<Vec<_>>())
+fn evenness(outcome: &CaseOutcome) -> f64 {
+    fairness(&outcome.flows.iter().map(CaseFlow::goodput).collect::<Vec<_>>())
 }
 
 /// What all flows sent beyond the object, in per cent of it.
-fn waste(outcome: &Outcome) -> f64 {
-    let mean: f64 = outcome.flows.iter().map(FlowOutcome::waste).sum();
+fn waste(outcome: &CaseOutcome) -> f64 {
+    let mean: f64 = outcome.flows.iter().map(CaseFlow::waste).sum();
     mean / outcome.flows.len() as f64
 }
 
@@ -78,7 +78,7 @@ fn tables(outcomes: &Outcomes) -> Vec<Table> {
     let table = |receivers: usize| {
         let rows = contenders(receivers).flat_map(|(name, _, _)| {
             let case = case_name(name, receivers);
-            let of = |number: fn(&Outcome) -> f64| outcomes.of(&case, number);
+            let of = |number: fn(&CaseOutcome) -> f64| outcomes.of(&case, number);
             let time = of(|outcome| outcome.span().as_secs_f64());
             let one = Row::new(&*case, ALL_HAVE_IT, time).model(least(receivers));
             let wasted = Row::new(&*case, WASTE, of(waste));

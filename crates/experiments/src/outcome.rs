@@ -7,14 +7,14 @@ use longhaul_proto::units::Bytes;
 
 /// What all flows of a case came to, in the scenario's order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct CaseOutcome {
     /// The flows.
-    pub flows: Vec<FlowOutcome>,
+    pub flows: Vec<CaseFlow>,
 }
 
 /// What a flow came to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FlowOutcome {
+pub struct CaseFlow {
     /// Its name in the scenario.
     pub name: String,
     /// Bytes of object that were delivered.
@@ -75,7 +75,7 @@ pub struct Sample {
     pub duplicates: f64,
 }
 
-impl FlowOutcome {
+impl CaseFlow {
     /// Object bits delivered a second, in Mbit/s.
     pub fn goodput(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
@@ -104,14 +104,14 @@ impl FlowOutcome {
     }
 }
 
-impl Outcome {
+impl CaseOutcome {
     /// The first flow: of a case with one, that one.
-    pub fn first(&self) -> &FlowOutcome {
+    pub fn first(&self) -> &CaseFlow {
         self.flows.first().expect("a case has a flow")
     }
 
     /// The flow called `name`.
-    pub fn flow(&self, name: &str) -> Option<&FlowOutcome> {
+    pub fn flow(&self, name: &str) -> Option<&CaseFlow> {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
@@ -124,8 +124,8 @@ impl Outcome {
     /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
     /// start to the first end.
     pub fn sustained(&self) -> Vec<f64> {
-        let start = |flow: &FlowOutcome| flow.started.since(Time::ZERO).as_secs_f64();
-        let end = |flow: &FlowOutcome| start(flow) + flow.elapsed.as_secs_f64();
+        let start = |flow: &CaseFlow| flow.started.since(Time::ZERO).as_secs_f64();
+        let end = |flow: &CaseFlow| start(flow) + flow.elapsed.as_secs_f64();
         let from = self.flows.iter().map(start).fold(0.0, f64::max);
         let to = self.flows.iter().map(end).fold(f64::INFINITY, f64::min);
         self.flows.iter().map(|flow| flow.goodput_between(from, to)).collect()
@@ -138,7 +138,7 @@ impl Outcome {
 
     /// What all flows lost on the way, in per cent of what they sent.
     pub fn loss(&self) -> f64 {
-        let sum = |of: fn(&FlowOutcome) -> Count| -> f64 {
+        let sum = |of: fn(&CaseFlow) -> Count| -> f64 {
             self.flows.iter().map(|flow| of(flow).number()).sum()
         };
         percent(sum(|flow| flow.lost), sum(|flow| flow.sent))
@@ -157,26 +157,26 @@ fn percent(part: f64, whole: f64) -> f64 {
 
 /// The outcomes of an experiment's cases, by the cases' names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcomes(BTreeMap<String, Outcome>);
+pub struct Outcomes(BTreeMap<String, CaseOutcome>);
 
 impl Outcomes {
     /// Adds the outcome of the case `name`.
-    pub fn insert(&mut self, name: impl Into<String>, outcome: Outcome) {
+    pub fn insert(&mut self, name: impl Into<String>, outcome: CaseOutcome) {
         self.0.insert(name.into(), outcome);
     }
 
     /// The outcome of the case `name`, if it was run.
-    pub fn case(&self, name: &str) -> Option<&Outcome> {
+    pub fn case(&self, name: &str) -> Option<&CaseOutcome> {
         self.0.get(name)
     }
 
     /// A number of the case `name`; nothing where what it is made from was not counted.
-    pub fn of(&self, name: &str, number: impl Fn(&Outcome) -> f64) -> Option<f64> {
+    pub fn of(&self, name: &str, number: impl Fn(&CaseOutcome) -> f64) -> Option<f64> {
         self.case(name).map(number).filter(|number| number.is_finite())
     }
 
     /// A number of the first flow of the case `name`.
-    pub fn first(&self, name: &str, number: impl Fn(&FlowOutcome) -> f64) -> Option<f64> {
+    pub fn first(&self, name: &str, number: impl Fn(&CaseFlow) -> f64) -> Option<f64> {
         self.of(name, |outcome| number(outcome.first()))
     }
 
@@ -205,28 +205,28 @@ mod tests {
 
     #[test]
     fn shares_are_of_what_was_needed_and_of_what_was_sent() {
-        let flow = FlowOutcome {
+        let flow = CaseFlow {
             bytes: Bytes::new(125_000_000),
             elapsed: Span::from_secs(2),
             sent: Count::of(112),
             blocks: Count::of(100),
             lost: Count::of(7),
-            ..FlowOutcome::default()
+            ..CaseFlow::default()
         };
         assert_eq!((flow.goodput(), flow.waste(), flow.loss()), (500.0, 12.0, 6.25));
-        let outcome = Outcome { flows: vec![flow.clone(), flow] };
+        let outcome = CaseOutcome { flows: vec![flow.clone(), flow] };
         assert_eq!(outcome.loss(), 6.25);
-        assert_eq!(FlowOutcome::default().goodput(), 0.0);
+        assert_eq!(CaseFlow::default().goodput(), 0.0);
     }
 
     #[test]
     fn what_nobody_counted_is_no_zero() {
         let mut outcomes = Outcomes::default();
-        let flow = FlowOutcome { sent: Count::of(10), ..FlowOutcome::default() };
-        outcomes.insert("cut off", Outcome { flows: vec![flow] });
-        assert_eq!(outcomes.first("cut off", FlowOutcome::loss), None);
-        assert_eq!(outcomes.of("cut off", Outcome::loss), None);
-        assert_eq!(outcomes.of("cut off", Outcome::aggregate), None);
+        let flow = CaseFlow { sent: Count::of(10), ..CaseFlow::default() };
+        outcomes.insert("cut off", CaseOutcome { flows: vec![flow] });
+        assert_eq!(outcomes.first("cut off", CaseFlow::loss), None);
+        assert_eq!(outcomes.of("cut off", CaseOutcome::loss), None);
+        assert_eq!(outcomes.of("cut off", CaseOutcome::aggregate), None);
         assert_eq!(outcomes.first("cut off", |flow| flow.sent.number()), Some(10.0));
     }
 
@@ -234,11 +234,11 @@ mod tests {
     fn a_mean_over_time_takes_the_intervals_that_end_in_it() {
         let sample = |at, goodput| Sample { at, goodput, ..Sample::default() };
         let series = vec![sample(1.0, 10.0), sample(2.0, 20.0), sample(3.0, 40.0)];
-        let flow = FlowOutcome { series, ..FlowOutcome::default() };
+        let flow = CaseFlow { series, ..CaseFlow::default() };
         assert_eq!(flow.goodput_between(1.0, 3.0), 30.0);
-        let lasts = |secs| FlowOutcome { elapsed: Span::from_secs(secs), ..flow.clone() };
-        let late = FlowOutcome { started: Time::ZERO + Span::from_secs(1), ..lasts(9) };
-        let outcome = Outcome { flows: vec![lasts(2), late] };
+        let lasts = |secs| CaseFlow { elapsed: Span::from_secs(secs), ..flow.clone() };
+        let late = CaseFlow { started: Time::ZERO + Span::from_secs(1), ..lasts(9) };
+        let outcome = CaseOutcome { flows: vec![lasts(2), late] };
         assert_eq!((outcome.sustained(), outcome.aggregate()), (vec![20.0; 2], 40.0));
         assert_eq!(flow.goodput_between(5.0, 6.0), 0.0);
     }

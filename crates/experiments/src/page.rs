@@ -282,7 +282,7 @@ pub fn differences(made: &str, committed: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::experiment::Set;
-    use crate::outcome::{FlowOutcome, Outcome};
+    use crate::outcome::{CaseFlow, CaseOutcome};
     use crate::plot::{Axis, Origin, Plot, Series};
     use crate::quantity::GOODPUT;
     use crate::scenarios::vary;
@@ -297,7 +297,7 @@ mod tests {
         cases: Vec::new,
         tables: |outcomes| {
             let row = |case: &str| {
-                let ours = outcomes.first(case, FlowOutcome::goodput);
+                let ours = outcomes.first(case, CaseFlow::goodput);
                 Row::new(case, GOODPUT, ours).published(100.0)
             };
             vec![Table::new("all", vec![row("one"), row("two")])]
@@ -320,8 +320,8 @@ mod tests {
         let mut outcomes = Outcomes::default();
         for (name, mbps) in cases {
             let bytes = Bytes::new(mbps * 125_000);
-            let flow = FlowOutcome { bytes, elapsed: Span::from_secs(1), ..Default::default() };
-            outcomes.insert(*name, Outcome { flows: vec![flow] });
+            let flow = CaseFlow { bytes, elapsed: Span::from_secs(1), ..Default::default() };
+            outcomes.insert(*name, CaseOutcome { flows: vec![flow] });
         }
         outcomes
     }
@@ -370,7 +370,7 @@ mod tests {
     fn a_course_over_real_sockets_stays_on_the_page_until_it_is_drawn_again() {
         static COURSES: Experiment = Experiment {
             courses: |outcomes| {
-                let rate = outcomes.first("one", FlowOutcome::goodput);
+                let rate = outcomes.first("one", CaseFlow::goodput);
                 let points = rate.map(|rate| (1.0, rate));
                 let series = vec![Series::new("simulated: one", Origin::Simulated, points)];
                 let (x, y) = (Axis::linear("time, s"), Axis::linear("goodput, Mbit/s"));

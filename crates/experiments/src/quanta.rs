@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcomes};
+use crate::outcome::{CaseFlow, Outcomes};
 use crate::paths::{BLOCK, with_overhead};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{GOODPUT, LOSS, Quantity, ROUNDS, TIME, Unit};
@@ -66,10 +66,10 @@ fn blast_rows(
     published: Option<Published>,
 ) -> Vec<Row> {
     let model = best(size, Rate::from_bps_f64(mbps * 1e6), RTT).as_bps() as f64 / 1e6;
-    let goodput = Row::new(case, GOODPUT, outcomes.first(case, FlowOutcome::goodput));
+    let goodput = Row::new(case, GOODPUT, outcomes.first(case, CaseFlow::goodput));
     vec![
         Row { published, fitted: published.is_some(), ..goodput.model(model) },
-        Row::new(case, LOSS, outcomes.first(case, FlowOutcome::loss)),
+        Row::new(case, LOSS, outcomes.first(case, CaseFlow::loss)),
         Row::new(case, ROUNDS, outcomes.first(case, |flow| flow.rounds.number())),
     ]
 }
@@ -120,7 +120,7 @@ pub static FIG5: Experiment = Experiment {
             Table::new(format!("{name}: a program that takes {takes:.0} Mbit/s"), rows.collect())
         };
         let gains = FIG5_OVERRUNS.map(|rate| {
-            let of = |name| outcomes.first(&case_name(name, rate), FlowOutcome::goodput);
+            let of = |name| outcomes.first(&case_name(name, rate), CaseFlow::goodput);
             let gain = of(SCATTER).zip(of(NAIVE)).map(|(with, without)| with / without - 1.0);
             let row = Row::new(case_name(SCATTER, rate), GAIN, gain.map(|gain| 100.0 * gain));
             row.says(Published::About(SCATTER_GAIN)).fitted()
@@ -134,7 +134,7 @@ pub static FIG5: Experiment = Experiment {
         let ours = |receiver: &Receiver| {
             let points = FIG5_RATES.iter().filter_map(|rate| {
                 let case = case_name(receiver.name, *rate);
-                Some((f64::from(*rate), outcomes.first(&case, FlowOutcome::goodput)?))
+                Some((f64::from(*rate), outcomes.first(&case, CaseFlow::goodput)?))
             });
             Series::new(format!("simulated: {}", receiver.name), Origin::Simulated, points)
         };
@@ -216,7 +216,7 @@ pub static FIG6: Experiment = Experiment {
     figures: |outcomes, _| {
         let points = FIG6_RATES.iter().filter_map(|rate| {
             let case = case_name("RBUDP", *rate);
-            Some((f64::from(*rate), outcomes.first(&case, FlowOutcome::goodput)?))
+            Some((f64::from(*rate), outcomes.first(&case, CaseFlow::goodput)?))
         });
         let limit = [(0.0, SENDER_LIMIT), (900.0, SENDER_LIMIT)];
         let model = (1..=18).map(|step| {
@@ -293,7 +293,7 @@ pub static FIG7: Experiment = Experiment {
                 let model = fig7_model(mbps, loss, *megabytes);
                 let rounds = outcomes.first(&case, |flow| flow.rounds.number());
                 [
-                    Row::new(&*case, GOODPUT, outcomes.first(&case, FlowOutcome::goodput))
+                    Row::new(&*case, GOODPUT, outcomes.first(&case, CaseFlow::goodput))
                         .model(model.achievable.as_bps() as f64 / 1e6),
                     Row::new(&*case, ROUNDS, rounds).model(f64::from(model.resends) + 1.0),
                 ]
@@ -312,7 +312,7 @@ pub static FIG7: Experiment = Experiment {
                 sizes.filter_map(|size| Some((*size as f64, value(*size)?))).collect()
             };
             let model = |size| Some(fig7_model(mbps, loss, size).achievable.as_bps() as f64 / 1e6);
-            let ours = |size| outcomes.first(&fig7_case(mbps, loss, size), FlowOutcome::goodput);
+            let ours = |size| outcomes.first(&fig7_case(mbps, loss, size), CaseFlow::goodput);
             let real = |size| emulated_value(tables, &fig7_case(mbps, loss, size), GOODPUT);
             series.push(Series::new(format!("model: {line}"), Origin::Model, points(&model)));
             let label = format!("simulated: {line}");
@@ -375,8 +375,8 @@ pub static FIRST_VERSION: Experiment = Experiment {
         let rows = [(SLOW, Published::About(33.0)), (FAST, Published::Below(2.0))];
         let rows = rows.into_iter().flat_map(|(case, loss)| {
             [
-                Row::new(case, LOSS, outcomes.first(case, FlowOutcome::loss)).says(loss),
-                Row::new(case, GOODPUT, outcomes.first(case, FlowOutcome::goodput)),
+                Row::new(case, LOSS, outcomes.first(case, CaseFlow::loss)).says(loss),
+                Row::new(case, GOODPUT, outcomes.first(case, CaseFlow::goodput)),
                 Row::new(case, ROUNDS, outcomes.first(case, |flow| flow.rounds.number())),
             ]
         });

@@ -3,7 +3,7 @@
 use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcomes};
+use crate::outcome::{CaseFlow, Outcomes};
 use crate::paths::payload_ceiling;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{GOODPUT, Quantity, Unit, WASTE};
@@ -87,9 +87,9 @@ fn tables(outcomes: &Outcomes) -> Vec<Table> {
         let rows = CONTENDERS.iter().flat_map(|(name, flow)| {
             let case = case_name(name, size, loss);
             let (least, most) = aims(flow, size, loss);
-            let waste = outcomes.first(&case, FlowOutcome::waste);
+            let waste = outcomes.first(&case, CaseFlow::waste);
             [
-                Row::new(&*case, GOODPUT, outcomes.first(&case, FlowOutcome::goodput)),
+                Row::new(&*case, GOODPUT, outcomes.first(&case, CaseFlow::goodput)),
                 Row { aim: least, ..Row::new(&*case, SHARE, share(outcomes, &case, loss)) },
                 Row { aim: most, ..Row::new(&*case, WASTE, waste) },
             ]

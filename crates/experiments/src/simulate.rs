@@ -10,7 +10,7 @@ use longhaul_testbed::scenario::Scenario;
 use longhaul_testbed::sim::{self, SimError};
 
 use crate::experiment::Case;
-use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes, Sample};
+use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes, Sample};
 
 /// A case whose simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,22 +68,22 @@ pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
 ///
 /// # Errors
 /// [`SimError`] where it cannot be simulated, or broke a promise.
-pub fn one(scenario: &Scenario) -> Result<Outcome, SimError> {
+pub fn one(scenario: &Scenario) -> Result<CaseOutcome, SimError> {
     let outcome = sim::run(scenario)?;
     let flows = outcome.flows.iter().map(|flow| of_flow(flow, outcome.ended));
-    Ok(Outcome { flows: flows.collect() })
+    Ok(CaseOutcome { flows: flows.collect() })
 }
 
 /// A transfer ends when its sender knows that all has arrived: that is what the papers' tools
 /// time, and what RBUDP's equation 2 counts.
-fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> FlowOutcome {
+fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     let accounts = &flow.accounts;
     // What goes to a disk is there later than the sender knows that it has arrived.
     let end = flow.known.max(flow.finished).unwrap_or(ended);
     let lost = accounts.dropped + accounts.socket_lost;
     // Nobody reports the losses of plain UDP; iperf's receiver counts what did not come.
     let reported_lost = if flow.carrier == "udp" { lost } else { accounts.reported_lost };
-    FlowOutcome {
+    CaseFlow {
         name: flow.name.clone(),
         bytes: flow.delivered,
         started: flow.started,

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::filter::{Filter, Filters};
+use super::filter::{CompiledFilters, Filter};
 use super::manifest::{Kind, Manifest, Shape};
 use super::place::{Place, show};
 use crate::error::{Advice, Error, FileErrorKind};
@@ -21,7 +21,7 @@ const SHOWN: usize = 300;
 #[derive(Debug)]
 pub struct Asked {
     recursive: bool,
-    filters: Filters,
+    filters: CompiledFilters,
     /// `None` for a push: its sender chooses the names.
     sources: Option<Sources>,
 }
@@ -51,12 +51,12 @@ impl Asked {
                 None => sources.contents = true,
             }
         }
-        Ok(Asked { recursive, filters: Filters::new(filters)?, sources: Some(sources) })
+        Ok(Asked { recursive, filters: CompiledFilters::new(filters)?, sources: Some(sources) })
     }
 
     /// What a push may bring: files only, unless it is `recursive`.
     pub fn push(recursive: bool) -> Asked {
-        Asked { recursive, filters: Filters::default(), sources: None }
+        Asked { recursive, filters: CompiledFilters::default(), sources: None }
     }
 
     /// Compares `manifest` with the request.

@@ -38,8 +38,9 @@ pub enum Filter {
     Include(String),
 }
 
+/// One filter, ready to judge paths.
 #[derive(Debug)]
-struct Rule {
+struct CompiledFilter {
     take: bool,
     folders_only: bool,
     whole_path: bool,
@@ -55,16 +56,16 @@ enum Test {
     Matches(Box<Regex>),
 }
 
-/// Compiled patterns.
+/// Filters that are ready to judge paths.
 #[derive(Debug, Default)]
-pub struct Filters(Vec<Rule>);
+pub struct CompiledFilters(Vec<CompiledFilter>);
 
-impl Filters {
+impl CompiledFilters {
     /// Compiles patterns, in the order in which they were given.
     ///
     /// # Errors
     /// Class `Request`, for a pattern that is no glob, and for too many or too large ones.
-    pub fn new(filters: &[Filter]) -> Result<Filters, Error> {
+    pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         if filters.len() > MAX_PATTERNS {
             return Err(too_much(format!("{} patterns", filters.len()), "10000"));
         }
@@ -75,14 +76,14 @@ impl Filters {
         let cache = MAX_CACHE.min(MAX_CACHES / filters.len().max(1));
         let mut compiled = 0;
         let rules = filters.iter().map(|filter| {
-            let rule = Rule::new(filter, cache)?;
+            let rule = CompiledFilter::new(filter, cache)?;
             compiled += rule.test.size();
             if compiled > MAX_COMPILED {
                 return Err(too_much("patterns that take too much memory".into(), "24 MiB"));
             }
             Ok(rule)
         });
-        rules.collect::<Result<_, _>>().map(Filters)
+        rules.collect::<Result<_, _>>().map(CompiledFilters)
     }
 
     /// Whether there is no pattern, so that everything is taken.
@@ -93,7 +94,7 @@ impl Filters {
     /// Whether `path` (from the top of the copy) is taken.
     pub fn takes(&self, path: &[u8], is_folder: bool) -> bool {
         let name = manifest::split(path).1;
-        let matches = |rule: &&Rule| {
+        let matches = |rule: &&CompiledFilter| {
             let subject = if rule.whole_path { path } else { name };
             (is_folder || !rule.folders_only) && rule.test.passes(subject)
         };
@@ -111,8 +112,8 @@ fn too_much(what: String, limit: &str) -> Error {
         .advise("use fewer or shorter patterns")
 }
 
-impl Rule {
-    fn new(filter: &Filter, cache: usize) -> Result<Rule, Error> {
+impl CompiledFilter {
+    fn new(filter: &Filter, cache: usize) -> Result<CompiledFilter, Error> {
         let (take, pattern) = (matches!(filter, Filter::Include(_)), text(filter));
         let wrong = |why: &str| {
             Error::new(FileErrorKind::Request, format!("the pattern {pattern:?} {why}"))
@@ -142,7 +143,7 @@ impl Rule {
             Test::Is(below.as_bytes().into())
         };
         let folders_only = body.len() < pattern.len();
-        Ok(Rule { take, folders_only, whole_path, test })
+        Ok(CompiledFilter { take, folders_only, whole_path, test })
     }
 }
 
@@ -179,12 +180,12 @@ impl Test {
 mod tests {
     use super::*;
 
-    fn filters(list: &[&str]) -> Filters {
+    fn filters(list: &[&str]) -> CompiledFilters {
         let filter = |text: &&str| match text.split_at(1) {
             ("+", pattern) => Filter::Include(pattern.to_owned()),
             (_, pattern) => Filter::Exclude(pattern.to_owned()),
         };
-        Filters::new(&list.iter().map(filter).collect::<Vec<_>>()).unwrap()
+        CompiledFilters::new(&list.iter().map(filter).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -210,9 +211,9 @@ mod tests {
 
     #[test]
     fn what_is_no_glob_is_refused_by_name() {
-        let error = Filters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
+        let error = CompiledFilters::new(&[Filter::Exclude("[a".into())]).unwrap_err();
         assert!(error.what.contains("[a"), "{error}");
-        assert!(Filters::new(&[Filter::Exclude("/".into())]).is_err());
+        assert!(CompiledFilters::new(&[Filter::Exclude("/".into())]).is_err());
     }
 
     #[test]
@@ -253,7 +254,7 @@ mod tests {
         for count in [1, 20] {
             let filters: Vec<_> =
                 (0..count).map(|n| Filter::Exclude(pattern(24 + n % 8))).collect();
-            let sum: usize = Filters::new(&filters)
+            let sum: usize = CompiledFilters::new(&filters)
                 .unwrap()
                 .0
                 .iter()
@@ -269,12 +270,13 @@ mod tests {
     #[test]
     fn patterns_are_bounded_in_number_bytes_and_memory() {
         let exclude = |pattern: String| Filter::Exclude(pattern);
-        let refused = |filters: Vec<Filter>| Filters::new(&filters).expect_err("too much").what;
+        let refused =
+            |filters: Vec<Filter>| CompiledFilters::new(&filters).expect_err("too much").what;
         let names = |count: usize| (0..count).map(|n| exclude(format!("n{n}"))).collect::<Vec<_>>();
-        assert!(Filters::new(&names(MAX_PATTERNS)).is_ok());
+        assert!(CompiledFilters::new(&names(MAX_PATTERNS)).is_ok());
         assert!(refused(names(MAX_PATTERNS + 1)).contains("10001 patterns"));
         let long = |count: usize| vec![exclude("x".repeat(MAX_PATTERN)); count];
-        assert!(Filters::new(&long(64)).is_ok());
+        assert!(CompiledFilters::new(&long(64)).is_ok());
         assert!(refused(long(65)).contains("266240 bytes of patterns"));
         assert!(refused(vec![exclude("x".repeat(MAX_PATTERN + 1))]).contains("4097 bytes"));
         let short: Vec<Filter> = (0..MAX_PATTERNS).map(|n| exclude(format!("*.{n}"))).collect();

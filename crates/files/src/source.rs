@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::digest::{self, Digest};
-use super::filter::{Filter, Filters};
+use super::filter::{CompiledFilters, Filter};
 use super::folders::Folders;
 use super::manifest::{Entry, ListMemory, Manifest, Shape, TWICE, split};
 use super::place::{Found, Place};
@@ -102,7 +102,7 @@ impl Source {
         options: &SourceOptions,
         memory: Box<dyn ListMemory>,
     ) -> Result<Source, Error> {
-        let filters = Filters::new(&options.filters)?;
+        let filters = CompiledFilters::new(&options.filters)?;
         if places.is_empty() || places.len() > usize::from(u16::MAX) {
             return Err(Error::new(
                 FileErrorKind::Request,
@@ -414,7 +414,7 @@ fn take(
     place: &Place,
     only: bool,
     recursive: bool,
-    filters: &Filters,
+    filters: &CompiledFilters,
 ) -> Result<(Shape, Origin), Refused> {
     let contents = place.says_folder();
     if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::filter::Filters;
+use super::filter::CompiledFilters;
 use super::folders::Folders;
 use super::manifest::{self, Entry, Kind, ListMemory, Listing, MAX_ENTRIES, MAX_HOLES, MAX_PATH};
 use super::place::show;
@@ -124,7 +124,7 @@ impl Walk {
         source: u16,
         base: SharedFolder,
         top: Option<u32>,
-        filters: &Filters,
+        filters: &CompiledFilters,
     ) -> Result<Folders, Error> {
         let mut folders = Folders::new(base);
         let mut left = vec![top];
@@ -173,7 +173,12 @@ impl Walk {
 
     /// Takes what was found in the folder `parent`; returns the number of a folder, to be looked
     /// into.
-    fn found(&mut self, spot: Spot<'_>, parent: &dyn Folder, filters: &Filters) -> Option<u32> {
+    fn found(
+        &mut self,
+        spot: Spot<'_>,
+        parent: &dyn Folder,
+        filters: &CompiledFilters,
+    ) -> Option<u32> {
         let Spot { path, .. } = spot;
         let name = spot.name();
         if names::is_reserved(name) {

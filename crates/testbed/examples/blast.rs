@@ -81,7 +81,7 @@ struct Run {
     seed: u64,
 }
 
-struct Outcome {
+struct BlastOutcome {
     sent: u64,
     received: u64,
     seconds: f64,
@@ -168,7 +168,7 @@ fn table() -> Vec<Run> {
     (1..).zip(runs).map(|(seed, run)| Run { seed, ..run }).collect()
 }
 
-fn blast(run: &Run) -> Result<Outcome, Box<dyn Error>> {
+fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     let link = match run.link {
         Some(rate) => LinkSpec::path(rate, run.rtt),
         None => LinkSpec { delay: run.rtt / 2, ..LinkSpec::default() },
@@ -199,7 +199,7 @@ fn blast(run: &Run) -> Result<Outcome, Box<dyn Error>> {
         (Some(first), Some(last)) => last.1.since(first.1).as_secs_f64(),
         _ => 0.0,
     };
-    Ok(Outcome {
+    Ok(BlastOutcome {
         sent: sent.len() as u64,
         received: got.len() as u64,
         seconds,
@@ -304,7 +304,7 @@ fn interval(hits: u64, of: u64) -> (f64, f64) {
     (100.0 * (middle - half).max(0.0), 100.0 * (middle + half))
 }
 
-fn row(run: &Run, outcome: &Outcome) -> String {
+fn row(run: &Run, outcome: &BlastOutcome) -> String {
     let s = &outcome.statistics;
     let (shape, nodes, lossy) = run.shape.way();
     let tally = |place: usize| s.link(nodes[place], nodes[place + 1]).copied().unwrap_or_default();

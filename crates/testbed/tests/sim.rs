@@ -4,13 +4,13 @@ use longhaul_proto::registry::all;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
-use longhaul_testbed::sim::{self, Accounts, FlowOutcome, Outcome, SimError};
+use longhaul_testbed::sim::{self, Accounts, FlowOutcome, SimError, SimOutcome};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse("test", text, &Reading::PLAIN).expect("a scenario that can be")
 }
 
-fn run(text: &str) -> Outcome {
+fn run(text: &str) -> SimOutcome {
     sim::run(&scenario(text)).expect("a run that keeps its promises")
 }
 
@@ -203,7 +203,7 @@ fn a_flow_elsewhere_changes_nothing() {
     let alone = run(&format!("{star}{one}"));
     let beside = run(&format!("{star}{one}{other}"));
     // Pulses go on for as long as the run does.
-    let counts = |outcome: &Outcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
+    let counts = |outcome: &SimOutcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
     assert_eq!(counts(&alone), counts(&beside));
     assert_eq!(alone.flows[0].finished, beside.flows[0].finished);
     assert!(alone.flows[0].accounts.dropped > 0 && beside.flows[1].lives.len() == 9);

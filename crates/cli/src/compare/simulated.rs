@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
 use longhaul_testbed::scenario::{Amount, Flow, Scenario, Tcp, Traffic, Transfer};
-use longhaul_testbed::sim::{FlowOutcome, Outcome, SimError};
+use longhaul_testbed::sim::{FlowOutcome, SimError, SimOutcome};
 
 use super::candidate::Candidate;
 use super::runs::{Counts, Measured, Run, Shares};
@@ -140,8 +140,8 @@ fn beside_tcp(scenario: &Scenario) -> Scenario {
 
 fn ended(
     case: &Case,
-    alone: Result<Outcome, SimError>,
-    beside: Result<Outcome, SimError>,
+    alone: Result<SimOutcome, SimError>,
+    beside: Result<SimOutcome, SimError>,
 ) -> Result<Run, SimError> {
     let (alone, beside) = (alone?, beside?);
     let flow = &alone.flows[0];
@@ -191,7 +191,7 @@ fn measured(
 }
 
 /// What both got until the copy's end; nothing where the time limit came before it.
-fn shares(outcome: &Outcome) -> Option<Shares> {
+fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;
     // Others of the scenario may go on after the copy.

@@ -13,7 +13,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
 use super::pipe::{self, Pipe};
-use super::{CpArgs, FilterWord, Streams};
+use super::{CpArgs, FilterFlag, Streams};
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
@@ -65,7 +65,7 @@ pub(super) struct Prepared {
 /// `screen`.
 pub(super) fn prepare(
     args: &CpArgs,
-    filters: Vec<FilterWord>,
+    filters: Vec<FilterFlag>,
     defaults: &[Setting],
     screen: &Arc<Screen>,
 ) -> Result<Prepared, Error> {
@@ -298,13 +298,13 @@ fn host(location: &Location) -> Option<(&str, u16)> {
     }
 }
 
-fn read_filters(words: Vec<FilterWord>) -> Result<Vec<Filter>, Error> {
+fn read_filters(words: Vec<FilterFlag>) -> Result<Vec<Filter>, Error> {
     let mut filters = Vec::new();
     for word in words {
         match word {
-            FilterWord::Exclude(glob) => filters.push(Filter::Exclude(glob)),
-            FilterWord::Include(glob) => filters.push(Filter::Include(glob)),
-            FilterWord::ExcludeFrom(file) => filters.extend(exclude_from(&file)?),
+            FilterFlag::Exclude(glob) => filters.push(Filter::Exclude(glob)),
+            FilterFlag::Include(glob) => filters.push(Filter::Include(glob)),
+            FilterFlag::ExcludeFrom(file) => filters.extend(exclude_from(&file)?),
         }
     }
     Ok(filters)

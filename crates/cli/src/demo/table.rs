@@ -20,7 +20,7 @@ pub(super) const NEXT: [&str; 6] = [
 ];
 
 /// What the demonstration has seen.
-pub(super) struct Outcome {
+pub(super) struct DemoOutcome {
     /// Where the first run was killed.
     pub(super) killed: Half,
     /// How long it had run.
@@ -34,8 +34,8 @@ pub(super) struct Outcome {
 }
 
 /// The table.
-pub(super) fn lines(outcome: &Outcome) -> Vec<String> {
-    let Outcome { killed, first, summary, second, verdict } = outcome;
+pub(super) fn lines(outcome: &DemoOutcome) -> Vec<String> {
+    let DemoOutcome { killed, first, summary, second, verdict } = outcome;
     let moved = summary.bytes.saturating_sub(summary.resumed_bytes);
     let again = killed.bytes.saturating_sub(summary.resumed_bytes);
     let bytes = |count: u64| Bytes::new(count).to_string();

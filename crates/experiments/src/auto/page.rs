@@ -7,7 +7,7 @@ use longhaul_testbed::scenario::{Congestion, Scenario};
 
 use super::cells::{Cell, FAMILIES, Family, Queue, SHARED, SHARED_QUEUES, cells};
 use crate::experiment::{Case, Experiment, Figure, Set, Ways};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::outcome::{CaseFlow, CaseOutcome, Outcomes, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
@@ -85,7 +85,7 @@ fn cases(seeds: u64) -> Vec<Case> {
 }
 
 /// A cell's number in one run, in per cent.
-fn score(cell: &Cell, outcome: &Outcome) -> f64 {
+fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {
         Family::Alone => 100.0 * cell.available() / cell.object_rate() / copy.elapsed.as_secs_f64(),
@@ -105,7 +105,7 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     let mean = |name: &str| {
         let outcome = outcomes.case(name)?;
         let theirs = outcome.flows.iter().filter(|flow| flow.name != "copy");
-        let rates: Vec<f64> = theirs.map(FlowOutcome::goodput).collect();
+        let rates: Vec<f64> = theirs.map(CaseFlow::goodput).collect();
         Some(rates.iter().sum::<f64>() / rates.len() as f64)
     };
     let alone = mean(&tcp_name(cell, tcp, count, seed))?;

@@ -21,7 +21,7 @@ use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::scenario::Scenario;
 
 use crate::experiment::{Case, LONGEST};
-use crate::outcome::{Count, FlowOutcome, Outcome, Outcomes};
+use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
 
 /// A machine that was busy for a moment may do better at once.
 const ATTEMPTS: u32 = 2;
@@ -83,7 +83,7 @@ pub struct Emulator {
     /// The binary whose `serve` and `cp` are run.
     binary: PathBuf,
     /// What was run: pages that show the same cases share their outcomes.
-    done: Vec<(Scenario, Outcome)>,
+    done: Vec<(Scenario, CaseOutcome)>,
 }
 
 impl Emulator {
@@ -98,7 +98,7 @@ impl Emulator {
         let run = cases.iter().filter(|case| case.is_emulated());
         let fresh = run.filter(|case| self.earlier(&case.scenario).is_none());
         let spans = fresh.filter_map(|case| {
-            let simulated = simulated.case(&case.name).map(Outcome::span);
+            let simulated = simulated.case(&case.name).map(CaseOutcome::span);
             match case.is_simulated() {
                 true => simulated.filter(|span| *span <= LONGEST).map(|span| span + AROUND),
                 false => Some(AROUND),
@@ -114,11 +114,11 @@ impl Emulator {
         &mut self,
         cases: &[Case],
         simulated: &Outcomes,
-        mut told: impl FnMut(&str, Result<&Outcome, &EmulateError>),
+        mut told: impl FnMut(&str, Result<&CaseOutcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for case in cases.iter().filter(|case| case.is_emulated()) {
-            let span = simulated.case(&case.name).map_or(LONGEST, Outcome::span);
+            let span = simulated.case(&case.name).map_or(LONGEST, CaseOutcome::span);
             let outcome = match self.earlier(&case.scenario) {
                 Some(outcome) => Ok(outcome.clone()),
                 None if span > LONGEST => {
@@ -134,12 +134,12 @@ impl Emulator {
         outcomes
     }
 
-    fn earlier(&self, scenario: &Scenario) -> Option<&Outcome> {
+    fn earlier(&self, scenario: &Scenario) -> Option<&CaseOutcome> {
         self.done.iter().find(|(done, _)| done == scenario).map(|(_, outcome)| outcome)
     }
 
     /// Runs a scenario that should take `span`, more than once if need be.
-    fn patiently(&mut self, scenario: &Scenario, span: Span) -> Result<Outcome, EmulateError> {
+    fn patiently(&mut self, scenario: &Scenario, span: Span) -> Result<CaseOutcome, EmulateError> {
         let limit = span * SLOWER + PATIENCE;
         let mut outcome = self.case(scenario, limit);
         for _ in 1..ATTEMPTS {
@@ -158,7 +158,7 @@ impl Emulator {
     /// # Errors
     /// [`EmulateError`] where this machine cannot emulate, a program failed, the limit came, or
     /// the emulator was in the way.
-    pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<Outcome, EmulateError> {
+    pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<CaseOutcome, EmulateError> {
         let emulation = Emulation::start(EmulationSpec::of(scenario))?;
         let stop = Stop::default();
         let flows = Flows::prepare(&emulation, scenario, &self.binary, &stop)?;
@@ -180,7 +180,7 @@ impl Emulator {
         let flows = ends.into_iter().map(|end| outcome(end, apart));
         let flows = flows.collect::<Result<_, EmulateError>>()?;
         match emulation.statistics()?.verdict() {
-            Verdict::Valid => Ok(Outcome { flows }),
+            Verdict::Valid => Ok(CaseOutcome { flows }),
             Verdict::Invalid(why) => Err(EmulateError::of("not valid", &why)),
         }
     }
@@ -188,7 +188,7 @@ impl Emulator {
 
 /// What a flow came to, with points of its course `apart`. The time of a copy begins with its first
 /// datagram: the simulation has no session to set up.
-fn outcome(end: FlowEnd, apart: Span) -> Result<FlowOutcome, EmulateError> {
+fn outcome(end: FlowEnd, apart: Span) -> Result<CaseFlow, EmulateError> {
     let name = &end.name;
     if let Some(why) = &end.error {
         return Err(EmulateError::new(format!("flow {name} failed: {why}")));
@@ -198,7 +198,7 @@ fn outcome(end: FlowEnd, apart: Span) -> Result<FlowOutcome, EmulateError> {
     }
     let series = course::of(&end, apart);
     let counts = end.counts;
-    Ok(FlowOutcome {
+    Ok(CaseFlow {
         bytes: end.delivered,
         started: end.started,
         elapsed: end.took - end.setup,
@@ -237,8 +237,8 @@ mod tests {
         let mut simulated = Outcomes::default();
         for (name, seconds) in [("short", 7), ("long", 1_000), ("never", 1)] {
             let elapsed = Span::from_secs(seconds);
-            let flow = FlowOutcome { elapsed, ..FlowOutcome::default() };
-            simulated.insert(name, Outcome { flows: vec![flow] });
+            let flow = CaseFlow { elapsed, ..CaseFlow::default() };
+            simulated.insert(name, CaseOutcome { flows: vec![flow] });
         }
         let mut emulator = Emulator::new("/no/such/program".into());
         let expected = (2, Span::from_secs(7) + AROUND * 2);

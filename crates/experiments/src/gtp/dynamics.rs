@@ -3,7 +3,7 @@
 use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{Outcome, Outcomes, fairness};
+use crate::outcome::{CaseOutcome, Outcomes, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, Quantity, Unit};
 use crate::scenarios::vary;
@@ -18,7 +18,7 @@ fn flow_name(number: usize) -> String {
 }
 
 /// Mean goodput of the first `count` flows between two times.
-fn means(outcome: &Outcome, count: usize, from: f64, to: f64) -> Vec<f64> {
+fn means(outcome: &CaseOutcome, count: usize, from: f64, to: f64) -> Vec<f64> {
     let flows = outcome.flows.iter().take(count);
     flows.map(|flow| flow.goodput_between(from, to)).collect()
 }
@@ -77,7 +77,7 @@ pub(super) static FIG7: Experiment = Experiment {
         let rows = phases.into_iter().flat_map(|(count, phase)| {
             phase_rows(outcomes, GTP, count, phase, (count == 4).then_some(1.0))
         });
-        let loss = Row::new(GTP, LOSS, outcomes.of(GTP, Outcome::loss));
+        let loss = Row::new(GTP, LOSS, outcomes.of(GTP, CaseOutcome::loss));
         vec![Table::new("", rows.chain([loss]).collect())]
     },
     courses: |outcomes| vec![curves(outcomes, GTP, "Four GTP flows join", "")],
@@ -305,10 +305,10 @@ pub(super) static FIG12: Experiment = Experiment {
     tables: |outcomes| {
         let rows = (1..=MOST_FLOWS).flat_map(|count| {
             let case = parallel_case(count);
-            let even = |outcome: &Outcome| fairness(&means(outcome, count, 1.0, 5.0));
+            let even = |outcome: &CaseOutcome| fairness(&means(outcome, count, 1.0, 5.0));
             [
-                Row::new(&*case, AGGREGATE, outcomes.of(&case, Outcome::aggregate)),
-                Row::new(&*case, LOSS, outcomes.of(&case, Outcome::loss))
+                Row::new(&*case, AGGREGATE, outcomes.of(&case, CaseOutcome::aggregate)),
+                Row::new(&*case, LOSS, outcomes.of(&case, CaseOutcome::loss))
                     .says(Published::Below(3.0)),
                 Row::new(&*case, FAIRNESS, outcomes.of(&case, even)),
             ]
@@ -333,7 +333,7 @@ pub(super) static FIG12: Experiment = Experiment {
 };
 
 fn parallel_figures(outcomes: &Outcomes, _: &[Table]) -> Vec<Figure> {
-    let figure = |name, quantity: Quantity, of: fn(&Outcome) -> f64| {
+    let figure = |name, quantity: Quantity, of: fn(&CaseOutcome) -> f64| {
         let points = (1..=MOST_FLOWS)
             .filter_map(|count| Some((count as f64, outcomes.of(&parallel_case(count), of)?)));
         let series = vec![Series::new("simulated", Origin::Simulated, points)];
@@ -341,5 +341,8 @@ fn parallel_figures(outcomes: &Outcomes, _: &[Table]) -> Vec<Figure> {
         let title = format!("GTP from four senders: {}", quantity.name);
         Figure { name, plot: Plot { title, x, y, series } }
     };
-    vec![figure("aggregate", AGGREGATE, Outcome::aggregate), figure("loss", LOSS, Outcome::loss)]
+    vec![
+        figure("aggregate", AGGREGATE, CaseOutcome::aggregate),
+        figure("loss", LOSS, CaseOutcome::loss),
+    ]
 }

@@ -4,7 +4,7 @@ use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;
 
 use crate::experiment::{Case, Experiment, Set};
-use crate::outcome::{Outcome, fairness};
+use crate::outcome::{CaseOutcome, fairness};
 use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
 use crate::quantity::{AGGREGATE, FAIRNESS, LOSS, Quantity, Unit};
 use crate::scenarios::vary;
@@ -44,14 +44,14 @@ fn ceiling(senders: usize, gigabits: u64) -> f64 {
 }
 
 /// Goodputs of all but the late one before it joins.
-fn before(outcome: &Outcome) -> Vec<f64> {
+fn before(outcome: &CaseOutcome) -> Vec<f64> {
     let (_, others) = outcome.flows.split_last().expect("the late one is always there");
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()
 }
 
 /// From when on, after the join, the late one's rate stays near the others' mean; nothing if it
 /// does not get there.
-fn joined(outcome: &Outcome) -> Option<f64> {
+fn joined(outcome: &CaseOutcome) -> Option<f64> {
     let (late, others) = outcome.flows.split_last()?;
     let mean = |at: f64| {
         let at_that_time = others.iter().filter_map(|flow| {
@@ -110,7 +110,7 @@ pub(super) static SCALE: Experiment = Experiment {
             let joined = outcomes.case(&case).and_then(joined);
             [
                 Row::new(&*case, AGGREGATE, sum).model(ceiling(senders, link)),
-                Row::new(&*case, LOSS, outcomes.of(&case, Outcome::loss)),
+                Row::new(&*case, LOSS, outcomes.of(&case, CaseOutcome::loss)),
                 Row::new(&*case, FAIRNESS, even),
                 Row::new(&*case, JOINED, joined),
             ]

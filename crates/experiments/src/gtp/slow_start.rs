@@ -2,7 +2,7 @@
 
 use super::UNTUNED;
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
@@ -47,7 +47,7 @@ pub(super) static FIG1: Experiment = Experiment {
         let table = |(name, _): (&str, Option<u32>)| {
             let rows = FIG1_RTTS.iter().map(|millis| {
                 let case = fig1_case(name, *millis);
-                let ours = outcomes.first(&case, FlowOutcome::goodput);
+                let ours = outcomes.first(&case, CaseFlow::goodput);
                 Row::new(case, GOODPUT, ours)
             });
             Table::new(name, rows.collect())
@@ -62,7 +62,7 @@ pub(super) static FIG1: Experiment = Experiment {
                 let rtts = FIG1_RTTS.iter();
                 rtts.filter_map(|rtt| Some((*rtt, value(&fig1_case(name, *rtt))?))).collect()
             };
-            let ours = points(&|case| outcomes.first(case, FlowOutcome::goodput));
+            let ours = points(&|case| outcomes.first(case, CaseFlow::goodput));
             let real = points(&|case| emulated_value(tables, case, GOODPUT));
             series.push(Series::new(format!("simulated: {name}"), Origin::Simulated, ours));
             if !real.is_empty() {

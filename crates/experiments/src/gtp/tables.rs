@@ -1,7 +1,7 @@
 //! Tables 2 to 5: TCP, RBUDP, SABUL and GTP from one, from three and from two senders.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcome, Outcomes, fairness};
+use crate::outcome::{CaseFlow, CaseOutcome, Outcomes, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, TIME};
 use crate::scenarios::vary;
@@ -40,7 +40,7 @@ pub(super) static TABLE2: Experiment = Experiment {
         ];
         let rows = published.into_iter().flat_map(|(case, rate, loss, seconds)| {
             let elapsed = outcomes.first(case, |flow| flow.elapsed.as_secs_f64());
-            let goodput = outcomes.first(case, FlowOutcome::goodput);
+            let goodput = outcomes.first(case, CaseFlow::goodput);
             [
                 Row::new(case, GOODPUT, goodput).published(rate),
                 lost(case, loss, outcomes),
@@ -69,10 +69,10 @@ pub(super) static TABLE2: Experiment = Experiment {
 
 fn lost(case: &str, published: Option<f64>, outcomes: &Outcomes) -> Row {
     let published = published.map(Published::Exact);
-    Row { published, ..Row::new(case, LOSS, outcomes.of(case, Outcome::loss)) }
+    Row { published, ..Row::new(case, LOSS, outcomes.of(case, CaseOutcome::loss)) }
 }
 
-fn evenness(outcome: &Outcome) -> f64 {
+fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.sustained())
 }
 
@@ -80,7 +80,7 @@ fn evenness(outcome: &Outcome) -> f64 {
 fn group_rows(outcomes: &Outcomes, published: &[(&str, f64, Option<f64>)]) -> Vec<Row> {
     let rows = published.iter().flat_map(|(case, rate, loss)| {
         [
-            Row::new(*case, AGGREGATE, outcomes.of(case, Outcome::aggregate)).published(*rate),
+            Row::new(*case, AGGREGATE, outcomes.of(case, CaseOutcome::aggregate)).published(*rate),
             lost(case, *loss, outcomes),
             Row::new(*case, FAIRNESS, outcomes.of(case, evenness)),
         ]
@@ -92,7 +92,7 @@ fn group_figure(
     outcomes: &Outcomes,
     title: &str,
     published: &[(&str, f64, Option<f64>)],
-    ours: fn(&Outcome) -> f64,
+    ours: fn(&CaseOutcome) -> f64,
 ) -> Vec<Figure> {
     let names = published.iter().map(|(case, _, _)| *case);
     let numbered = || published.iter().enumerate().map(|(x, row)| (x as f64, row));
@@ -128,7 +128,7 @@ pub(super) static TABLE3: Experiment = Experiment {
     tables: |outcomes| vec![Table::new("", group_rows(outcomes, &TABLE3_PUBLISHED))],
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
-        group_figure(outcomes, "Three flows, one path", &TABLE3_PUBLISHED, Outcome::aggregate)
+        group_figure(outcomes, "Three flows, one path", &TABLE3_PUBLISHED, CaseOutcome::aggregate)
     },
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
               limit of their own. The table says \"fair\" of all four; the index beside it is \
@@ -168,7 +168,12 @@ pub(super) static TABLE4: Experiment = Experiment {
     tables: |outcomes| vec![Table::new("", group_rows(outcomes, &TABLE4_PUBLISHED))],
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
-        group_figure(outcomes, "Three senders, one receiver", &TABLE4_PUBLISHED, Outcome::aggregate)
+        group_figure(
+            outcomes,
+            "Three senders, one receiver",
+            &TABLE4_PUBLISHED,
+            CaseOutcome::aggregate,
+        )
     },
     differs: "As for [Table 2](gtp-table2.md). The paper's table also has a row \"Fairness\": No \
               for TCP, RBUDP and SABUL, Yes for GTP; here it is Jain's index. The near sender's \
@@ -232,7 +237,7 @@ fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -
         rows.push(Row::new(&*label, GOODPUT, goodput).published(*rate));
         rows.push(Row::new(&*label, LOSS, lost).published(*loss));
     }
-    let sum = outcomes.of(&case, Outcome::aggregate);
+    let sum = outcomes.of(&case, CaseOutcome::aggregate);
     rows.push(Row::new(case, AGGREGATE, sum).published(*aggregate));
     rows
 }
@@ -278,7 +283,7 @@ pub(super) static TABLE5: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| {
         let published = TABLE5_PUBLISHED.map(|(case, _, aggregate)| (case, aggregate, None));
-        group_figure(outcomes, "Two senders, one receiver", &published, Outcome::aggregate)
+        group_figure(outcomes, "Two senders, one receiver", &published, CaseOutcome::aggregate)
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
               Mbit/s from one sender, by its section 5.2). The first table has a switch that \

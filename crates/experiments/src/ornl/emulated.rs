@@ -2,7 +2,7 @@
 
 use super::{Columns, Contender, case_name, columns, contender, rows, runs, tables};
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcomes, Sample};
+use crate::outcome::{CaseFlow, Outcomes, Sample};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
@@ -118,7 +118,7 @@ fn memory_figures(outcomes: &Outcomes, tables: &[Table]) -> Vec<Figure> {
             .filter_map(|(x, contender)| Some((x as f64, contender.published[index].rate?)));
         let case = |contender: &Contender| case_name(contender.name, loss);
         let ours = numbered().filter_map(|(x, contender)| {
-            Some((x as f64, outcomes.first(&case(contender), FlowOutcome::goodput)?))
+            Some((x as f64, outcomes.first(&case(contender), CaseFlow::goodput)?))
         });
         let real: Vec<(f64, f64)> = numbered()
             .filter_map(|(x, contender)| {
@@ -210,7 +210,7 @@ pub(super) static FILE: Experiment = Experiment {
             FILE_CONTENDERS.iter().flat_map(|c| rows(c.name, &c.published, outcomes)).collect();
         let repeats = FILE_CONTENDERS.iter().flat_map(|contender| {
             let runs = (0..REPEATS).filter_map(|run| {
-                outcomes.first(&repeat_name(contender.name, run), FlowOutcome::goodput)
+                outcomes.first(&repeat_name(contender.name, run), CaseFlow::goodput)
             });
             // Fewer than all of them have no slowest one.
             let runs: Vec<f64> = runs.collect();

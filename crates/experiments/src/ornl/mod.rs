@@ -10,7 +10,7 @@ mod internet;
 mod reordering;
 
 use crate::experiment::{Case, Experiment};
-use crate::outcome::{FlowOutcome, Outcomes};
+use crate::outcome::{CaseFlow, Outcomes};
 use crate::quantity::{DUPLICATES, GOODPUT, LOST, Quantity, RETRANSMITTED, SENT};
 use crate::scenarios::Variant;
 use crate::table::{Published, Row, Table};
@@ -103,12 +103,12 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
 }
 
 /// A quantity, the study's value and ours.
-type Column = (Quantity, Option<f64>, fn(&FlowOutcome) -> f64);
+type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
 /// The rows of a run, in the study's order.
 fn rows(case: &str, published: &Columns, outcomes: &Outcomes) -> Vec<Row> {
     let columns: [Column; 6] = [
-        (GOODPUT, published.rate, FlowOutcome::goodput),
+        (GOODPUT, published.rate, CaseFlow::goodput),
         (LOST, published.lost, |flow| flow.reported_lost.number()),
         (RETRANSMITTED, published.retransmitted, |flow| flow.retransmitted.number()),
         (SENT, published.sent, |flow| flow.sent.number()),

@@ -2,7 +2,7 @@
 //! more study needs to be done on this problem."
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{DUPLICATES, GOODPUT, LOST};
 use crate::scenarios::{Variant, vary};
@@ -71,9 +71,9 @@ pub(super) static REORDERING: Experiment = Experiment {
         let table = |(contender, _): &(&str, &str)| {
             let rows = degrees().flat_map(|(share, by)| {
                 let case = case_name(contender, share, by);
-                let of = |number: fn(&FlowOutcome) -> f64| outcomes.first(&case, number);
+                let of = |number: fn(&CaseFlow) -> f64| outcomes.first(&case, number);
                 [
-                    Row::new(&*case, GOODPUT, of(FlowOutcome::goodput)),
+                    Row::new(&*case, GOODPUT, of(CaseFlow::goodput)),
                     Row::new(&*case, LOST, of(|flow| flow.reported_lost.number())),
                     Row::new(&*case, DUPLICATES, of(|flow| flow.duplicates.number())),
                 ]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Page;
 use crate::experiment::{Case, LONGEST, Ways};
-use crate::outcome::{Outcome, Outcomes};
+use crate::outcome::{CaseOutcome, Outcomes};
 use crate::table::{Key, Row};
 
 /// The lines that say of which cases a run gave no value begin so.
@@ -108,7 +108,7 @@ fn which(names: &[String], cases: &[Case]) -> String {
 
 /// What a case takes that takes too long, in seconds.
 fn too_long(page: &Page, case: &Case) -> Option<f64> {
-    let span = page.simulated.case(&case.name).map(Outcome::span)?;
+    let span = page.simulated.case(&case.name).map(CaseOutcome::span)?;
     (span > LONGEST).then(|| span.as_secs_f64())
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::experiment::{Experiment, Set};
-    use crate::outcome::FlowOutcome;
+    use crate::outcome::CaseFlow;
     use crate::quantity::GOODPUT;
     use crate::scenarios::vary;
     use crate::table::Table;
@@ -163,9 +163,9 @@ mod tests {
             ]
         },
         tables: |outcomes| {
-            let row = |case| Row::new(case, GOODPUT, outcomes.first(case, FlowOutcome::goodput));
+            let row = |case| Row::new(case, GOODPUT, outcomes.first(case, CaseFlow::goodput));
             let mut rows = ["disk", "long", "short", "kernel"].map(row).to_vec();
-            let near = outcomes.first("pair", FlowOutcome::goodput);
+            let near = outcomes.first("pair", CaseFlow::goodput);
             rows.push(Row::new("the near one", GOODPUT, near));
             vec![Table::new("", rows)]
         },
@@ -180,8 +180,8 @@ mod tests {
         let mut outcomes = Outcomes::default();
         for (name, seconds) in cases {
             let elapsed = Span::from_secs(*seconds);
-            let flow = FlowOutcome { elapsed, ..FlowOutcome::default() };
-            outcomes.insert(*name, Outcome { flows: vec![flow] });
+            let flow = CaseFlow { elapsed, ..CaseFlow::default() };
+            outcomes.insert(*name, CaseOutcome { flows: vec![flow] });
         }
         outcomes
     }
@@ -253,7 +253,7 @@ mod tests {
         static PREFIXED: Experiment = Experiment {
             cases: || ["x", "x, y"].map(|name| Case::both(name, vary("quanta-streaming"))).into(),
             tables: |outcomes| {
-                let value = |case| outcomes.first(case, FlowOutcome::goodput);
+                let value = |case| outcomes.first(case, CaseFlow::goodput);
                 let row = |case| Row::new(case, GOODPUT, value(case));
                 vec![Table::new("", ["x", "x, y"].map(row).into())]
             },

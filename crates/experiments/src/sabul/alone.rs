@@ -1,7 +1,7 @@
 //! Figure 2, Figure 5 and Table 1: SABUL alone on a path.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{GOODPUT, SHARE};
 use crate::scenarios::vary;
@@ -47,7 +47,7 @@ pub(super) static FIG2: Experiment = Experiment {
     figures: |outcomes, _| {
         let series = CAPACITIES.iter().map(|capacity| {
             let points = RTTS.iter().filter_map(|rtt| {
-                let share = |f: &FlowOutcome| f.goodput() * 100.0 / *capacity as f64;
+                let share = |f: &CaseFlow| f.goodput() * 100.0 / *capacity as f64;
                 Some((*rtt as f64, outcomes.first(&grid_case(*capacity, *rtt), share)?))
             });
             Series::new(format!("simulated: {capacity} Mbit/s"), Origin::Simulated, points)

@@ -1,7 +1,7 @@
 //! Table 2: SABUL from disk to disk.
 
 use crate::experiment::{Case, Experiment, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
@@ -67,7 +67,7 @@ pub(super) static TABLE2: Experiment = Experiment {
     },
     tables: |outcomes| {
         let row = |Run { ends, published, .. }: &Run| {
-            let goodput = outcomes.first(ends, FlowOutcome::goodput);
+            let goodput = outcomes.first(ends, CaseFlow::goodput);
             Row::new(*ends, GOODPUT, goodput).published(*published)
         };
         vec![Table::new("", RUNS.iter().map(row).collect())]

@@ -1,7 +1,7 @@
 //! Figures 3, 4, 6 and 7: SABUL beside others of its kind, and beside TCP.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
-use crate::outcome::{FlowOutcome, Outcome, fairness};
+use crate::outcome::{CaseFlow, CaseOutcome, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, Quantity, Unit};
 use crate::scenarios::{Variant, vary};
@@ -21,7 +21,7 @@ fn furthest(rates: &[f64]) -> f64 {
 }
 
 /// Each flow's goodput over time, under these names.
-fn over_time<const N: usize>(title: &str, flows: &[FlowOutcome], names: [&str; N]) -> Figure {
+fn over_time<const N: usize>(title: &str, flows: &[CaseFlow], names: [&str; N]) -> Figure {
     let series = flows.iter().zip(names).map(|(flow, name)| {
         let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
         Series::new(format!("simulated: {name}"), Origin::Simulated, points)
@@ -41,7 +41,7 @@ pub(super) static FIG3: Experiment = Experiment {
             of one bandwidth-delay product of the longest; the means of the last 20 s.",
     cases: || vec![Case::both(CONVERGE, vary("sabul-fig3"))],
     tables: |outcomes| {
-        let means = |outcome: &Outcome| -> Vec<f64> {
+        let means = |outcome: &CaseOutcome| -> Vec<f64> {
             outcome.flows.iter().map(|f| f.goodput_between(SETTLED.0, SETTLED.1)).collect()
         };
         let mut rows: Vec<Row> = (0..THREE.len())
@@ -84,8 +84,8 @@ fn grid_case(capacity: u64, rtt: u64) -> String {
 }
 
 /// TCP's part of what both delivered, in per cent.
-fn tcp_share(outcome: &Outcome) -> f64 {
-    let of = |name| outcome.flow(name).map_or(0.0, FlowOutcome::goodput);
+fn tcp_share(outcome: &CaseOutcome) -> f64 {
+    let of = |name| outcome.flow(name).map_or(0.0, CaseFlow::goodput);
     100.0 * of(TCP) / (of(TCP) + of(SABUL)).max(f64::MIN_POSITIVE)
 }
 
@@ -233,10 +233,10 @@ pub(super) static FIG7: Experiment = Experiment {
         let rows = BACKGROUND.iter().flat_map(|background| {
             let case = mice_case(*background);
             let flow = outcomes.case(&case).and_then(|outcome| outcome.flow(MICE_NAME));
-            let mice = Row::new(&*case, MICE, flow.map(FlowOutcome::goodput));
+            let mice = Row::new(&*case, MICE, flow.map(CaseFlow::goodput));
             let others = outcomes.of(&case, |outcome| {
                 let own = outcome.flows.iter().filter(|flow| flow.name != MICE_NAME);
-                own.map(FlowOutcome::goodput).sum()
+                own.map(CaseFlow::goodput).sum()
             });
             [mice, Row::new(&*case, AGGREGATE, others)]
         });

@@ -1,7 +1,7 @@
 //! The introduction's TCP, alone and beside a local flow, and that of Table 3.
 
 use crate::experiment::{Case, Experiment, Set};
-use crate::outcome::FlowOutcome;
+use crate::outcome::CaseFlow;
 use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
@@ -74,14 +74,14 @@ pub(super) static TCP: Experiment = Experiment {
         let alone = |loss: &'static str| {
             let rows = WINDOWS.into_iter().map(|(window, _, _, published)| {
                 let name = case(window, loss);
-                let goodput = outcomes.first(&name, FlowOutcome::goodput);
+                let goodput = outcomes.first(&name, CaseFlow::goodput);
                 Row::new(name, GOODPUT, goodput).published(published)
             });
             Table::new(format!("Alone, {loss}"), rows.collect())
         };
         let of = |case: &str, name: &str| {
             let outcome = outcomes.case(case).and_then(|outcome| outcome.flow(name));
-            outcome.map(FlowOutcome::goodput)
+            outcome.map(CaseFlow::goodput)
         };
         let pair = PUBLISHED_PAIR.map(|(name, flow, published)| {
             Row::new(name, GOODPUT, of(PAIR, flow)).published(published)

@@ -173,7 +173,7 @@ pub(super) struct Counters {
 }
 
 /// What the receive thread is told.
-pub(super) enum Command {
+pub(super) enum PortCommand {
     Register(FlowId, Box<dyn FlowSink>),
     Unregister(FlowId),
     Wake(FlowId),
@@ -220,7 +220,7 @@ pub struct Port {
 #[derive(Clone)]
 pub struct PortHandle {
     shared: Arc<Shared>,
-    commands: Sender<Command>,
+    commands: Sender<PortCommand>,
 }
 
 impl Port {
@@ -255,7 +255,7 @@ impl Port {
             flows: Mutex::default(),
             closed: AtomicBool::new(false),
         });
-        let (commands, inbox): (_, Receiver<Command>) = mpsc::channel();
+        let (commands, inbox): (_, Receiver<PortCommand>) = mpsc::channel();
         let receive = ReceiveLoop::new(shared.clone(), inbox);
         let thread = std::thread::Builder::new()
             .name(format!("receive {}", address.port()))
@@ -280,7 +280,7 @@ impl std::ops::Deref for Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.handle.tell(Command::Close);
+        self.handle.tell(PortCommand::Close);
         if let Some(thread) = self.thread.take() {
             // A sink that owned the port would make the thread wait for itself.
             if thread.thread().id() != std::thread::current().id() {
@@ -313,29 +313,29 @@ impl PortHandle {
         if !flows.insert(flow) {
             return refused("the flow id is in use");
         }
-        self.tell(Command::Register(flow, sink));
+        self.tell(PortCommand::Register(flow, sink));
         Ok(())
     }
 
     /// Forgets `flow`; its sink is dropped on the receive thread.
     pub fn unregister(&self, flow: FlowId) {
-        self.tell(Command::Unregister(flow));
+        self.tell(PortCommand::Unregister(flow));
     }
 
     /// Has the flow's [`FlowSink::on_wake`] called soon.
     pub fn wake(&self, flow: FlowId) {
-        self.tell(Command::Wake(flow));
+        self.tell(PortCommand::Wake(flow));
     }
 
     /// A handshake with `address` has begun, goes on or is done: its first datagrams are held for
     /// flows yet to be registered. Say it again every few seconds while that lasts.
     pub fn expect(&self, address: IpAddr) {
-        self.tell(Command::Expect(address.to_canonical()));
+        self.tell(PortCommand::Expect(address.to_canonical()));
     }
 
     /// `address` has announced `flow` over its session, which will be registered soon.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
-        self.tell(Command::Announce(flow, address.to_canonical()));
+        self.tell(PortCommand::Announce(flow, address.to_canonical()));
     }
 
     /// A letter box into the sink of `flow`: what is posted waits in the receiver, and the sink
@@ -366,7 +366,7 @@ impl PortHandle {
         self.shared.closed.load(Ordering::Acquire)
     }
 
-    fn tell(&self, command: Command) {
+    fn tell(&self, command: PortCommand) {
         // A thread that has ended needs no commands; a full bell rings already.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());

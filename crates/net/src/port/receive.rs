@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::answers::Answers;
 use super::early::{EarlyDatagrams, EarlyVerdict};
 use super::scatter::{ScatterCall, Spill};
-use super::{Command, Counters, Datagrams, FlowSink, Shared, Slot, mtu};
+use super::{Counters, Datagrams, FlowSink, PortCommand, Shared, Slot, mtu};
 use crate::socket::{Inbox, Message};
 use crate::{clock, wait};
 
@@ -31,7 +31,7 @@ const MAX_ERRORS: u32 = 100;
 
 pub(super) struct ReceiveLoop {
     shared: Arc<Shared>,
-    commands: Receiver<Command>,
+    commands: Receiver<PortCommand>,
     flows: HashMap<FlowId, Box<dyn FlowSink>>,
     early: EarlyDatagrams,
     slots: Vec<Slot>,
@@ -46,7 +46,7 @@ pub(super) struct ReceiveLoop {
 }
 
 impl ReceiveLoop {
-    pub(super) fn new(shared: Arc<Shared>, commands: Receiver<Command>) -> ReceiveLoop {
+    pub(super) fn new(shared: Arc<Shared>, commands: Receiver<PortCommand>) -> ReceiveLoop {
         ReceiveLoop {
             shared,
             commands,
@@ -78,7 +78,7 @@ impl ReceiveLoop {
         }
         self.shared.close();
         for command in self.commands.try_iter() {
-            if let Command::Register(flow, sink) = command {
+            if let PortCommand::Register(flow, sink) = command {
                 self.flows.insert(flow, sink);
             }
         }
@@ -132,15 +132,15 @@ impl ReceiveLoop {
         }
     }
 
-    fn obey_one(&mut self, command: Command) {
+    fn obey_one(&mut self, command: PortCommand) {
         let now = clock::now();
         match command {
-            Command::Register(flow, sink) => self.register(self.heard, flow, sink),
-            Command::Unregister(flow) => self.remove(flow),
-            Command::Wake(flow) => self.woken.push(flow),
-            Command::Expect(address) => self.early.expect(now, address),
-            Command::Announce(flow, address) => self.early.announce(now, flow, address),
-            Command::Close => self.why = Some("the port was closed".into()),
+            PortCommand::Register(flow, sink) => self.register(self.heard, flow, sink),
+            PortCommand::Unregister(flow) => self.remove(flow),
+            PortCommand::Wake(flow) => self.woken.push(flow),
+            PortCommand::Expect(address) => self.early.expect(now, address),
+            PortCommand::Announce(flow, address) => self.early.announce(now, flow, address),
+            PortCommand::Close => self.why = Some("the port was closed".into()),
         }
     }
 

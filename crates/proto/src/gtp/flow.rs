@@ -25,7 +25,7 @@ use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::{Ack, Control, Offer, Request};
+use crate::wire::{Ack, Control, Request, SenderOffer};
 
 /// What happened to a flow that concerns the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -305,7 +305,7 @@ impl Flow {
         }
     }
 
-    pub(super) fn on_offer(&mut self, now: Time, offer: &Offer) {
+    pub(super) fn on_offer(&mut self, now: Time, offer: &SenderOffer) {
         let before = self.standing.bound();
         if !self.standing.on_offer(now, offer) {
             return;
@@ -587,7 +587,7 @@ mod tests {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);
-        let mut offer = Offer { highest: 64, ..Offer::default() };
+        let mut offer = SenderOffer { highest: 64, ..SenderOffer::default() };
         for (rtt, highest, starved) in [(10, 64, true), (14, 64, false), (14, 90, true)] {
             offer.sequence += 1;
             (offer.rtt, offer.highest) = (Span::from_millis(rtt), highest);

@@ -242,7 +242,7 @@ impl Receiver for GtpReceiver {
 
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control) {
         self.with(flow, |flow| match control {
-            Control::Offer(offer) => flow.on_offer(now, offer),
+            Control::SenderOffer(offer) => flow.on_offer(now, offer),
             _ => flow.end.accounting.refused += 1,
         });
     }

@@ -18,7 +18,7 @@ use crate::pulse::{TRAIN_EVERY, TRAIN_LEN};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::units::Rate;
-use crate::wire::{Ack, Control, Offer, Pulse, Request};
+use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
 /// The most runs of blocks that wait to be sent, and requests that wait for one before them: no
 /// honest receiver asks for as many.
@@ -48,7 +48,7 @@ pub struct GtpSender {
     newest: u64,
     /// Something was asked for since the last offer that all is sent.
     unanswered: bool,
-    offer: Offer,
+    offer: SenderOffer,
     /// All blocks below are known to be there.
     acknowledged: u64,
 }
@@ -103,7 +103,7 @@ impl GtpSender {
             obeyed: 0,
             ahead: BTreeMap::new(),
             newest: 0,
-            offer: Offer { rtt: setup.rtt, limit, ..Offer::default() },
+            offer: SenderOffer { rtt: setup.rtt, limit, ..SenderOffer::default() },
             acknowledged: 0,
         };
         sender.end.pacer.forgive(tuning.late);
@@ -117,7 +117,7 @@ impl GtpSender {
     /// access bandwidth" (section 3.3): and again when something has changed.
     fn say_offer(&mut self) {
         self.offer.sequence += 1;
-        self.end.say(Carrier::Reliable, Control::Offer(self.offer));
+        self.end.say(Carrier::Reliable, Control::SenderOffer(self.offer));
     }
 
     fn on_request(&mut self, now: Time, request: &Request) {

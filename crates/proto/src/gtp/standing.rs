@@ -12,7 +12,7 @@ use crate::endpoint::Setup;
 use crate::ends::grace;
 use crate::time::{Span, Time};
 use crate::units::Rate;
-use crate::wire::Offer;
+use crate::wire::SenderOffer;
 
 /// A sender's standing.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ impl Standing {
     }
 
     /// Takes an offer in; tells whether it is newer than the last.
-    pub(super) fn on_offer(&mut self, now: Time, offer: &Offer) -> bool {
+    pub(super) fn on_offer(&mut self, now: Time, offer: &SenderOffer) -> bool {
         if offer.sequence <= self.offer {
             return false;
         }
@@ -140,9 +140,9 @@ mod tests {
         Standing::new(Time::ZERO, &Setup { rate_limit, ..setup }, &rules())
     }
 
-    fn offer(sequence: u64, rtt: u64, limit: Option<u64>) -> Offer {
+    fn offer(sequence: u64, rtt: u64, limit: Option<u64>) -> SenderOffer {
         let limit = limit.map(Rate::from_mbps);
-        Offer { sequence, rtt: Span::from_millis(rtt), limit, ..Offer::default() }
+        SenderOffer { sequence, rtt: Span::from_millis(rtt), limit, ..SenderOffer::default() }
     }
 
     #[test]

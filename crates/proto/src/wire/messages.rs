@@ -40,7 +40,7 @@ pub(super) enum Body {
     #[prost(message, tag = "15")]
     Request(Request),
     #[prost(message, tag = "16")]
-    Offer(Offer),
+    SenderOffer(SenderOffer),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -158,7 +158,7 @@ pub(super) struct Request {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Offer {
+pub(super) struct SenderOffer {
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
     #[prost(uint64, tag = "2")]

@@ -8,8 +8,8 @@ pub mod header;
 mod messages;
 
 pub use control::{
-    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Loss, Offer, Pulse,
-    Report, Request, Resend, Selective, Sync, Train, WireError,
+    Ack, Begun, BufferOk, Burst, Closing, Control, Done, Echo, ErrorRate, Go, Loss, Pulse, Report,
+    Request, Resend, Selective, SenderOffer, Sync, Train, WireError,
 };
 pub use header::{FlowId, Header, Kind, PacketNumber};
 

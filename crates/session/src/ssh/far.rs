@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-use super::lines::{Lines, Offer, Word};
+use super::lines::{ContactOffer, Lines, Word};
 use super::stdio::Stdio;
 use crate::id::PeerId;
 use crate::identity::Identity;
@@ -58,7 +58,7 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    let offer = Offer {
+    let offer = ContactOffer {
         id: identity.id(),
         port: listener.local_addr().port(),
         data_port,

@@ -25,7 +25,7 @@ const MOST_ADDRESSES: usize = 16;
 
 /// What the far side says first: who it is and where it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub(super) struct ContactOffer {
     pub(super) id: PeerId,
     /// UDP and TCP, for the session.
     pub(super) port: u16,
@@ -34,7 +34,7 @@ pub(super) struct Offer {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-impl Offer {
+impl ContactOffer {
     pub(super) fn line(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
         format!(
@@ -47,7 +47,7 @@ impl Offer {
     }
 
     /// Reads an offer; words that this release does not know are skipped.
-    pub(super) fn parse(line: &str) -> Option<Offer> {
+    pub(super) fn parse(line: &str) -> Option<ContactOffer> {
         let words = line.strip_prefix("offer ")?;
         let (mut id, mut port, mut data_port, mut addresses) = (None, None, None, Vec::new());
         for (name, value) in words.split(' ').filter_map(|word| word.split_once('=')) {
@@ -62,7 +62,7 @@ impl Offer {
                 _ => {}
             }
         }
-        Some(Offer { id: id?, port: port?, data_port: data_port?, addresses })
+        Some(ContactOffer { id: id?, port: port?, data_port: data_port?, addresses })
     }
 }
 
@@ -196,30 +196,30 @@ mod tests {
 
     #[test]
     fn offers_and_words_survive_their_lines() {
-        let offer = Offer {
+        let offer = ContactOffer {
             id: ID,
             port: 1,
             data_port: 65535,
             addresses: vec![IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse().expect("one")],
         };
-        let none = Offer { addresses: Vec::new(), ..offer.clone() };
+        let none = ContactOffer { addresses: Vec::new(), ..offer.clone() };
         for offer in [offer, none] {
             let (found, _) = read(offer.line().as_bytes());
-            assert_eq!(Offer::parse(&found[0]), Some(offer));
+            assert_eq!(ContactOffer::parse(&found[0]), Some(offer));
         }
         for word in [Word::Client(ID), Word::Switch] {
             let (found, _) = read(word.line().as_bytes());
             assert_eq!(Word::parse(&found[0]), Some(word));
         }
         let later = format!("offer id={ID} port=1 data=2 at= colour=blue");
-        assert!(Offer::parse(&later).is_some(), "words of later releases are skipped");
-        assert_eq!(Offer::parse(&format!("offer id={ID} port=99999 data=2 at=")), None);
+        assert!(ContactOffer::parse(&later).is_some(), "words of later releases are skipped");
+        assert_eq!(ContactOffer::parse(&format!("offer id={ID} port=99999 data=2 at=")), None);
     }
 
     proptest! {
         #[test]
         fn no_line_makes_the_parsers_panic(text: String, bytes: Vec<u8>) {
-            let _ = Offer::parse(&format!("offer {text}"));
+            let _ = ContactOffer::parse(&format!("offer {text}"));
             let _ = Word::parse(&text);
             let _ = read(&bytes);
         }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 pub use far::{SshSide, accept_over_ssh, bind_udp};
 use longhaul_net::zone;
 
-use self::lines::{Lines, Offer, Word};
+use self::lines::{ContactOffer, Lines, Word};
 use super::child::Child;
 use super::identity::Identity;
 use super::race::{self, Lost};
@@ -73,7 +73,7 @@ pub async fn connect_ssh(
     let mut stdout = BufReader::new(stdout);
     let mut lines = Lines::default();
     let (line, host) = tokio::join!(lines.next(&mut stdout), look_up(target));
-    let offer = match line.ok().flatten().as_deref().and_then(Offer::parse) {
+    let offer = match line.ok().flatten().as_deref().and_then(ContactOffer::parse) {
         Some(offer) => offer,
         None => return Err(no_offer(target, ssh, &lines).await),
     };
@@ -102,7 +102,7 @@ pub async fn connect_ssh(
 
 /// Where the far side is tried: at the addresses of its name, and of these first where it says that
 /// ssh has come in. Whatever else it names may be somebody else's, who must not hear from us.
-fn candidates(offer: &Offer, host: &[SocketAddr]) -> Vec<SocketAddr> {
+fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();
         offer.addresses.iter().any(|o| o.to_canonical() == ip)
@@ -215,7 +215,7 @@ async fn through(
         .map_err(|failure| failed(failure.text()))
 }
 
-fn what_to_open(target: &SshTarget<'_>, offer: &Offer, lost: Lost) -> String {
+fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> String {
     let tried = match lost {
         Lost::Stranger(id) => format!("{id} answered at its address"),
         Lost::Tried(tried) if tried.is_empty() => "no address to try".to_owned(),

@@ -7,7 +7,7 @@ use super::SimError;
 use super::connection::Connection;
 use super::copy::CopyAgent;
 use super::fabric::Fares;
-use super::outcome::{Accounts, FlowOutcome, LinkOutcome, Outcome};
+use super::outcome::{Accounts, FlowOutcome, LinkOutcome, SimOutcome};
 use super::plain::Plain;
 use super::world::{Agent, World};
 use crate::scenario::Traffic;
@@ -18,7 +18,7 @@ impl World<'_> {
     /// # Errors
     /// [`SimError::Broken`] where the accounts do not balance, or a link does not give back what
     /// it took.
-    pub(super) fn outcome(&mut self) -> Result<Outcome, SimError> {
+    pub(super) fn outcome(&mut self) -> Result<SimOutcome, SimError> {
         let broken = |whose, what| SimError::Broken { at: self.fabric.now, whose, what };
         if let Some(link) = self.fabric.leak() {
             let what = "it did not give back as many packets as it took".into();
@@ -41,7 +41,7 @@ impl World<'_> {
             tally: *wire.link.tally(),
             queue_max: wire.queue_max,
         });
-        Ok(Outcome {
+        Ok(SimOutcome {
             scenario: self.scenario.name.clone(),
             seed: self.scenario.seed,
             ended: self.ended.unwrap_or(self.fabric.now),

@@ -1,6 +1,6 @@
 //! The simulator: a scenario in virtual time, by the protocols' own cores and the links' own code.
 //!
-//! [`run`] runs a [`Scenario`] and gives an [`Outcome`]. One seed determines all chance, each
+//! [`run`] runs a [`Scenario`] and gives an [`SimOutcome`]. One seed determines all chance, each
 //! link and each flow draws from a stream of its own, ties in time go by the order of making, and
 //! floats go through `libm`: a run is the same bit for bit on every machine.
 //!
@@ -41,7 +41,7 @@ mod store;
 mod world;
 
 pub use error::SimError;
-pub use outcome::{Accounts, FlowOutcome, LinkOutcome, Outcome, Point};
+pub use outcome::{Accounts, FlowOutcome, LinkOutcome, Point, SimOutcome};
 
 pub(crate) use setup::check as check_copy;
 
@@ -54,7 +54,7 @@ use crate::scenario::Scenario;
 /// # Errors
 /// [`SimError::Scenario`] for what cannot be simulated, [`SimError::Broken`] for a run in which a
 /// promise was broken.
-pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
+pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
     let mut world = world::World::new(scenario)?;
     world.run()?;
     world.outcome()

@@ -7,7 +7,7 @@ use crate::link::LinkTally;
 
 /// A run's end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// The scenario's name.
     pub scenario: String,
     /// The seed that determined all chance.

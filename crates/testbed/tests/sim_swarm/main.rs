@@ -18,7 +18,7 @@ use longhaul_proto::registry::{Row, all, find};
 use longhaul_proto::time::{Span, Time};
 use longhaul_testbed::link::{Change, LinkSpec, Loss, QueueControl};
 use longhaul_testbed::scenario::{Reading, Scenario};
-use longhaul_testbed::sim::{self, Outcome};
+use longhaul_testbed::sim::{self, SimOutcome};
 
 use draw::Case;
 
@@ -30,7 +30,7 @@ const ONE: &str = "SWARM";
 const MANY: &str = "SWARM_RUNS";
 
 /// Whether a run keeps what it promises.
-fn judge(row: &Row, seed: u64, case: &Case) -> Result<Outcome, String> {
+fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     let scenario = Scenario::parse("swarm", &case.text, &Reading::PLAIN)
         .map_err(|error| format!("no scenario: {error}"))?;
     let outcome = sim::run(&scenario).map_err(|error| error.to_string())?;
@@ -100,7 +100,7 @@ impl Drop for Replay<'_> {
     }
 }
 
-fn check(row: &Row, seed: u64) -> Outcome {
+fn check(row: &Row, seed: u64) -> SimOutcome {
     let case = draw::case(row, seed);
     let _replay = Replay { row, seed, case: &case };
     judge(row, seed, &case).unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", row.name))
@@ -117,7 +117,7 @@ struct Met {
 }
 
 impl Met {
-    fn meet(&mut self, outcome: &Outcome) {
+    fn meet(&mut self, outcome: &SimOutcome) {
         for flow in &outcome.flows {
             self.dropped += flow.accounts.dropped;
             self.queue_full += flow.accounts.queue_full;

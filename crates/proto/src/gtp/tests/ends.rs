@@ -15,7 +15,7 @@ use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
-use crate::wire::{Ack, Control, Offer, Pulse, Request};
+use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
 const FLOW: FlowId = FlowId(7);
 
@@ -65,10 +65,10 @@ impl Out {
         self.sent[from..].iter().map(|block| u64::from(block.index)).collect()
     }
 
-    fn offers(&mut self) -> Vec<Offer> {
+    fn offers(&mut self) -> Vec<SenderOffer> {
         let mut offers = Vec::new();
         while let Some(outgoing) = self.sender.poll_control(self.now) {
-            if let Control::Offer(offer) = outgoing.control {
+            if let Control::SenderOffer(offer) = outgoing.control {
                 offers.push(offer);
             }
         }
@@ -340,9 +340,14 @@ fn a_flow_that_its_host_holds_back_is_measured_by_what_it_does_not_by_its_bursts
                 side.arrive(at, first..first + 10);
             }
             if at % 100 == 7 {
-                let offer =
-                    Offer { sequence: turn, rtt, limit: None, answered: last, highest: turn * 60 };
-                side.receiver.on_control(ms(at), FLOW, &Control::Offer(offer));
+                let offer = SenderOffer {
+                    sequence: turn,
+                    rtt,
+                    limit: None,
+                    answered: last,
+                    highest: turn * 60,
+                };
+                side.receiver.on_control(ms(at), FLOW, &Control::SenderOffer(offer));
             }
         }
     }
@@ -378,8 +383,8 @@ fn a_tail_that_is_lost_is_asked_for_once_the_sender_says_that_it_has_answered() 
     side.requests(0);
     side.arrive(100, 0..97);
     let rtt = Span::from_millis(100);
-    let offer = Offer { sequence: 1, rtt, limit: None, answered: 1, highest: 100 };
-    side.receiver.on_control(ms(101), FLOW, &Control::Offer(offer));
+    let offer = SenderOffer { sequence: 1, rtt, limit: None, answered: 1, highest: 100 };
+    side.receiver.on_control(ms(101), FLOW, &Control::SenderOffer(offer));
     let again = (102..200).map(|at| (at, blocks(&side.requests(at))));
     let again: Vec<_> = again.filter(|(_, blocks)| !blocks.is_empty()).collect();
     assert_eq!(again, [(150, vec![97..100])]);

@@ -263,8 +263,8 @@ impl Star {
         let mut said = Vec::new();
         while let Some(Outgoing { mut control, .. }) = path.sender.poll_control(now) {
             match (path.lie, &mut control) {
-                (Some(Lie::Rtt(rtt)), Control::Offer(offer)) => offer.rtt = rtt,
-                (Some(Lie::Limit(limit)), Control::Offer(offer)) => offer.limit = Some(limit),
+                (Some(Lie::Rtt(rtt)), Control::SenderOffer(offer)) => offer.rtt = rtt,
+                (Some(Lie::Limit(limit)), Control::SenderOffer(offer)) => offer.limit = Some(limit),
                 _ => (),
             }
             said.push(control);

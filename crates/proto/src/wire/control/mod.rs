@@ -28,7 +28,7 @@ pub use error_rate::ErrorRate;
 pub use progress::{Ack, Loss};
 pub use pulse::{Echo, Pulse, Train};
 pub use report::Report;
-pub use request::{Offer, Request};
+pub use request::{Request, SenderOffer};
 pub use selective::{Closing, Selective};
 
 /// Longer messages are refused unread.
@@ -50,7 +50,7 @@ pub enum Control {
     /// Receiver to sender: what to send, and how fast.
     Request(Request),
     /// Sender to receiver: what it can, and how far it is.
-    Offer(Offer),
+    SenderOffer(SenderOffer),
     /// Receiver to sender: which blocks have come.
     Selective(Selective),
     /// Receiver to sender: the rate is to be looked at.
@@ -131,7 +131,7 @@ impl Control {
             Control::Selective(told) => messages::Body::Selective(told.to_wire()),
             Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
             Control::Request(request) => messages::Body::Request(request.to_wire()),
-            Control::Offer(offer) => messages::Body::Offer(offer.to_wire()),
+            Control::SenderOffer(offer) => messages::Body::SenderOffer(offer.to_wire()),
             Control::ErrorRate(rate) => messages::Body::ErrorRate(rate.to_wire()),
             Control::Go(go) => messages::Body::Go(go.to_wire()),
             Control::BufferOk(ok) => messages::Body::BufferOk(ok.to_wire()),
@@ -171,7 +171,9 @@ impl Control {
             messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
             messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
             messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
-            messages::Body::Offer(offer) => Offer::from_wire(&offer).map(Control::Offer),
+            messages::Body::SenderOffer(offer) => {
+                SenderOffer::from_wire(&offer).map(Control::SenderOffer)
+            }
             messages::Body::ErrorRate(rate) => ErrorRate::from_wire(&rate).map(Control::ErrorRate),
             messages::Body::Go(go) => Go::from_wire(&go).map(Control::Go),
             messages::Body::BufferOk(ok) => BufferOk::from_wire(&ok).map(Control::BufferOk),

@@ -21,7 +21,7 @@ pub struct Request {
 
 /// What the sender can, and how far it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub struct SenderOffer {
     /// Counts the offers, from 1: an older one that comes late says nothing new.
     pub sequence: u64,
     /// The round-trip time as the sender sees it.
@@ -91,9 +91,9 @@ impl Request {
     }
 }
 
-impl Offer {
-    pub(super) fn to_wire(self) -> messages::Offer {
-        messages::Offer {
+impl SenderOffer {
+    pub(super) fn to_wire(self) -> messages::SenderOffer {
+        messages::SenderOffer {
             sequence: self.sequence,
             rtt: self.rtt.as_nanos(),
             limit: self.limit.map(Rate::as_bps),
@@ -102,11 +102,11 @@ impl Offer {
         }
     }
 
-    pub(super) fn from_wire(wire: &messages::Offer) -> Result<Offer, WireError> {
+    pub(super) fn from_wire(wire: &messages::SenderOffer) -> Result<SenderOffer, WireError> {
         if wire.sequence == 0 || wire.limit == Some(0) || wire.highest > Header::NUMBERS {
             return Err(WireError::Range);
         }
-        Ok(Offer {
+        Ok(SenderOffer {
             sequence: wire.sequence,
             rtt: Span::from_nanos(wire.rtt),
             limit: wire.limit.map(Rate::from_bps),
@@ -149,14 +149,14 @@ mod tests {
     fn an_offer_survives_the_wire_and_nonsense_is_refused() {
         let limit = Some(Rate::from_mbps(900));
         let rtt = Span::from_millis(40);
-        let offer = Offer { sequence: 3, rtt, limit, answered: 7, highest: 99 };
-        let bytes = encoded(&Control::Offer(offer));
-        assert_eq!(Control::decode(&bytes), Ok(Control::Offer(offer)));
+        let offer = SenderOffer { sequence: 3, rtt, limit, answered: 7, highest: 99 };
+        let bytes = encoded(&Control::SenderOffer(offer));
+        assert_eq!(Control::decode(&bytes), Ok(Control::SenderOffer(offer)));
         let none = &mut core::iter::empty().peekable();
         for lie in [
-            Control::Offer(Offer { sequence: 0, ..offer }),
-            Control::Offer(Offer { limit: Some(Rate::ZERO), ..offer }),
-            Control::Offer(Offer { highest: u64::MAX, ..offer }),
+            Control::SenderOffer(SenderOffer { sequence: 0, ..offer }),
+            Control::SenderOffer(SenderOffer { limit: Some(Rate::ZERO), ..offer }),
+            Control::SenderOffer(SenderOffer { highest: u64::MAX, ..offer }),
             Control::Request(Request::fill(0, Rate::from_mbps(1), false, none)),
             Control::Request(Request::fill(1, Rate::ZERO, false, none)),
         ] {
