@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
@@ -20,6 +20,8 @@ pub use longhaul_files::manifest::FileTime;
 
 /// A server that reads a folder gives a sign of life twice a second.
 const SILENT: Duration = Duration::from_secs(30);
+/// How long the first stream of a connection waits for a first call; a server gives it 15 s.
+const UNUSED: Duration = Duration::from_secs(5);
 
 async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
@@ -96,8 +98,8 @@ pub(crate) fn serve_orders(
     mut orders: mpsc::Receiver<Order>,
 ) {
     let work = async {
-        let opened = or_cancelled(knock(options, &*observer), cancel).await;
-        let (connection, peer) = match opened {
+        let opened = or_cancelled(connected(options, &*observer), cancel).await;
+        let (connection, mut first, peer) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 // Whoever waited for it may be gone.
@@ -107,16 +109,28 @@ pub(crate) fn serve_orders(
         };
         let _ = ready.send(Ok(peer));
         let mut calls = JoinSet::new();
+        let unused = sleep(UNUSED);
+        tokio::pin!(unused);
         loop {
             let order = tokio::select! {
                 () = cancel.wished() => return Ok(()),
                 order = orders.recv() => order,
+                () = &mut unused, if first.is_some() => {
+                    // It ends without a request, before the server gives it up as one that is lost.
+                    let ended = first.take().map(Session::knock);
+                    calls.spawn_local(async move {
+                        if let Some(ended) = ended {
+                            let _ = ended.await;
+                        }
+                    });
+                    continue;
+                }
                 Some(_) = calls.join_next() => continue,
             };
             let Some(Order::List(path, tell)) = order else { break };
-            let connection = connection.clone();
+            let (connection, first) = (connection.clone(), first.take());
             calls.spawn_local(async move {
-                let listed = listed(&connection, &path, &tell);
+                let listed = listed(&connection, first, &path, &tell);
                 // Who asked may have gone: then nothing more is read.
                 let ended = tokio::select! {
                     ended = listed => ended,
@@ -140,26 +154,31 @@ pub(crate) fn serve_orders(
     let _ = reactor::block_on("the connection", work);
 }
 
-async fn knock(
+/// A connection, and its first stream, on which nothing was said yet.
+async fn connected(
     options: &HostOptions,
     observer: &dyn Observer,
-) -> Result<(Connection, Peer), Error> {
+) -> Result<(Connection, Option<Session>, Peer), Error> {
     let settings = Settings { streams: true, ..Settings::default() };
     let session = reach::open(options, observer, &settings, Look::No).await?.session;
     let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
     let connection = session.connection().ok_or_else(|| {
         Error::new(ErrorKind::Unreachable, "the connection carries no further streams")
     })?;
-    session.knock().await?;
-    Ok((connection, peer))
+    Ok((connection, Some(session), peer))
 }
 
+/// Lists by the `first` stream of the connection, or else by a new one.
 async fn listed(
     connection: &Connection,
+    first: Option<Session>,
     path: &[u8],
     tell: &mpsc::Sender<Result<Vec<Named>, Error>>,
 ) -> Result<(), Error> {
-    let session = connection.open(list::SERVICE, list::VERSION).await?;
+    let session = match first {
+        Some(session) => session,
+        None => connection.open(list::SERVICE, list::VERSION).await?,
+    };
     let mut listing = Listing::ask(session, path).await?;
     while let Some(names) = listing.next().await? {
         if tell.send(Ok(names)).await.is_err() {

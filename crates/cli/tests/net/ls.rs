@@ -113,6 +113,24 @@ fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
     });
 }
 
+#[test]
+fn a_connection_that_had_no_call_for_long_still_lists() {
+    let pair = Pair::new();
+    write(&pair.there.join("file"), b"f");
+    let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
+    let trust = Trust::only(pair.server.id.as_str());
+    let client = Client::builder().identity(identity).trust(trust).build().unwrap();
+    block_on(async {
+        let connection = client.connect(pair.at("")).await.expect("it answers");
+        // Longer than a server waits for the first request of a stream.
+        tokio::time::sleep(std::time::Duration::from_secs(17)).await;
+        for _ in 0..2 {
+            let mut names = connection.list("").await.unwrap();
+            assert_eq!(names.next().await.expect("a name").expect("it is listed").name, b"file");
+        }
+    });
+}
+
 /// Reads two listings of one connection in turn, and one that fails.
 async fn lists_twice(connection: &Connection) {
     let (mut one, mut other) =
@@ -141,7 +159,11 @@ fn a_connection_of_the_library_carries_several_listings_over_quic_and_tls() {
     let stranger = Host::new(&rig.pair.scratch.path().join("stranger"));
     let identity = Key::load_or_create(&stranger.config).unwrap();
     let stranger = Client::builder().identity(identity).trust(Trust::only(id.as_str()));
-    let error = block_on(stranger.build().unwrap().connect(rig.at("")).into_future());
+    let stranger = stranger.build().unwrap();
+    let error = block_on(async {
+        let connection = stranger.connect(rig.at("")).await?;
+        connection.list("").await?.next().await.expect("an error").map(drop)
+    });
     let error = error.expect_err("no right");
     assert!(error.to_string().contains("is not allowed here"), "{error}");
 }
@@ -251,13 +273,9 @@ fn lied(lies: Vec<Listed>) -> Ended {
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // The client knocks first, then it asks.
-            let knock: Session = listener.accept().await;
-            assert_eq!(knock.asked(), ("", 0));
-            let knocked = tokio::spawn(knock.close(None));
+            // The first stream asks at once: nothing goes back and forth before.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked(), ("list", 1));
-            let _ = knocked.await;
             let _ = session.read::<List>().await;
             for lie in lies {
                 let _ = session.write(&lie).await;

@@ -80,7 +80,8 @@ impl IntoFuture for ConnectRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached, is not trusted, or does not let this client in.
+    /// The host cannot be reached or is not trusted. A host that does not let this client in says
+    /// so to the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.open())
     }
