@@ -20,6 +20,7 @@ use longhaul_proto::wire::{
     Report, Request as BlockRequest, Resend, Selective, SenderOffer, Sync, Train,
 };
 use longhaul_transfer::control::list::{self, ListedName};
+use longhaul_transfer::control::pipe::{Extent, Pipe, PipeEnd};
 use longhaul_transfer::control::{
     Attach, ChunkPiece, Compare, Digests, FilterWire, Frame, Lease, Message, Offer, Outcome, Pass,
     PassEnd, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
@@ -400,7 +401,32 @@ fn server_sessions() -> Vec<Vec<u8>> {
         listing(READER, "list", 2, b""),
         listing(READER, "share", 0, b""),
         several(READER),
+        piping(READER, b"pipe", None),
+        piping(WRITER, b"pipe", None),
+        piping(WRITER, b"pipe", Some(PipeEnd { total: 0, digest: vec![0; 32] })),
+        piping(WRITER, b"../beside", Some(PipeEnd::default())),
+        session(
+            WRITER,
+            &[Message::Request(Request {
+                direction: 0,
+                paths: vec![b"pipe".to_vec()],
+                extent: Some(Extent { pipe: 7, offset: 1 << 20 }),
+                ..request()
+            })],
+        ),
     ]
+}
+
+/// A client's stream for a pipe into `path`, and what it says at the end.
+fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
+    let mut bytes = vec![who];
+    let hello = Hello { service: "pipe".to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
+    frame::encode(&hello, &mut bytes).expect("it is short");
+    frame::encode(&Pipe { path: path.to_vec(), pipe: 7 }, &mut bytes).expect("it is short");
+    if let Some(end) = end {
+        frame::encode(&end, &mut bytes).expect("it is short");
+    }
+    bytes
 }
 
 /// A client's stream for `service`, with a wish to list `path`.

@@ -6,6 +6,7 @@ use std::path::Path;
 use longhaul_proto::units::Bytes;
 use longhaul_transfer::control::Frame;
 use longhaul_transfer::control::list::{self, Listed};
+use longhaul_transfer::control::pipe::{self, Piped};
 use longhaul_transfer::options::{Allow, OwnKey, ServeOptions};
 use longhaul_transfer::serve::rehearse;
 use longhaul_transfer::session::PeerId;
@@ -56,7 +57,7 @@ pub fn run(bytes: &[u8]) {
         // What follows is the multiplexer's.
         return look_at(scratch.path(), who == 2);
     }
-    let (messages, goodbyes) = read(&heard, hello.service == list::SERVICE);
+    let (messages, goodbyes) = read(&heard, &hello.service);
     if who == 0 {
         assert_eq!((messages, goodbyes), (0, 1), "a stranger is refused, whatever it says");
     }
@@ -74,9 +75,8 @@ fn hello_of(said: &[u8]) -> Hello {
     }
 }
 
-/// Reads what the server answers behind its hello, for a listing or a copy: how many messages, and
-/// how many last words.
-fn read(heard: &[u8], lists: bool) -> (usize, usize) {
+/// Reads what `service` answers behind its hello: how many messages, and how many last words.
+fn read(heard: &[u8], service: &str) -> (usize, usize) {
     let (mut rest, mut count) = (heard, (0, 0));
     let mut greeted = false;
     while let Some((header, body)) = rest.split_first_chunk() {
@@ -86,12 +86,13 @@ fn read(heard: &[u8], lists: bool) -> (usize, usize) {
         let Some((frame, next)) = body.split_at_checked(length) else { break };
         match header {
             _ if !greeted => drop(hello::decode(frame).expect("a hello comes first")),
-            Header::Message(_) if lists => {
-                Listed::decode(frame).expect("what a server says can be read");
-                count.0 += 1;
-            }
             Header::Message(_) => {
-                Frame::decode(frame).expect("what a server says can be read");
+                let is_read = match service {
+                    list::SERVICE => Listed::decode(frame).is_ok(),
+                    pipe::SERVICE => Piped::decode(frame).is_ok(),
+                    _ => Frame::decode(frame).is_ok(),
+                };
+                assert!(is_read, "what a server says can be read");
                 count.0 += 1;
             }
             Header::Goodbye(_) => count.1 += 1,

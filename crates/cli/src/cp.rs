@@ -39,9 +39,9 @@ Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
 longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
-each getting its share of what this host can take. The location - is standard input or output: one \
-file of at most --memory, which cannot be resumed. An interrupted copy goes on where it stopped \
-when the same command is run again.
+each getting its share of what this host can take. The location - is standard input, of any \
+length, or standard output, for a file of at most --memory; neither can be resumed. Any other \
+interrupted copy goes on where it stopped when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
 (1024); times take ms, s, m, h. Defaults for the flags may stand in config.toml.";
@@ -252,11 +252,12 @@ fn start(
         Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
     })?;
     screen.started(&copy.sources, &copy.destination, copy.protocol);
-    if let Some(pipe) = &pipe {
-        pipe.fill(&cancel)?;
-    }
+    let request = match &pipe {
+        Some(pipe) => pipe.join(copy.request, &cancel),
+        None => copy.request,
+    };
     let shown = screen.clone();
-    let copy = copy.request.cancel_with(&cancel).on_event(move |event| shown.see(event));
+    let copy = request.cancel_with(&cancel).on_event(move |event| shown.see(event));
     let ended = blocking::wait(copy.start()?.finish()).map_err(Error::from);
     let summary = match &pipe {
         Some(pipe) => {

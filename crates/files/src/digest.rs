@@ -105,6 +105,72 @@ impl RootBuilder {
     }
 }
 
+/// The value of chunk `chunk` of a stream that is longer than one chunk.
+pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(chunk * CHUNK);
+    hasher.update(content);
+    hasher.finalize_non_root()
+}
+
+/// Merges the values of a stream's chunks into its root while nobody knows how many there are.
+///
+/// A subtree is merged once more follows: the last merge is the root's, in a way of its own. So
+/// memory is O(log n), and what has come early.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamRoot {
+    /// The chunks that have come, up to the first that has not.
+    next: u64,
+    early: BTreeMap<u64, Digest>,
+    /// The last of them.
+    held: Option<Digest>,
+    /// Subtrees of all before: the powers of two of their number, the largest first.
+    subtrees: Vec<Digest>,
+}
+
+impl StreamRoot {
+    /// Takes the value of chunk `chunk`. One that was given before changes nothing.
+    pub(crate) fn give(&mut self, chunk: u64, value: Digest) {
+        if chunk < self.next {
+            return;
+        }
+        self.early.entry(chunk).or_insert(value);
+        while let Some(value) = self.early.remove(&self.next) {
+            if let Some(held) = self.held.replace(value) {
+                self.merge(held);
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Takes the value of the chunk before the last one that came.
+    fn merge(&mut self, mut value: Digest) {
+        // Now so many chunks are merged.
+        for _ in 0..self.next.trailing_zeros() {
+            let Some(left) = self.subtrees.pop() else { break };
+            value = merge_subtrees_non_root(&left, &value, Mode::Hash);
+        }
+        self.subtrees.push(value);
+    }
+
+    /// How many chunks have come without a gap.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.next
+    }
+
+    /// The stream's BLAKE3 hash; nothing where chunks are missing, or of one chunk alone.
+    pub(crate) fn root(&self) -> Option<Digest> {
+        let mut right = self.held.filter(|_| self.early.is_empty() && self.next > 1)?;
+        for (number, left) in self.subtrees.iter().enumerate().rev() {
+            right = match number {
+                0 => *merge_subtrees_root(left, &right, Mode::Hash).as_bytes(),
+                _ => merge_subtrees_non_root(left, &right, Mode::Hash),
+            };
+        }
+        Some(right)
+    }
+}
+
 /// A BLAKE3 hash over values numbered from zero that come nearly in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceHasher {
@@ -150,6 +216,33 @@ mod tests {
             builder.give(chunk, file_value(size, chunk, piece));
         }
         builder.root()
+    }
+
+    #[test]
+    fn a_stream_has_the_root_of_its_file_in_whatever_order_its_chunks_come() {
+        for len in [CHUNK + 1, 2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 7 * CHUNK + 5, 8 * CHUNK] {
+            let content: Vec<u8> = (0..len).map(|at| (at * 7 / 5) as u8).collect();
+            let values: Vec<Digest> = content
+                .chunks(CHUNK as usize)
+                .enumerate()
+                .map(|(chunk, content)| stream_value(chunk as u64, content))
+                .collect();
+            let chunks = values.len();
+            for step in [1, 3, chunks - 1]
+                .into_iter()
+                .filter(|step| !chunks.is_multiple_of(*step) || *step == 1)
+            {
+                let mut root = StreamRoot::default();
+                for number in (0..chunks).map(|number| number * step % chunks) {
+                    root.give(number as u64, values[number]);
+                }
+                root.give(0, [9; 32]);
+                assert_eq!(root.root(), Some(*blake3::hash(&content).as_bytes()), "{len} {step}");
+            }
+        }
+        let mut gap = StreamRoot::default();
+        gap.give(1, [1; 32]);
+        assert_eq!((gap.root(), gap.chunks()), (None, 0));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::registry;
@@ -150,6 +151,39 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
+/// What a copy reads in place of a file: content whose length nobody knows. Clones are the same
+/// content, which is read once.
+#[derive(Clone)]
+pub struct Input(Arc<Mutex<Option<Box<dyn Read + Send>>>>);
+
+impl Input {
+    /// All that `reader` brings.
+    pub fn new(reader: impl Read + Send + 'static) -> Input {
+        Input(Arc::new(Mutex::new(Some(Box::new(reader)))))
+    }
+
+    /// The reader, unless it was taken.
+    pub(crate) fn take(&self) -> Option<Box<dyn Read + Send>> {
+        // Nothing panics while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Input")
+    }
+}
+
+/// The place of a part in a pipe that the other host has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct PartOfPipe {
+    /// The number of the pipe.
+    pub pipe: u64,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+}
+
 /// A copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
@@ -199,6 +233,10 @@ pub struct CopyOptions {
     pub shared_memory: Option<SharedMemory>,
     /// Where local paths are, if not in the file system of this host.
     pub local: Option<MemoryFolder>,
+    /// What is sent in place of the one source, which then only has a name.
+    pub input: Option<Input>,
+    /// The copy is a part of a pipe.
+    pub part: Option<PartOfPipe>,
     /// The UDP payload of a data datagram; nothing to probe the path for it.
     pub datagram: Option<u16>,
     /// How long a lost connection is taken up again.
@@ -245,6 +283,8 @@ impl CopyOptions {
             memory: Bytes::mebi(512),
             shared_memory: None,
             local: None,
+            input: None,
+            part: None,
             datagram: None,
             retry_for: Duration::from_secs(300),
             stall: Duration::from_secs(60),

@@ -1,37 +1,35 @@
 //! A pipe as one end of a copy: `-` is standard input or standard output.
 //!
-//! The content is in memory, up to `--memory`: what is sent has its length then, and what comes is
-//! verified before the next program of the pipeline sees any of it.
+//! What is sent may have any length. What comes is in memory, up to `--memory`, and verified before
+//! the next program of the pipeline sees any of it.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 
 use longhaul::units::Bytes;
-use longhaul::{CancelHandle, Location, MemoryFolder};
+use longhaul::{CancelHandle, CopyRequest, Location, MemoryFolder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, ErrorKind};
 
 /// How soon a wish to end is noticed while nothing comes.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How much is read at once.
-const PIECE: usize = 1 << 16;
 
 /// Which end of a copy is a pipe.
 #[derive(Clone, Debug)]
 pub(super) enum Pipe {
-    /// Standard input is the source.
-    In(Content),
+    /// Standard input is the source, under this name.
+    In(OsString),
     /// Standard output is the destination.
     Out(Content),
 }
 
-/// The content of a pipe.
+/// The content of a pipe, until it is written out.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
-    pub(super) folder: MemoryFolder,
+    folder: MemoryFolder,
     name: OsString,
-    limit: Bytes,
 }
 
 /// Whether it is a pipe by the habits of other tools.
@@ -61,9 +59,8 @@ pub(super) fn of(
     let Some(name) = path.file_name().filter(|_| !says_folder) else {
         return Err(usage("a pipe has no name", "name the file on the other host"));
     };
-    let folder = MemoryFolder::new(limit.get());
-    let content = Content { folder, name: name.to_owned(), limit };
-    Ok(Some(if is_out { Pipe::Out(content) } else { Pipe::In(content) }))
+    let (folder, name) = (MemoryFolder::new(limit.get()), name.to_owned());
+    Ok(Some(if is_out { Pipe::Out(Content { folder, name }) } else { Pipe::In(name) }))
 }
 
 fn usage(what: &str, advice: &str) -> Error {
@@ -71,34 +68,25 @@ fn usage(what: &str, advice: &str) -> Error {
 }
 
 impl Pipe {
-    /// Where the content is while it is copied.
-    pub(super) fn content(&self) -> &Content {
-        let (Pipe::In(content) | Pipe::Out(content)) = self;
-        content
-    }
-
-    /// The sources and the destination, with the content in memory in the place of the pipe.
+    /// The sources and the destination, with a name in the place of the pipe.
     pub(super) fn ends(
         &self,
         sources: &[Location],
         destination: &Location,
     ) -> (Vec<Location>, Location) {
-        let memory = Location::Local(self.content().name.clone().into());
+        let local = |name: &OsString| Location::Local(name.clone().into());
         match self {
-            Pipe::In(_) => (vec![memory], destination.clone()),
-            Pipe::Out(_) => (sources.to_vec(), memory),
+            Pipe::In(name) => (vec![local(name)], destination.clone()),
+            Pipe::Out(content) => (sources.to_vec(), local(&content.name)),
         }
     }
 
-    /// Reads standard input to its end, if that is the source.
-    ///
-    /// # Errors
-    /// It brings more than the limit, cannot be read, or `cancel` is cancelled first.
-    pub(super) fn fill(&self, cancel: &CancelHandle) -> Result<(), Error> {
-        let Pipe::In(content) = self else { return Ok(()) };
-        let bytes = read(io::stdin().lock(), content.limit, cancel)?;
-        content.folder.put(&content.name, bytes);
-        Ok(())
+    /// The copy with the pipe as one of its ends. It ends with `cancel`.
+    pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
+        match self {
+            Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
+            Pipe::Out(content) => copy.local_files(&content.folder),
+        }
     }
 
     /// Writes what has come to standard output, if that is the destination. After a dry run, or a
@@ -119,13 +107,13 @@ impl Pipe {
     pub(super) fn explain(&self, error: Error) -> Error {
         let again = "a pipe cannot resume: run the whole command again";
         let is_short = error.what.contains("not enough room") || error.what.contains("No space");
-        match error.kind {
-            ErrorKind::LocalFile if is_short => {
-                let what = format!("{} does not fit --memory", self.content().name.display());
+        match (error.kind, self) {
+            (ErrorKind::LocalFile, Pipe::Out(Content { name, .. })) if is_short => {
+                let what = format!("{} does not fit --memory", name.display());
                 Error::new(ErrorKind::LocalFile, format!("{what}: {}", error.what))
                     .advise("raise --memory, or copy into a file")
             }
-            ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled => {
+            (ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled, _) => {
                 error.advise(again)
             }
             _ => error,
@@ -133,36 +121,25 @@ impl Pipe {
     }
 }
 
-/// All that `input` brings.
-fn read(
-    mut input: impl Read + std::os::fd::AsFd,
-    limit: Bytes,
-    cancel: &CancelHandle,
-) -> Result<Vec<u8>, Error> {
-    let unread = |error: io::Error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot read standard input: {error}"))
-    };
-    let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE]);
-    loop {
-        if cancel.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
-        }
-        let mut ready = [PollFd::new(&input, PollFlags::IN)];
-        match poll(&mut ready, Some(&LOOK_EVERY)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(unread(error.into())),
-        }
-        let read = match input.read(&mut piece) {
-            Ok(0) => return Ok(bytes),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(unread(error)),
-        };
-        bytes.extend_from_slice(&piece[..read]);
-        if bytes.len() as u64 > limit.get() {
-            let what = format!("standard input brings more than --memory {limit}");
-            return Err(Error::new(ErrorKind::Usage, what).advise("raise --memory, or copy a file"));
+/// What is read, until `cancel` is cancelled.
+struct Input<R> {
+    input: R,
+    cancel: CancelHandle,
+}
+
+impl<R: AsFd> Read for Input<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut ready = [PollFd::new(&self.input, PollFlags::IN)];
+            match poll(&mut ready, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // Without a buffer in between, which poll does not see.
+                Ok(_) => return Ok(rustix::io::read(&self.input, buf)?),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
@@ -178,9 +155,11 @@ mod tests {
 
     #[test]
     fn a_pipe_has_the_name_of_its_other_end() {
-        let name = |sources: &[&str], destination: &str| {
-            let pipe = check(sources, destination).unwrap().unwrap();
-            pipe.content().name.clone()
+        let name = |sources: &[&str], destination: &str| match check(sources, destination)
+            .unwrap()
+            .unwrap()
+        {
+            Pipe::In(name) | Pipe::Out(Content { name, .. }) => name,
         };
         assert_eq!(name(&["-"], "lh://h/a/d.tar"), "d.tar");
         assert_eq!(name(&["h:a/x"], "-"), "x");
@@ -197,17 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_ends_at_the_limit_and_with_the_wish() {
-        let (reader, mut writer) = io::pipe().unwrap();
+    fn what_is_read_ends_with_the_wish() {
+        let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(&[7; 1000]).unwrap();
-        drop(writer);
-        let copy = reader.try_clone().unwrap();
         let cancel = CancelHandle::default();
-        let error = read(reader, Bytes::new(999), &cancel).unwrap_err();
-        assert!(error.what.contains("more than --memory"), "{error}");
-        assert_eq!(read(copy, Bytes::new(1), &cancel).unwrap(), b"");
-        let (reader, _writer) = io::pipe().unwrap();
+        let mut input = Input { input, cancel: cancel.clone() };
+        let mut buf = [0; 2000];
+        assert_eq!(input.read(&mut buf).unwrap(), 1000);
         cancel.cancel();
-        assert_eq!(read(reader, Bytes::new(1), &cancel).unwrap_err().kind, ErrorKind::Cancelled);
+        assert_eq!(input.read(&mut buf).unwrap_err().to_string(), "interrupted");
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn prepare(
     let (protocol, asking) = (protocol(args, name), screen.clone());
     let places: Vec<&Location> = args.locations.iter().collect();
     let client = args.reach.client(&places, move |server| asking.trusts(server))?;
-    let mut request = client
+    let request = client
         .copy(from, to)
         .replicas(args.replicas)
         .recursive(args.recursive || args.archive)
@@ -124,9 +124,6 @@ pub(super) fn prepare(
         .retry_for(duration(args.retry_for))
         .stall(duration(args.stall))
         .reach(args.reach.options());
-    if let Some(pipe) = &pipe {
-        request = request.local_files(&pipe.content().folder);
-    }
     let protocol = match protocol {
         Protocol::Registry(name) => name,
         _ => TCP,

@@ -2,10 +2,17 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::future::IntoFuture;
+use std::io::{self, Write};
+use std::pin::Pin;
 use std::process::{Command, Output, Stdio};
+use std::task::{Context, Poll};
 
-use crate::rig::{Child, Pair, bytes, content};
+use futures_io::AsyncRead;
+use longhaul_proto::units::Bytes;
+use longhaul_transfer::api::{Client, Identity, Trust, blocking};
+
+use crate::rig::{Child, Pair, bytes, content, wait_until};
 
 /// `cp` as the client, trusting this server.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
@@ -50,15 +57,134 @@ fn a_pipe_is_written_into_a_file_and_a_file_into_a_pipe() {
 }
 
 #[test]
-fn what_does_not_fit_the_memory_is_refused_and_nothing_is_written() {
+fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
     let pair = Pair::new();
-    let large = bytes((32 << 20) + 1, 4);
+    // Whole parts, and one more byte than that.
+    for size in [32 << 20, (9 << 20) + 1] {
+        let (sent, there) = (bytes(size, 4), pair.at("d/x"));
+        fs::create_dir_all(pair.there.join("d")).expect("a new folder");
+        fs::write(pair.there.join("d/x"), b"before").expect("a new file");
+        let output = piped(cp(&pair, &[&"--memory=8Mi", &"--json", &"-", &there]), &sent);
+        assert!(output.status.success(), "{}", said(&output));
+        let events = String::from_utf8_lossy(&output.stdout);
+        let last: serde_json::Value =
+            serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
+        assert_eq!(last["blake3"], blake3::hash(&sent).to_hex().as_str(), "{last}");
+        assert_eq!((&last["bytes"], &last["verified"]), (&size.into(), &true.into()), "{last}");
+        assert!(fs::read(pair.there.join("d/x")).expect("it is there") == sent, "{size} bytes");
+        assert_eq!(fs::read_dir(pair.there.join("d")).expect("it is there").count(), 1);
+    }
+}
+
+#[test]
+fn a_pipe_whose_client_is_killed_leaves_nothing() {
+    let pair = Pair::new();
+    fs::write(pair.there.join("x"), b"before").expect("a new file");
     let there = pair.at("x");
-    let output = piped(cp(&pair, &[&"--memory=32Mi", &"-", &there]), &large);
+    let mut command = cp(&pair, &[&"-v", &"--memory=8Mi", &"-", &there]);
+    command.stdin(Stdio::piped());
+    let mut copy = command.spawn().expect("the binary runs");
+    let mut stdin = copy.stdin.take().expect("it is a pipe");
+    let copy = Child::adopt(copy);
+    // More than a file of it, and no end.
+    stdin.write_all(&bytes(6 << 20, 5)).expect("it is read");
+    let names = || {
+        let names = fs::read_dir(&pair.there).expect("it is there");
+        names.map(|name| name.expect("a name").file_name()).collect::<Vec<_>>()
+    };
+    wait_until("the pipe has begun", || names().len() == 2);
+    copy.kill();
+    drop(stdin);
+    wait_until("the server gives it up", || names() == ["x"]);
+    assert_eq!(fs::read(pair.there.join("x")).expect("it is there"), b"before");
+}
+
+#[test]
+fn a_pipe_whose_server_dies_ends_with_an_error_and_no_file() {
+    let mut pair = Pair::new();
+    let there = pair.at("x");
+    let mut command = cp(&pair, &[&"-v", &"--memory=8Mi", &"-", &there]);
+    command.stdin(Stdio::piped());
+    let mut copy = command.spawn().expect("the binary runs");
+    let mut stdin = copy.stdin.take().expect("it is a pipe");
+    let mut copy = Child::adopt(copy);
+    stdin.write_all(&bytes(6 << 20, 5)).expect("it is read");
+    copy.complaint("connected to");
+    pair.server.child().kill_group();
+    copy.end().is(1, &["a pipe cannot resume"]);
+    drop(stdin);
+    assert!(!pair.there.join("x").exists());
+}
+
+#[test]
+fn a_pipe_into_a_folder_or_without_the_right_to_write_is_refused() {
+    let pair = Pair::new();
+    fs::create_dir(pair.there.join("folder")).expect("a new folder");
+    let there = pair.at("folder");
+    let output = piped(cp(&pair, &[&"--memory=8Mi", &"-", &there]), &bytes(6 << 20, 5));
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("brings more than --memory"), "{}", said(&output));
+    assert!(said(&output).contains("is a folder"), "{}", said(&output));
+    let pair = Pair::with_rights(":ro", &[]);
+    let there = pair.at("x");
+    let output = piped(cp(&pair, &[&"--memory=8Mi", &"-", &there]), &bytes(6 << 20, 5));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("may not write here"), "{}", said(&output));
     assert!(content(&pair.there).is_empty());
-    fs::write(pair.there.join("x"), &large).expect("a new file");
+}
+
+#[test]
+fn a_reader_that_fails_leaves_no_file_however_much_it_has_brought() {
+    let pair = Pair::new();
+    for brought in [100, 12 << 20] {
+        let error = library(&pair, Broken { left: brought }, 8);
+        let error = error.expect_err("the reader failed");
+        assert!(error.to_string().contains("the producer failed"), "{error}");
+        wait_until("nothing is left", || {
+            fs::read_dir(&pair.there).expect("it is there").next().is_none()
+        });
+    }
+    let sent = bytes(12 << 20, 6);
+    let summary = library(&pair, &sent[..], 8).expect("it is written");
+    assert_eq!((summary.bytes, summary.files), (12 << 20, 1));
+    assert!(fs::read(pair.there.join("x")).expect("it is there") == sent);
+}
+
+/// Writes what `reader` brings into `x` with so many MiB of memory.
+fn library(
+    pair: &Pair,
+    reader: impl AsyncRead + Send,
+    memory: u64,
+) -> Result<longhaul_transfer::summary::Summary, longhaul_transfer::api::Error> {
+    let identity = Identity::load_or_create(&pair.client.config).expect("the client has one");
+    let trust = Trust::only(pair.server.id.as_str());
+    let client = Client::builder().identity(identity).trust(trust).build().expect("a client");
+    let write = client.write(reader, pair.at("x"));
+    blocking::wait(write.with(move |copy| copy.memory(Bytes::mebi(memory))).into_future())
+}
+
+/// Brings so many bytes, then fails.
+struct Broken {
+    left: usize,
+}
+
+impl AsyncRead for Broken {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = self.left.min(buf.len());
+        buf[..read].fill(7);
+        self.left -= read;
+        Poll::Ready(if read > 0 { Ok(read) } else { Err(io::Error::other("the producer failed")) })
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_the_memory_does_not_go_into_a_pipe() {
+    let pair = Pair::new();
+    let there = pair.at("x");
+    fs::write(pair.there.join("x"), bytes((32 << 20) + 1, 4)).expect("a new file");
     let output = piped(cp(&pair, &[&"--memory=32Mi", &there, &"-"]), b"");
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     assert!(said(&output).contains("x does not fit --memory"), "{}", said(&output));

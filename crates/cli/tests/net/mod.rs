@@ -19,6 +19,7 @@ mod lying_reports;
 mod many;
 mod many_hosts;
 mod path;
+mod pipes;
 mod probe;
 mod protocol_faults;
 mod protocols;

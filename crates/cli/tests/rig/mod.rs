@@ -21,7 +21,7 @@ pub(crate) use longhaul_testbed::skip::{self, Skipped};
 pub(crate) use pair::{Pair, Server};
 pub(crate) use scratch::scratch;
 pub(crate) use terminal::Terminal;
-pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, write};
+pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wait_until, write};
 
 /// Every wait ends by then, well or with a panic; generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);

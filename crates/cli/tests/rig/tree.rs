@@ -100,6 +100,15 @@ pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     }
 }
 
+/// Waits until `holds`, which `what` says.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < DEADLINE, "not in time: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Writes a file, with the folders above it.
 pub(crate) fn write(path: &Path, content: &[u8]) {
     let folder = path.parent().expect("a file lies in a folder");

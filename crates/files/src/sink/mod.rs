@@ -4,7 +4,8 @@
 //! (a chunk's way), `large` and `partial` (files with a journal), `small` (files that share a
 //! sync) and `hands` (many at once), `resync` (what a failed sync costs), `compare` (what the
 //! sender says of what is there), `settle` (how an entry ends), `finish` (links, folders, the
-//! account), `alone` (one copy at a time), `attributes`, `order`, `space`, `bits`.
+//! account), `pipe` (a file of unknown length), `alone` (one copy at a time), `attributes`,
+//! `order`, `space`, `bits`.
 //!
 //! Order of things, so that a kill at any moment costs little and nothing wrong ever has a final
 //! name: a chunk is verified, written to the partial file, brought onto the disk, journalled; a
@@ -22,6 +23,7 @@ mod large;
 mod left;
 mod order;
 mod partial;
+mod pipe;
 mod plan;
 mod resync;
 mod settle;
@@ -51,6 +53,7 @@ pub use self::alone::Together;
 pub use self::destination::Mark;
 pub use self::finish::SinkOutcome;
 pub use self::left::Left;
+pub use self::pipe::PipeFile;
 
 /// How a destination is written.
 #[derive(Clone, Debug, Default)]

@@ -66,8 +66,8 @@ impl Client {
     }
 
     /// All that `reader` brings, to be written into the file `destination` on another host: await
-    /// the request, which polls the reader. A byte slice is a reader. The content is in memory
-    /// until the file is written.
+    /// the request, which polls the reader. A byte slice is a reader. The length need not be known;
+    /// memory holds a part of the content at a time (see [`CopyRequest::input`]).
     pub fn write<'a>(
         &self,
         reader: impl AsyncRead + Send + 'a,

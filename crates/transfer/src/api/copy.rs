@@ -16,7 +16,7 @@ use super::transfer::Transfer;
 use crate::copy::copy;
 use crate::error::public::Error;
 use crate::location::Location;
-use crate::options::{Cipher, CopyOptions, Filter, Names, Protocol, ReachOptions, Receive};
+use crate::options::{Cipher, CopyOptions, Filter, Input, Names, Protocol, ReachOptions, Receive};
 use crate::progress::Cancel;
 
 /// How many events wait for a slow reader, unless the caller says otherwise.
@@ -173,6 +173,14 @@ impl CopyRequest {
     /// limit on incomplete data.
     pub fn local_files(self, folder: &MemoryFolder) -> CopyRequest {
         self.with(|options| options.local = Some(folder.clone()))
+    }
+
+    /// Sends all that `reader` brings, of any length, in place of the one source, whose path then
+    /// is a mere name. A thread of the engine reads it, at most [`CopyRequest::memory`] ahead of
+    /// what has arrived. Up to a sixteenth of that is sent as a file; more lives as long as its
+    /// connection, and is not resumable. The file gets its name when all of it stands.
+    pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
+        self.with(|options| options.input = Some(Input::new(reader)))
     }
 
     /// Ends the copy when `handle` is cancelled. One handle may end many copies; cancelling one

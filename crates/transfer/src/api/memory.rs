@@ -4,11 +4,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
+use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use futures_io::AsyncRead;
 use longhaul_files::MemoryFolder;
+use tokio::sync::mpsc;
 
 use super::client::Client;
 use super::copy::CopyRequest;
@@ -16,10 +19,12 @@ use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
 use crate::summary::Summary;
 
-/// How many bytes are read or written where the caller names no limit.
+/// How many bytes are read where the caller names no limit.
 const MOST: u64 = 256 << 20;
 /// How much of a reader is asked for at once.
 const PIECE: usize = 1 << 16;
+/// Pieces of a reader that wait for the engine.
+const WAITING: usize = 4;
 /// The content's name in memory, where its location has none.
 const NAME: &str = "content";
 
@@ -95,7 +100,7 @@ pub struct WriteRequest<'a> {
     client: Client,
     reader: Pin<Box<dyn AsyncRead + Send + 'a>>,
     destination: Result<Location, Error>,
-    most: u64,
+    most: Option<u64>,
     configure: Configure,
 }
 
@@ -107,12 +112,12 @@ impl<'a> WriteRequest<'a> {
     ) -> WriteRequest<'a> {
         let reader = Box::pin(reader);
         let (client, configure) = (client.clone(), Box::new(|copy| copy));
-        WriteRequest { client, reader, destination, most: MOST, configure }
+        WriteRequest { client, reader, destination, most: None, configure }
     }
 
-    /// How much the reader may bring (256 MiB): its content is held in memory.
+    /// How much the reader may bring (any amount).
     pub fn max_bytes(self, most: u64) -> WriteRequest<'a> {
-        WriteRequest { most, ..self }
+        WriteRequest { most: Some(most), ..self }
     }
 
     /// Sets options of the copy: `configure` gets it and returns it.
@@ -125,11 +130,21 @@ impl<'a> WriteRequest<'a> {
 
     async fn run(self) -> Result<Summary, Error> {
         let destination = self.destination?;
-        let bytes = read_all(self.reader, self.most).await?;
-        let (folder, name) = (MemoryFolder::new(self.most), name(&destination));
-        folder.put(&name, bytes);
-        let copy = self.client.copy([PathBuf::from(name)], destination);
-        (self.configure)(copy.local_files(&folder)).start()?.finish().await
+        let (pieces, brought) = mpsc::channel(WAITING);
+        let copy = self.client.copy([PathBuf::from(name(&destination))], destination);
+        let brought = Brought { pieces: brought, piece: Vec::new(), at: 0 };
+        let mut transfer = (self.configure)(copy.input(brought)).start()?;
+        let (mut finish, mut failed) = (pin!(transfer.finish()), None);
+        let mut bringing = pin!(bring(self.reader, pieces, self.most));
+        let mut is_over = false;
+        let finished = poll_fn(|context| {
+            if !is_over && let Poll::Ready(brought) = bringing.as_mut().poll(context) {
+                (is_over, failed) = (true, brought.err());
+            }
+            finish.as_mut().poll(context)
+        });
+        let finished = finished.await;
+        failed.map_or(finished, Err)
     }
 }
 
@@ -153,27 +168,54 @@ fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }
 
-/// All that `reader` brings.
-async fn read_all(
+/// Gives all that `reader` brings to `pieces`, unless nobody takes it any more.
+async fn bring(
     mut reader: Pin<Box<dyn AsyncRead + Send + '_>>,
-    most: u64,
-) -> Result<Vec<u8>, Error> {
-    let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE]);
+    pieces: mpsc::Sender<io::Result<Vec<u8>>>,
+    most: Option<u64>,
+) -> Result<(), Error> {
+    let (mut piece, mut bytes) = (vec![0; PIECE], 0);
     loop {
         let read = poll_fn(|context| reader.as_mut().poll_read(context, &mut piece)).await;
         let read = match read {
-            Ok(0) => return Ok(bytes),
+            Ok(0) => return Ok(()),
             Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
+                // The engine must not take this for the end.
+                let _ = pieces.send(Err(error.kind().into())).await;
                 let what = format!("cannot read what is to be written: {error}");
                 return Err(Error::new(ErrorKind::LocalFile, what).caused_by(error));
             }
         };
-        bytes.extend_from_slice(&piece[..read]);
-        if bytes.len() as u64 > most {
+        bytes += read as u64;
+        if let Some(most) = most.filter(|most| bytes > *most) {
+            let _ = pieces.send(Err(io::ErrorKind::FileTooLarge.into())).await;
             let what = format!("what is to be written is larger than {most} bytes");
             return Err(Error::new(ErrorKind::Usage, what));
         }
+        if pieces.send(Ok(piece[..read].to_vec())).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// What the reader has brought, as the engine reads it.
+struct Brought {
+    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl io::Read for Brought {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            // Without a further piece the reader has ended: an error would have come.
+            let Some(piece) = self.pieces.blocking_recv() else { return Ok(0) };
+            (self.piece, self.at) = (piece?, 0);
+        }
+        let read = io::Read::read(&mut &self.piece[self.at..], buf)?;
+        self.at += read;
+        Ok(read)
     }
 }

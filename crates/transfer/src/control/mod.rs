@@ -28,11 +28,13 @@
 //!
 //! An end that cannot go on says so in the goodbye of the session itself.
 //!
-//! All these are messages of the service `copy`; those of the service `list` are in [`list`].
+//! All these are messages of the service `copy`; those of the service `list` are in [`list`], those
+//! of the service `pipe` in [`mod@pipe`].
 
 mod checks;
 pub mod list;
 mod pieces;
+pub mod pipe;
 mod probe;
 mod ranges;
 mod request;
@@ -55,7 +57,7 @@ pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that must not be skipped; a client that
 /// sets such a field asks for this version of the service.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]

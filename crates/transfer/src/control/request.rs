@@ -1,5 +1,6 @@
 //! The client's wish: the first message of a transfer.
 
+use super::pipe::Extent;
 use longhaul_files::filter::Filter;
 
 /// Which way the object goes.
@@ -87,6 +88,10 @@ pub struct Request {
     /// The transfer of the same client that this one takes up again: it is over. Zero: none.
     #[prost(fixed64, tag = "23")]
     pub replaces: u64,
+    /// The object is a part of a pipe, and goes where the pipe does. Needs version 2 of the
+    /// service.
+    #[prost(message, optional, tag = "24")]
+    pub extent: Option<Extent>,
 }
 
 /// A setting of a protocol.

@@ -23,11 +23,14 @@ use tokio::time::{Instant, interval_at};
 
 use super::hooks::{ClientHooks, State};
 use super::udp_watchdog::{Knock, UdpWatchdog};
-use crate::control::{Attach, Direction, FilterWire, Frame, Message, Outcome, Request, Setting};
+use crate::control::pipe::Extent;
+use crate::control::{
+    self, Attach, Direction, FilterWire, Frame, Message, Outcome, Request, Setting,
+};
 use crate::error::{Error, ErrorKind};
 use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
-use crate::options::{CopyOptions, Names, Protocol, Receive};
+use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::random::{random_flow, random_u64};
 use crate::reach::route::{Host, Route};
@@ -164,7 +167,7 @@ impl<'a> Attempt<'a> {
         let cancel = self.hooks.cancel.clone();
         let (reach, settings) = (self.reach(), self.settings(way));
         let ready = self.part.reached.take();
-        let reached = match ready {
+        let mut reached = match ready {
             Some(reached) => reached,
             None => {
                 let ports = self.part.shared.ports.as_ref();
@@ -174,6 +177,9 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
+        if self.options.part.is_some() {
+            reached.session.ask_for(control::SERVICE, control::VERSION);
+        }
         let session = &reached.session;
         self.carrier.set(session.carrier);
         self.hooks.observer.notice(Notice::Connected {
@@ -401,6 +407,7 @@ impl<'a> Attempt<'a> {
             settings: terms.settings.iter().map(setting).collect(),
             surveyed: matches!(self.part.to, To::Replicas(_)),
             replaces: self.transfer.replace(terms.transfer),
+            extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }
 

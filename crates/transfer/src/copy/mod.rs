@@ -4,10 +4,15 @@
 //! `attempt` is one session's try, `udp_watchdog` looks whether UDP still passes; `hooks` is what
 //! the user sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what
 //! bounded streams; `rehearsal` is a session without a network, for the fuzzer. A copy from several
-//! sources is one such copy for each of them, led by `many`.
+//! sources is one such copy for each of them, led by `many`. A copy of content whose length nobody
+//! knows is one for each part of it, led by `pipe`: `feed` brings the parts, `pipe_board` tells of
+//! them.
 
 mod attempt;
+mod feed;
 mod hooks;
+mod pipe;
+mod pipe_board;
 mod rehearsal;
 mod stream_bound;
 mod summing;
@@ -52,6 +57,9 @@ pub fn copy(
     check_dry_run(&options)?;
     reactor::block_on("the copy", async {
         match &routes[..] {
+            [route] if options.input.is_some() => {
+                pipe::push(options.clone(), route, observer, cancel, one).await
+            }
             [route] => {
                 // Who only sends needs no memory for what is received.
                 let (least, core) = match route {

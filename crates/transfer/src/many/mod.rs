@@ -57,7 +57,7 @@ const WRITERS: usize = 4;
 pub(crate) type OneCopy = Pin<Box<dyn Future<Output = Result<Summary, Error>>>>;
 
 /// Starts a source's own copy.
-type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, CopyPart) -> OneCopy;
+pub(crate) type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, CopyPart) -> OneCopy;
 
 /// Copies from all of `routes`, from each by the copy that `one` starts.
 pub(crate) async fn run(
@@ -72,6 +72,11 @@ pub(crate) async fn run(
         true => replicas::run(options, &sources).await,
         false => parts::run(options, &sources).await,
     }
+}
+
+/// One summary of copies that each brought a part of the same.
+pub(crate) fn summary_of_parts(summaries: &[Summary]) -> Summary {
+    summing::of_parts(summaries, 0, &Rows::new(Vec::new()))
 }
 
 /// The sources of a copy, and what they share.

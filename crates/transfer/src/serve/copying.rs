@@ -72,7 +72,12 @@ impl Copying {
                 self.probed(session, &probe).await;
                 None
             }
-            Some(Message::Request(request)) => Some(self.requested(session, request).await),
+            Some(Message::Request(request)) => {
+                let is_part = request.extent.is_some();
+                let ended = self.requested(session, request).await;
+                // The end of a part is not that of its pipe.
+                (!is_part).then_some(ended)
+            }
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
             _ => {
                 let error = Error::new(ErrorKind::Unreachable, "the first message was no request")
@@ -136,10 +141,16 @@ impl Copying {
                 return Err(error);
             }
         };
-        let client = ServedClient::of_request(&session, &request);
-        (self.server.tell)(ServerEvent::Asked(client.clone()));
+        // A part is told of with its pipe.
+        let is_whole = request.extent.is_none();
+        let client = is_whole.then(|| ServedClient::of_request(&session, &request));
+        if let Some(client) = &client {
+            (self.server.tell)(ServerEvent::Asked(client.clone()));
+        }
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
-        (self.server.tell)(client.ended(&result));
+        if let Some(client) = client {
+            (self.server.tell)(client.ended(&result));
+        }
         result
     }
 }

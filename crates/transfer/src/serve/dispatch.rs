@@ -10,20 +10,22 @@ use tokio::time::timeout;
 use super::Server;
 use super::copying::Copying;
 use super::listing::Listing;
+use super::pipe::Piping;
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Services, Session};
 
 /// How long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(15);
 
-/// What a server offers. `ended` is told how each transfer ended.
+/// What a server offers. `ended` is told how each transfer and each pipe ended.
 pub(super) fn services(
     server: &Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
 ) -> Services {
-    let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended));
+    let copying: Rc<dyn Service> = Rc::new(Copying::new(server.clone(), ended.clone()));
     let listing: Rc<dyn Service> = Rc::new(Listing::new(server.clone()));
-    Services::new([copying, listing])
+    let piping: Rc<dyn Service> = Rc::new(Piping::new(server.clone(), ended));
+    Services::new([copying, listing, piping])
 }
 
 /// Answers a stream, on a task of its own.

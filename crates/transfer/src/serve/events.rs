@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::control::list::List;
+use crate::control::pipe::Pipe;
 use crate::control::{Direction, Request, Survey};
 use crate::error;
 use crate::error::public::Error;
@@ -83,6 +84,11 @@ impl ServedClient {
     /// One that asks for a listing.
     pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
         ServedClient::new(session, format!("lists {}", named(std::slice::from_ref(&list.path))))
+    }
+
+    /// One that writes a file whose length it does not know.
+    pub(super) fn of_pipe(session: &Session, pipe: &Pipe) -> ServedClient {
+        ServedClient::new(session, format!("pipes to {}", named(std::slice::from_ref(&pipe.path))))
     }
 
     /// One that asks for a transfer.

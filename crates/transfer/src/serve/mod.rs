@@ -5,10 +5,10 @@
 //! copies: `register` knows the transfers under way, so that a copy that is taken up again finds
 //! its destination free, and further streams find their transfer; `transfer` answers one request
 //! (`hooks` is what others ask it meanwhile), `answer` the question before it where there are
-//! several sources. `listing` is the service of listings. `door` says what an id may reach;
-//! `closing` ends a server; `over_ssh` is the server of one copy that ssh started; `events` are
-//! what a server reports, and `refusals` limits how many clients that were turned away it reports.
-//! `rehearsal` is a session without a network, for the fuzzer.
+//! several sources. `listing` is the service of listings, `pipe` that of files of unknown length.
+//! `door` says what an id may reach; `closing` ends a server; `over_ssh` is the server of one copy
+//! that ssh started; `events` are what a server reports, and `refusals` limits how many clients
+//! that were turned away it reports. `rehearsal` is a session without a network, for the fuzzer.
 
 mod closing;
 mod copying;
@@ -18,6 +18,7 @@ mod events;
 mod hooks;
 mod listing;
 mod over_ssh;
+mod pipe;
 mod refusals;
 mod register;
 mod rehearsal;
@@ -46,6 +47,7 @@ use crate::write::budget::Budget;
 use closing::Closing;
 use door::Door;
 use longhaul_files::sink::Left;
+use pipe::Pipes;
 use refusals::Refusals;
 use register::Register;
 
@@ -77,6 +79,7 @@ struct Server {
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
+    pipes: Pipes,
     /// The protocols that are known, by name.
     protocols: Protocols,
     /// Partial files that transfers left.
@@ -101,6 +104,7 @@ impl Server {
             cores: RefCell::default(),
             allow_plain: false,
             register: Register::default(),
+            pipes: Pipes::default(),
             protocols: registry::find,
             left: Arc::default(),
             surveys: answer::Seats::default(),

@@ -35,6 +35,7 @@ use crate::session::{self, PeerId, Session};
 use crate::write::budget::MemoryPart;
 use crate::write::destination::Destination;
 use crate::write::discard::Discard;
+use crate::write::extent::ExtentOf;
 use crate::write::files::Files;
 use longhaul_files::place::show;
 use longhaul_files::{Asked, ListMemory, Mark, Place, SinkOptions, Source, SourceOptions, Watch};
@@ -165,25 +166,44 @@ async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
 
 /// What is to be done.
 enum Work {
-    /// Into files; without them, a measurement.
-    Receive {
-        files: Option<Files>,
-        receive: Receive,
-    },
-    Send {
-        places: Vec<Place>,
-        options: SourceOptions,
-    },
+    Receive { to: Goes, receive: Receive },
+    Send { places: Vec<Place>, options: SourceOptions },
+}
+
+/// Where that goes which is received.
+enum Goes {
+    Files(Box<Files>),
+    /// A place in the file of a pipe.
+    Pipe(ExtentOf),
+    /// Nowhere: a measurement.
+    Nowhere,
+}
+
+impl Goes {
+    fn files(&mut self) -> Option<&mut Files> {
+        match self {
+            Goes::Files(files) => Some(files),
+            Goes::Pipe(_) | Goes::Nowhere => None,
+        }
+    }
+
+    fn into_destination(self) -> Box<dyn Destination> {
+        match self {
+            Goes::Files(files) => files.into_destination(),
+            Goes::Pipe(part) => Box::new(part),
+            Goes::Nowhere => Box::new(Discard),
+        }
+    }
 }
 
 impl Work {
     /// What is written to, if anything is, however its path is spelled.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
-        let Work::Receive { files: Some(Files { options, .. }), .. } = self else { return None };
+        let Work::Receive { to: Goes::Files(files), .. } = self else { return None };
         let path = Path::new(OsStr::from_bytes(request.paths.first()?));
         let parts = path.components().filter(|part| *part != Component::CurDir);
         let below_root = parts.skip_while(|part| *part == Component::RootDir);
-        (!options.dry_run).then(|| below_root.collect())
+        (!files.options.dry_run).then(|| below_root.collect())
     }
 }
 
@@ -192,8 +212,16 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
     let peer = session.peer;
     let usage = |what: String| Error::new(ErrorKind::Usage, what);
     let path = |bytes: &Vec<u8>| Path::new(OsStr::from_bytes(bytes)).to_owned();
-    let work = match request.direction() {
-        Direction::Push => {
+    let work = match (request.direction(), &request.extent) {
+        (Direction::Push, Some(extent)) => {
+            let receive = receive(&request.receive)?;
+            if receive == Receive::Fake || request.dry_run {
+                return Err(usage("a part of a pipe is written".into()));
+            }
+            Work::Receive { to: Goes::Pipe(server.pipes.part(peer, extent)?), receive }
+        }
+        (Direction::Pull, Some(_)) => return Err(usage("a pipe is pushed".into())),
+        (Direction::Push, None) => {
             let [destination] = &request.paths[..] else {
                 return Err(usage("a push names one destination".into()));
             };
@@ -212,9 +240,13 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             };
             let asked = Arc::new(Asked::push(request.recursive));
             let files = Files { place, asked, options, claim: None };
-            Work::Receive { files: (receive != Receive::Fake).then_some(files), receive }
+            let to = match receive {
+                Receive::Fake => Goes::Nowhere,
+                _ => Goes::Files(Box::new(files)),
+            };
+            Work::Receive { to, receive }
         }
-        Direction::Pull => {
+        (Direction::Pull, None) => {
             let places = places(server, &peer, &request.paths)?;
             let filters = request.filters.iter().map(Filter::from).collect();
             let watch = Watch::default();
@@ -337,9 +369,8 @@ async fn run(
     let port = server.port.clone();
     let hooks = &hooks;
     match work {
-        Work::Receive { mut files, receive } => {
-            let to = files.as_mut();
-            let entering = let_in(server, &registered, wire, request, &terms, to);
+        Work::Receive { mut to, receive } => {
+            let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
             // "Most of the management is at the receiver side" (GTP, section 3.2): for all that
             // come.
@@ -359,9 +390,7 @@ async fn run(
                 writer: None,
                 decides: false,
             };
-            let to: Box<dyn Destination> =
-                files.map_or_else(|| Box::new(Discard) as _, Files::into_destination);
-            end.run(to).await.map(|received| received.mark)
+            end.run(to.into_destination()).await.map(|received| received.mark)
         }
         Work::Send { places, options } => {
             running.or(async { Ok::<_, End>(make_way(&registered, wire, request).await) }).await?;

@@ -1,0 +1,165 @@
+//! A file whose length is known at its end: chunks come by parts, the last word has the length and
+//! the digest of the whole, and only then it gets its name.
+//!
+//! It cannot be resumed, so it has no journal, and its partial file goes with it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::MOST_UNSYNCED;
+use super::attributes::{Keep, unless_refused};
+use super::destination::Ground;
+use super::{partial, space};
+use crate::digest::{Digest, StreamRoot, stream_value};
+use crate::error::{Error, FileErrorKind};
+use crate::manifest::FileTime;
+use crate::place::{Place, file_error};
+use crate::store::{self, FileKind, OpenFile};
+use crate::{CHUNK, Kind, Listed, Manifest, Shape, names};
+
+/// Chunks that may come before one that is missing: the parts that are on their way at a time.
+const AHEAD: u64 = 16 << 10;
+
+/// A file that grows under a name of ours.
+#[derive(Debug)]
+pub struct PipeFile {
+    ground: Ground,
+    file: OpenFile,
+    root: StreamRoot,
+    /// Where the content ends that has come.
+    end: u64,
+    unsynced: u64,
+    /// A write or sync failed: nothing of the file may get its name.
+    has_failed: bool,
+    is_named: bool,
+}
+
+impl PipeFile {
+    /// Begins a file that is to stand at `place`, where a file may stand already.
+    ///
+    /// # Errors
+    /// `place` is a folder or names none, another copy writes there, or the system says no.
+    pub fn create(place: &Place) -> Result<PipeFile, Error> {
+        let shown = place.shown();
+        if place.says_folder() || place.is_folder()? {
+            let what = format!("{shown} is a folder, and a pipe has no name to go there by");
+            return Err(Error::new(FileErrorKind::Request, what).advise("name a file in it"));
+        }
+        let mut ground = Ground::open(place, &manifest(place)?, false)?;
+        let cannot = |error: &io::Error| {
+            let failed = file_error("write", place.named(), error);
+            match partial::is_busy(error) {
+                true => failed.advise("wait for the end of the other copy, or choose another name"),
+                false => failed,
+            }
+        };
+        let file = (|| {
+            let (folder, name) = ground.at(0)?;
+            let file = partial::open(folder, &names::partial(&name), true)?;
+            let file = file.ok_or_else(store::not_found)?;
+            folder.remove(&names::journal(&name))?;
+            file.set_len(0)?;
+            Ok(file)
+        })();
+        let file = file.map_err(|error| cannot(&error))?;
+        Ok(PipeFile {
+            ground,
+            file,
+            root: StreamRoot::default(),
+            end: 0,
+            unsynced: 0,
+            has_failed: false,
+            is_named: false,
+        })
+    }
+
+    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it.
+    ///
+    /// # Errors
+    /// The chunk is too far ahead of what has come, or the system says no; then the file never
+    /// gets its name.
+    pub fn write(&mut self, chunk: u64, content: &[u8]) -> Result<(), Error> {
+        let is_ahead = chunk.saturating_sub(self.root.chunks()) >= AHEAD;
+        if is_ahead || content.is_empty() || content.len() as u64 > CHUNK {
+            let what = "a part of the pipe does not follow what has come";
+            return Err(Error::new(FileErrorKind::Request, what));
+        }
+        let end = chunk * CHUNK + content.len() as u64;
+        let mut written = self.file.write_all_at(content, chunk * CHUNK);
+        self.unsynced += content.len() as u64;
+        if written.is_ok() && self.unsynced >= MOST_UNSYNCED {
+            self.unsynced = 0;
+            written = self.file.sync_data();
+        }
+        written.map_err(|error| self.failed(&error))?;
+        self.end = self.end.max(end);
+        self.root.give(chunk, stream_value(chunk, content));
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Error {
+        self.has_failed = true;
+        let failed = file_error("write", &self.ground.place, error);
+        match space::is_full(error) {
+            true => failed.advise("make room, and run the pipe again"),
+            false => failed,
+        }
+    }
+
+    /// Gives the file its name, if it has `total` bytes and this digest; else returns `false`.
+    ///
+    /// # Errors
+    /// The system says no. Nothing stands under the name then but what stood there before.
+    pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
+        let is_whole = self.end == total && self.root.chunks() == total.div_ceil(CHUNK);
+        if !is_whole || self.root.root() != Some(*digest) || self.has_failed {
+            return Ok(false);
+        }
+        self.name().map_err(|error| self.failed(&error))?;
+        Ok(true)
+    }
+
+    fn name(&mut self) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        let (folder, name) = self.ground.at(0)?;
+        let found = folder.look_if_there(&name)?;
+        if found.is_some_and(|found| found.kind == FileKind::Other) {
+            let what = "a device, socket or pipe is in its place";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        let keep = Keep { permissions: false, set_id: false };
+        let mode = keep.final_mode(folder, Some(&name[..]), &manifest.entries()[0])?;
+        unless_refused(self.file.set_mode(mode))?;
+        self.file.sync_all()?;
+        folder.rename(&names::partial(&name), &name)?;
+        self.is_named = true;
+        // A folder keeps the entries that it could not sync, so a second try means something.
+        folder.sync().or_else(|_| folder.sync())
+    }
+}
+
+impl Drop for PipeFile {
+    fn drop(&mut self) {
+        if !self.is_named
+            && let Ok((folder, name)) = self.ground.at(0)
+        {
+            // What is left is written over by the next copy into this place.
+            let _ = folder.remove(&names::partial(&name));
+        }
+    }
+}
+
+/// One file of the mode that new files have.
+fn manifest(place: &Place) -> Result<Arc<Manifest>, Error> {
+    let unnamed = || {
+        let what = format!("{} names no file", place.shown());
+        Error::new(FileErrorKind::Request, what).advise("name the file for the pipe")
+    };
+    let listed = Listed {
+        path: place.name().ok_or_else(unnamed)?.into(),
+        kind: Kind::File { size: 0, sparse: false, holes: Box::default() },
+        mode: 0o666,
+        modified: FileTime::default(),
+    };
+    Ok(Arc::new(Manifest::new(Shape::File, vec![listed]).map_err(|_| unnamed())?))
+}

@@ -1,0 +1,180 @@
+//! Content of unknown length, read by a thread of its own and cut into parts.
+
+use std::io::{self, Read};
+use std::thread;
+
+use longhaul_proto::units::Bytes;
+use tokio::sync::mpsc;
+
+use crate::control::pipe::MAX_EXTENT;
+use crate::error::{Error, ErrorKind};
+use crate::options::Input;
+use longhaul_files::CHUNK;
+use longhaul_files::digest::Digest;
+
+/// Parts that are in memory at a time: one is read, one waits, two travel.
+const HELD: u64 = 4;
+/// The first part is so many times smaller than the largest, so that data leave early.
+const SMALLER: u64 = 4;
+
+/// A part of the content.
+pub(super) struct Fed {
+    /// Where in the content it begins.
+    pub(super) offset: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What a feed brings.
+pub(super) enum Next {
+    /// A part; more may follow.
+    Part(Fed),
+    /// The last part, of so many bytes in all, with the digest of the whole.
+    Last(Fed, Digest),
+    /// The content cannot be read.
+    Failed(Error),
+}
+
+/// Parts as they are read.
+pub(super) struct Feed(mpsc::Receiver<Next>);
+
+impl Feed {
+    /// Begins to read `input`; the parts that are held at a time fit into `memory`.
+    ///
+    /// # Errors
+    /// The input was read before, or the system has no thread left.
+    pub(super) fn start(input: &Input, memory: Bytes) -> Result<Feed, Error> {
+        let taken = || Error::new(ErrorKind::Usage, "the content to be sent was read already");
+        let reader = input.take().ok_or_else(taken)?;
+        let (parts, feed) = mpsc::channel(1);
+        let largest = largest(memory);
+        let started = thread::Builder::new()
+            .name("feed".into())
+            .spawn(move || read(reader, largest, |next| parts.blocking_send(next).is_ok()));
+        started.map(|_| Feed(feed)).map_err(|error| {
+            Error::new(ErrorKind::Unfinished, format!("cannot start a reading thread: {error}"))
+        })
+    }
+
+    /// The next part.
+    pub(super) async fn next(&mut self) -> Next {
+        let ended =
+            || Error::new(ErrorKind::Unfinished, "the reading thread ended before its time");
+        self.0.recv().await.unwrap_or_else(|| Next::Failed(ended()))
+    }
+}
+
+/// Bytes of the largest part, a whole number of chunks.
+fn largest(memory: Bytes) -> u64 {
+    (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
+}
+
+/// Reads parts, each twice as large as the one before up to the `largest`, until `tell` wants no
+/// more.
+fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool) {
+    let mut hasher = blake3::Hasher::new();
+    let (mut offset, mut ahead) = (0, Vec::new());
+    let mut size = (largest / SMALLER / CHUNK).max(1) * CHUNK;
+    loop {
+        let read = fill(&mut reader, size, std::mem::take(&mut ahead));
+        let (bytes, next) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let what = format!("cannot read the content to be sent: {error}");
+                tell(Next::Failed(Error::new(ErrorKind::LocalFile, what)));
+                return;
+            }
+        };
+        hasher.update(&bytes);
+        let (len, fed) = (bytes.len() as u64, Fed { offset, bytes });
+        let Some(next) = next else {
+            tell(Next::Last(fed, *hasher.finalize().as_bytes()));
+            return;
+        };
+        if !tell(Next::Part(fed)) {
+            return;
+        }
+        ahead.push(next);
+        (offset, size) = (offset + len, (size * 2).min(largest));
+    }
+}
+
+/// Reads until there are `size` bytes, and one more, by which it is known whether more follows.
+fn fill(
+    reader: &mut impl Read,
+    size: u64,
+    mut bytes: Vec<u8>,
+) -> io::Result<(Vec<u8>, Option<u8>)> {
+    bytes.reserve_exact((size as usize).saturating_sub(bytes.len()));
+    reader.by_ref().take(size - bytes.len() as u64).read_to_end(&mut bytes)?;
+    let mut next = [0];
+    loop {
+        match reader.read(&mut next) {
+            Ok(0) => return Ok((bytes, None)),
+            Ok(_) => return Ok((bytes, Some(next[0]))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fed(content: &[u8], largest: u64) -> Vec<(u64, usize, Option<Digest>)> {
+        let mut parts = Vec::new();
+        read(content, largest, |next| {
+            match next {
+                Next::Part(fed) => parts.push((fed.offset, fed.bytes.len(), None)),
+                Next::Last(fed, digest) => {
+                    parts.push((fed.offset, fed.bytes.len(), Some(digest)));
+                }
+                Next::Failed(error) => panic!("{error}"),
+            }
+            true
+        });
+        parts
+    }
+
+    #[test]
+    fn parts_grow_to_the_largest_and_the_last_one_has_the_digest_of_all() {
+        const MIB: usize = 1 << 20;
+        let content: Vec<u8> = (0..17 * MIB + 5).map(|at| (at / 3) as u8).collect();
+        let all = Some(*blake3::hash(&content).as_bytes());
+        let mib = MIB as u64;
+        assert_eq!(
+            fed(&content, 8 * mib),
+            [(0, 2 * MIB, None), (2 * mib, 4 * MIB, None), (6 * mib, 8 * MIB, None)]
+                .into_iter()
+                .chain([(14 * mib, 3 * MIB + 5, all)])
+                .collect::<Vec<_>>()
+        );
+        let exact = Some(*blake3::hash(&content[..MIB]).as_bytes());
+        assert_eq!(fed(&content[..MIB], mib), [(0, MIB, exact)]);
+        assert_eq!(fed(b"", mib), [(0, 0, Some(*blake3::hash(b"").as_bytes()))]);
+        assert_eq!(largest(Bytes::new(1)), mib);
+        assert_eq!(largest(Bytes::mebi(512)), 128 * mib);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_end() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the producer failed"))
+            }
+        }
+        let content = [7; 3 << 20];
+        let mut told = Vec::new();
+        read(content.chain(Broken), 1 << 20, |next| {
+            told.push(match next {
+                Next::Part(_) => "part".to_owned(),
+                Next::Last(..) => "last".to_owned(),
+                Next::Failed(error) => error.what,
+            });
+            true
+        });
+        let failed = "cannot read the content to be sent: the producer failed";
+        assert_eq!(told, ["part", "part", failed]);
+    }
+}

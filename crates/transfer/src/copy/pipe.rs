@@ -1,0 +1,292 @@
+//! Content whose length nobody knows: a sequence of parts, each a copy of its own within one
+//! connection, and a last word with the length and digest of the whole.
+//!
+//! Two parts travel at a time, so the end of one costs no pause. Content that fits the first part
+//! is a copy like any other: it can be taken up again. The larger one cannot, because what was read
+//! is gone: it lives as long as its connection.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::units::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::feed::{Fed, Feed, Next};
+use super::pipe_board::PipeBoard;
+use crate::control;
+use crate::control::pipe::{self, Pipe, PipeEnd, Piped};
+use crate::error::{Error, ErrorKind};
+use crate::many::part::CopyPart;
+use crate::many::{self, StartOne};
+use crate::notices::interrupted;
+use crate::options::{CopyOptions, PartOfPipe};
+use crate::progress::{Cancel, Notice, Observer};
+use crate::random::random_u64;
+use crate::reach::route::Route;
+use crate::reach::way::first_way;
+use crate::reach::{Look, Reached, reach};
+use crate::session::{Connection, Session, Settings};
+use crate::summary::{Summary, hex};
+use crate::write::budget::Budget;
+use longhaul_files::MemoryFolder;
+use longhaul_files::digest::Digest;
+use longhaul_text::CallOption;
+
+/// Parts that travel at a time.
+const TRAVELLING: usize = 2;
+/// How long parts may take to end once the pipe has failed.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Sends the input of `options`, each part by a copy that `one` starts.
+///
+/// # Errors
+/// What ended a part, or the connection; the input cannot be read.
+pub(super) async fn push(
+    options: CopyOptions,
+    route: &Route,
+    observer: Arc<dyn Observer>,
+    cancel: Cancel,
+    one: StartOne,
+) -> Result<Summary, Error> {
+    let (Some(input), Route::Push { sources, destination, .. }) = (&options.input, route) else {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            "content of unknown length is sent to another host",
+        ));
+    };
+    let [name] = &sources[..] else {
+        return Err(Error::new(ErrorKind::Usage, "content of unknown length is one file"));
+    };
+    if options.dry_run {
+        let what = "content of unknown length has no plan, so a dry run cannot show it";
+        return Err(
+            Error::new(ErrorKind::Usage, what).advise(format!("leave {} out", CallOption::DryRun))
+        );
+    }
+    let mut feed = Feed::start(input, options.memory)?;
+    let first = tokio::select! {
+        first = feed.next() => first,
+        () = cancel.wished() => return Err(interrupted()),
+    };
+    let parts = Parts { options: &options, route, name, one };
+    let first = match first {
+        Next::Failed(error) => return Err(error),
+        Next::Last(fed, _) => {
+            let part = parts.alone()?;
+            return one(parts.of(fed.bytes), route.clone(), observer, cancel, part).await;
+        }
+        Next::Part(fed) => fed,
+    };
+    let board = PipeBoard::new(observer.clone());
+    let opened = tokio::select! {
+        opened = open(&options, route, &*observer, destination) => opened?,
+        () = cancel.wished() => return Err(interrupted()),
+    };
+    let wish = cancel.child();
+    let mut running = Running {
+        parts,
+        pipe: opened,
+        board,
+        wish: wish.clone(),
+        travelling: JoinSet::new(),
+        summary: None,
+    };
+    let sent = tokio::select! {
+        sent = running.send(first, &mut feed) => sent,
+        () = cancel.wished() => Err(interrupted()),
+    };
+    let (total, digest) = match sent {
+        Ok(sent) => sent,
+        Err(error) => {
+            wish.cancel();
+            let ended = async { while running.travelling.join_next().await.is_some() {} };
+            let _ = timeout(ENDING, ended).await;
+            return Err(error);
+        }
+    };
+    tokio::select! {
+        done = running.finish(total, digest) => done,
+        () = cancel.wished() => Err(interrupted()),
+    }
+}
+
+/// A pipe that the server has begun.
+struct Opened {
+    number: u64,
+    session: Session,
+    connection: Connection,
+    /// By which the parts are reached: all but their stream.
+    by: (Rc<longhaul_net::port::Port>, std::net::SocketAddr, Option<u16>),
+    patience: Duration,
+}
+
+async fn open(
+    options: &CopyOptions,
+    route: &Route,
+    observer: &dyn Observer,
+    destination: &std::path::Path,
+) -> Result<Opened, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let identity = options.key.identity()?;
+    let carriers = first_way(options).carriers();
+    let settings = Settings { streams: true, carriers, ..Settings::default() };
+    let look = if options.datagram.is_some() { Look::No } else { Look::Beside };
+    let reached = reach(options, route, &identity, observer).open(&settings, look).await?;
+    let Reached { mut session, data, contact, datagram } = reached;
+    observer.notice(Notice::Connected {
+        peer: session.peer.to_string(),
+        address: session.remote.to_string(),
+        carrier: session.carrier,
+    });
+    let connection = session.connection().ok_or_else(|| {
+        Error::new(ErrorKind::Unreachable, "the connection carries no further streams")
+    })?;
+    session.ask_for(pipe::SERVICE, pipe::VERSION);
+    let number = random_u64();
+    let path = destination.as_os_str().as_bytes().to_vec();
+    session.write(&Pipe { path, pipe: number }).await?;
+    let by = (data, contact, options.datagram.or(datagram));
+    let mut opened = Opened { number, session, connection, by, patience: options.stall };
+    opened.answer(false).await?;
+    Ok(opened)
+}
+
+impl Opened {
+    /// Waits for the server's word that the pipe has begun, or is `done`.
+    async fn answer(&mut self, done: bool) -> Result<(), Error> {
+        let silent = |_| {
+            let what = format!("the server says nothing for {} s", self.patience.as_secs());
+            Error::new(ErrorKind::Stalled, what)
+        };
+        let said = timeout(self.patience, self.session.read::<Piped>()).await.map_err(silent)??;
+        match said {
+            Some(said) if said.done == done => Ok(()),
+            Some(_) => {
+                Err(Error::new(ErrorKind::Unfinished, "the server answers what was not asked"))
+            }
+            None => Err(lost()),
+        }
+    }
+
+    /// Completes when the server ends the pipe, which it does before its time.
+    async fn ended(&mut self) -> Error {
+        match self.session.read::<Piped>().await {
+            Ok(Some(_)) => Error::new(ErrorKind::Unfinished, "the server ends the pipe too early"),
+            Ok(None) => lost(),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Unfinished, "the server ended the pipe")
+}
+
+/// How parts become copies.
+struct Parts<'a> {
+    options: &'a CopyOptions,
+    route: &'a Route,
+    name: &'a PathBuf,
+    one: StartOne,
+}
+
+impl Parts<'_> {
+    /// What a copy of its own works with.
+    fn alone(&self) -> Result<CopyPart, Error> {
+        Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
+    }
+
+    /// The options of a copy of `bytes`.
+    fn of(&self, bytes: Vec<u8>) -> CopyOptions {
+        let folder = MemoryFolder::new(bytes.len() as u64);
+        folder.put(self.name.as_os_str(), bytes);
+        CopyOptions { local: Some(folder), input: None, ..self.options.clone() }
+    }
+}
+
+struct Running<'a> {
+    parts: Parts<'a>,
+    pipe: Opened,
+    board: Arc<PipeBoard>,
+    wish: Cancel,
+    travelling: JoinSet<(u64, Result<Summary, Error>)>,
+    /// Of the parts that stand.
+    summary: Option<Summary>,
+}
+
+impl Running<'_> {
+    /// Sends all parts; how many bytes they are, and their digest.
+    async fn send(&mut self, first: Fed, feed: &mut Feed) -> Result<(u64, Digest), Error> {
+        self.begin(first).await?;
+        let mut end = None;
+        while end.is_none() || !self.travelling.is_empty() {
+            let is_wanted = end.is_none() && self.travelling.len() < TRAVELLING;
+            tokio::select! {
+                next = feed.next(), if is_wanted => match next {
+                    Next::Part(fed) => self.begin(fed).await?,
+                    Next::Last(fed, digest) => {
+                        let total = fed.offset + fed.bytes.len() as u64;
+                        end = Some((total, digest));
+                        self.board.set_total(total);
+                        self.begin(fed).await?;
+                    }
+                    Next::Failed(error) => return Err(error),
+                },
+                Some(ended) = self.travelling.join_next() => {
+                    let what = "a part ended before its time";
+                    let gone = |_| Error::new(ErrorKind::Unfinished, what);
+                    let (offset, summary) = ended.map_err(gone)?;
+                    self.take(summary?);
+                    self.board.stands(offset);
+                }
+                error = self.pipe.ended() => return Err(error),
+            }
+        }
+        end.ok_or_else(lost)
+    }
+
+    /// Begins to send a part.
+    async fn begin(&mut self, fed: Fed) -> Result<(), Error> {
+        let Fed { offset, bytes } = fed;
+        let session = self.pipe.connection.open(control::SERVICE, control::VERSION).await?;
+        let (data, contact, datagram) = self.pipe.by.clone();
+        let part = self.parts.alone()?;
+        part.reached.replace(Some(Reached { session, data, contact, datagram }));
+        let place = Some(PartOfPipe { pipe: self.pipe.number, offset });
+        let protocol = self.board.protocol(&self.parts.options.protocol);
+        let options = CopyOptions { part: place, protocol, ..self.parts.of(bytes) };
+        let (observer, route) = (self.board.of_part(offset), self.parts.route.clone());
+        let copy = (self.parts.one)(options, route, observer, self.wish.clone(), part);
+        self.travelling.spawn_local(async move { (offset, copy.await) });
+        Ok(())
+    }
+
+    fn take(&mut self, part: Summary) {
+        self.summary = Some(match self.summary.take() {
+            Some(whole) => many::summary_of_parts(&[whole, part]),
+            None => part,
+        });
+    }
+
+    /// All parts stand: has the server give the file its name.
+    async fn finish(mut self, total: u64, digest: Digest) -> Result<Summary, Error> {
+        let end = PipeEnd { total, digest: digest.to_vec() };
+        self.pipe.session.write(&end).await?;
+        self.pipe.answer(true).await?;
+        let (writer, reader) = self.pipe.session.split();
+        // All that was wanted has come.
+        let _ = writer.leave(reader).await;
+        let elapsed = self.board.elapsed();
+        Ok(Summary {
+            files: 1,
+            copied_files: 1,
+            elapsed,
+            goodput: Bytes::new(total) / elapsed,
+            blake3: hex(&digest),
+            ..self.summary.unwrap_or_default()
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! What the user hears of a pipe: one copy, whatever its parts are.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::options::{Protocol, TCP_STREAMS};
+use crate::progress::{Notice, Observer, Progress};
+
+/// The parts of a pipe, together.
+pub(super) struct PipeBoard {
+    observer: Arc<dyn Observer>,
+    started: Instant,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Default)]
+struct Parts {
+    /// Of the parts that stand.
+    past: Progress,
+    present: BTreeMap<u64, Progress>,
+    /// Bytes of the whole, once that is known.
+    total: u64,
+    /// Datagrams did not pass for a part.
+    fell_back: bool,
+}
+
+impl PipeBoard {
+    pub(super) fn new(observer: Arc<dyn Observer>) -> Arc<PipeBoard> {
+        let (started, parts) = (Instant::now(), Mutex::default());
+        Arc::new(PipeBoard { observer, started, parts })
+    }
+
+    /// Nothing panics while the lock is held.
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The observer of the part that begins at `offset`.
+    pub(super) fn of_part(self: &Arc<PipeBoard>, offset: u64) -> Arc<dyn Observer> {
+        Arc::new(OfPart { board: self.clone(), offset })
+    }
+
+    /// The part that begins at `offset` stands.
+    pub(super) fn stands(&self, offset: u64) {
+        let mut parts = self.parts();
+        if let Some(part) = parts.present.remove(&offset) {
+            let setup = parts.past.setup;
+            add(&mut parts.past, &part);
+            (parts.past.rate_now, parts.past.setup) = (Rate::ZERO, setup.or(part.setup));
+        }
+    }
+
+    /// The whole has so many bytes.
+    pub(super) fn set_total(&self, bytes: u64) {
+        self.parts().total = bytes;
+    }
+
+    /// By what the next part goes.
+    pub(super) fn protocol(&self, asked: &Protocol) -> Protocol {
+        match self.parts().fell_back {
+            true => Protocol::Tcp { streams: TCP_STREAMS },
+            false => asked.clone(),
+        }
+    }
+
+    /// How long the pipe takes already.
+    pub(super) fn elapsed(&self) -> Span {
+        Span::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    fn progress(&self) -> Progress {
+        let parts = self.parts();
+        let mut all = parts.past.clone();
+        parts.present.values().for_each(|part| add(&mut all, part));
+        let missing = Bytes::new(parts.total.saturating_sub(all.bytes));
+        Progress {
+            total_bytes: parts.total,
+            files: 0,
+            total_files: 1,
+            rate_average: Bytes::new(all.bytes) / self.elapsed().max(Span::from_nanos(1)),
+            left: (parts.total > 0 && all.rate_now > Rate::ZERO).then(|| missing / all.rate_now),
+            ..all
+        }
+    }
+}
+
+fn add(all: &mut Progress, part: &Progress) {
+    all.bytes += part.bytes;
+    all.rate_now = Rate::from_bps(all.rate_now.as_bps().saturating_add(part.rate_now.as_bps()));
+    all.sent += part.sent;
+    all.retransmitted += part.retransmitted;
+    all.blocks_lost += part.blocks_lost;
+    all.refused += part.refused;
+    all.rtt = all.rtt.max(part.rtt);
+    all.setup = all.setup.or(part.setup);
+}
+
+struct OfPart {
+    board: Arc<PipeBoard>,
+    offset: u64,
+}
+
+impl Observer for OfPart {
+    fn progress(&self, progress: &Progress) {
+        self.board.parts().present.insert(self.offset, progress.clone());
+        self.board.observer.progress(&self.board.progress());
+    }
+
+    fn notice(&self, notice: Notice) {
+        match notice {
+            // The pipe has told of its connection, and its parts are no files.
+            Notice::Connected { .. } | Notice::Resumed { .. } => {}
+            Notice::Fallback { .. } => {
+                if !std::mem::replace(&mut self.board.parts().fell_back, true) {
+                    self.board.observer.notice(notice);
+                }
+            }
+            notice => self.board.observer.notice(notice),
+        }
+    }
+
+    fn trust_new_server(&self, server: &str, id: &str) -> bool {
+        self.board.observer.trust_new_server(server, id)
+    }
+}

@@ -1,0 +1,164 @@
+//! The service of pipes: files whose length their client does not know.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::Server;
+use super::dispatch::first;
+use super::door::Access;
+use super::events::{ServedClient, ServerEvent};
+use super::running::Running;
+use crate::control::pipe::{self, Extent, Pipe, PipeEnd, Piped};
+use crate::error::{Error, ErrorKind};
+use crate::session::{PeerId, Service, Session, allow};
+use crate::write::extent::{ExtentOf, PipedFile};
+use longhaul_files::CHUNK;
+use longhaul_files::digest::Digest;
+use longhaul_files::manifest::MAX_OBJECT;
+
+/// Pipes that one client may have open: each has a file open all the time.
+const MOST: usize = 16;
+
+/// The pipes under way, by client and by their own number.
+#[derive(Default)]
+pub(super) struct Pipes(RefCell<HashMap<(PeerId, u64), Arc<PipedFile>>>);
+
+impl Pipes {
+    /// Enters a pipe until the entry is dropped.
+    fn enter(&self, peer: PeerId, number: u64, file: Arc<PipedFile>) -> Result<Entered<'_>, Error> {
+        let mut pipes = self.0.borrow_mut();
+        let refused = |what: String| Err(Error::new(ErrorKind::Usage, what));
+        if pipes.contains_key(&(peer, number)) {
+            return refused(format!("{peer} has a pipe of this number already"));
+        }
+        if pipes.keys().filter(|(other, _)| *other == peer).count() >= MOST {
+            return refused(format!("{peer} has {MOST} pipes open, and may have no more"));
+        }
+        pipes.insert((peer, number), file.clone());
+        Ok(Entered { pipes: self, key: (peer, number), file })
+    }
+
+    /// Where a part of a pipe of `peer` goes.
+    ///
+    /// # Errors
+    /// The client has no such pipe, or the part begins within a chunk or beyond all bounds.
+    pub(super) fn part(&self, peer: PeerId, extent: &Extent) -> Result<ExtentOf, Error> {
+        let pipes = self.0.borrow();
+        let file = pipes.get(&(peer, extent.pipe)).ok_or_else(|| {
+            Error::new(ErrorKind::Usage, "the part is of no pipe that is open here")
+                .advise("run the pipe again")
+        })?;
+        if !extent.offset.is_multiple_of(CHUNK) || extent.offset > MAX_OBJECT {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                "the part begins where no part of a pipe can",
+            ));
+        }
+        Ok(ExtentOf { file: file.clone(), first: extent.offset / CHUNK })
+    }
+}
+
+/// A pipe under way; dropped, the pipe is over, and a file without its name is gone.
+struct Entered<'a> {
+    pipes: &'a Pipes,
+    key: (PeerId, u64),
+    file: Arc<PipedFile>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.pipes.0.borrow_mut().remove(&self.key);
+        self.file.end();
+    }
+}
+
+/// Pipes.
+pub(super) struct Piping {
+    server: Rc<Server>,
+    ended: mpsc::UnboundedSender<Result<(), Error>>,
+}
+
+impl Service for Piping {
+    fn name(&self) -> &'static str {
+        pipe::SERVICE
+    }
+
+    fn version(&self) -> u32 {
+        pipe::VERSION
+    }
+
+    fn right(&self) -> &'static str {
+        allow::FILES
+    }
+
+    fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let Some((mut session, asked)) = first::<Pipe>(&self.server, stream).await else {
+                return;
+            };
+            let server = &self.server;
+            let client = ServedClient::of_pipe(&session, &asked);
+            (server.tell)(ServerEvent::Asked(client.clone()));
+            // Kept until the client has heard the last word.
+            let begun = server.begin(session.peer, Some(Access::Write));
+            let ended = match &begun {
+                Ok(running) => self.answer(running, &mut session, &asked).await,
+                Err(error) => Err(error.clone()),
+            };
+            (server.tell)(client.ended(&ended));
+            let _ = session.close(ended.as_ref().err().map(Into::into)).await;
+            // Whoever waited for it may be gone.
+            let _ = self.ended.send(ended);
+        })
+    }
+}
+
+impl Piping {
+    /// The service; `ended` is told how each pipe ended.
+    pub(super) fn new(
+        server: Rc<Server>,
+        ended: mpsc::UnboundedSender<Result<(), Error>>,
+    ) -> Piping {
+        Piping { server, ended }
+    }
+
+    async fn answer(
+        &self,
+        running: &Running,
+        session: &mut Session,
+        asked: &Pipe,
+    ) -> Result<(), Error> {
+        let path = Path::new(OsStr::from_bytes(&asked.path));
+        let place = self.server.door.place(&session.peer, path, Access::Write)?;
+        let file = at_disk(move || PipedFile::create(&place)).await?;
+        let entered = self.server.pipes.enter(session.peer, asked.pipe, Arc::new(file))?;
+        session.write(&Piped { done: false }).await?;
+        // The client may be as slow as what feeds it: only its end, or the server's, ends this.
+        let next = async { Ok::<_, Error>(session.read::<PipeEnd>().await?) };
+        let PipeEnd { total, digest } = running.or(next).await?.ok_or_else(|| {
+            Error::new(ErrorKind::Unfinished, "the client ended before its pipe did")
+        })?;
+        let digest: Digest = digest
+            .try_into()
+            .map_err(|_| Error::new(ErrorKind::Usage, "the digest of the pipe is none"))?;
+        let file = entered.file.clone();
+        at_disk(move || file.finish(total, &digest)).await?;
+        Ok(session.write(&Piped { done: true }).await?)
+    }
+}
+
+/// Does what may wait for a disk.
+async fn at_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let ended = |_| Error::new(ErrorKind::Unfinished, "work at the disk ended before its time");
+    tokio::task::spawn_blocking(work).await.map_err(ended)?
+}

@@ -1,0 +1,137 @@
+//! A part of a pipe as the destination: it goes to its place in a file that others write, too.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::destination::{Open, Opened, Reporter};
+use super::writing::{Store, Writing};
+use crate::control::pipe::MAX_EXTENT;
+use crate::error::{Error, ErrorKind};
+use longhaul_files::digest::{self, Digest};
+use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdict, VirtualObject};
+
+/// The file of a pipe, which each part on its way has a hold of.
+pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
+
+impl PipedFile {
+    /// Begins the file at `place`.
+    ///
+    /// # Errors
+    /// As [`PipeFile::create`].
+    pub(crate) fn create(place: &Place) -> Result<PipedFile, Error> {
+        Ok(PipedFile(Mutex::new(Some(PipeFile::create(place)?))))
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Parts are missing or the digest differs ([`ErrorKind::Verification`]); as
+    /// [`PipeFile::finish`].
+    pub(crate) fn finish(&self, total: u64, digest: &Digest) -> Result<(), Error> {
+        let file = self.file().take();
+        let finished = file.map_or(Ok(false), |mut file| file.finish(total, digest))?;
+        if finished {
+            return Ok(());
+        }
+        let what = "what came by the pipe is not what was sent";
+        Err(Error::new(ErrorKind::Verification, what).advise("run the pipe again"))
+    }
+
+    /// Ends the pipe: the file goes, and parts that are still on their way fail.
+    pub(crate) fn end(&self) {
+        drop(self.file().take());
+    }
+
+    /// Nothing panics while the lock is held.
+    fn file(&self) -> MutexGuard<'_, Option<PipeFile>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, chunk: u64, content: &[u8]) -> Result<(), Error> {
+        let over = || Error::new(ErrorKind::Unfinished, "the pipe of this part is over");
+        Ok(self.file().as_mut().ok_or_else(over)?.write(chunk, content)?)
+    }
+}
+
+/// A part of a pipe, to be opened when its manifest is known.
+pub(crate) struct ExtentOf {
+    pub(crate) file: Arc<PipedFile>,
+    /// The chunk of the pipe with which the part begins.
+    pub(crate) first: u64,
+}
+
+struct Extent {
+    to: ExtentOf,
+    object: VirtualObject,
+    size: u64,
+    missing: BTreeSet<u64>,
+    written: u64,
+}
+
+impl Open for ExtentOf {
+    fn open(
+        self: Box<Self>,
+        object: VirtualObject,
+        _prefix: u64,
+        reporter: Reporter,
+    ) -> Result<Box<dyn Opened>, Error> {
+        let manifest = object.manifest();
+        let file = manifest.entries().first().filter(|file| file.holes().is_empty());
+        let size = file.and_then(|file| file.size()).unwrap_or(0);
+        if !manifest.is_single() || !(1..=MAX_EXTENT).contains(&size) {
+            return Err(Error::new(ErrorKind::Usage, "a part of a pipe is one file without holes"));
+        }
+        let missing = object.manifest_chunks()..object.chunks();
+        let store = Extent {
+            to: *self,
+            object: object.clone(),
+            size,
+            missing: missing.collect(),
+            written: 0,
+        };
+        Ok(Box::new(Writing::begin(object, store, Plan::default(), reporter)))
+    }
+}
+
+impl Store for Extent {
+    fn needs(&self, chunk: u64) -> bool {
+        self.missing.contains(&chunk)
+    }
+
+    fn missing_chunks(&self) -> u64 {
+        self.missing.len() as u64
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.written
+    }
+
+    fn files_done(&self) -> u64 {
+        0
+    }
+
+    fn write_chunk(
+        &mut self,
+        chunk: u64,
+        content: &[u8],
+        expected: &Digest,
+    ) -> Result<Verdict, Error> {
+        let Some(ChunkKind::Large { chunk: own, .. }) = self.object.chunk_kind(chunk) else {
+            return Ok(Verdict::Mismatch);
+        };
+        let is_whole = content.len() == self.object.chunk_content(chunk);
+        if !is_whole || digest::file_value(self.size, own, content) != *expected {
+            return Ok(Verdict::Mismatch);
+        }
+        if self.missing.contains(&chunk) {
+            self.to.file.write(self.to.first + own, content)?;
+            self.missing.remove(&chunk);
+            self.written += content.len() as u64;
+        }
+        Ok(Verdict::Written)
+    }
+
+    fn finish(self) -> Result<(SinkOutcome, Option<Mark>), Error> {
+        Ok((SinkOutcome { files: 1, bytes: self.written, ..SinkOutcome::default() }, None))
+    }
+}
