@@ -86,10 +86,10 @@ pub struct Figure {
 
 impl Experiment {
     /// Without figures.
-    pub const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
+    pub(crate) const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
 
     /// Without rates over time.
-    pub const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
+    pub(crate) const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
     /// The name of its page in the folder of results.
     pub fn file(&self) -> String {
@@ -134,7 +134,7 @@ impl Case {
     }
 
     /// Whether it can be simulated.
-    pub fn is_simulated(&self) -> bool {
+    pub(crate) fn is_simulated(&self) -> bool {
         !matches!(self.ways, Ways::Emulated(_))
     }
 

@@ -11,7 +11,7 @@ use crate::scenarios::vary;
 use crate::table::{Published, Row, Table, emulated_value};
 
 /// The experiments of this paper.
-pub const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
+pub(crate) const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
 
 /// "the 100 Mb/Sec interface card was the limiting factor".
 const CARD: Rate = Rate::from_mbps(100);
@@ -143,7 +143,7 @@ fn frequency_figure(
 }
 
 /// Figure 1.
-pub static FIG1: Experiment = Experiment {
+pub(crate) static FIG1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "FOBS: share of the capacity against the frequency of acknowledgements",
     source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003), \
@@ -185,7 +185,7 @@ pub static FIG1: Experiment = Experiment {
 };
 
 /// Figure 2.
-pub static FIG2: Experiment = Experiment {
+pub(crate) static FIG2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "FOBS: waste against the frequency of acknowledgements",
     source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003), \
@@ -233,7 +233,7 @@ fn block_case(block: u32) -> String {
 }
 
 /// Figure 3.
-pub static FIG3: Experiment = Experiment {
+pub(crate) static FIG3: Experiment = Experiment {
     id: "fobs-fig3",
     title: "FOBS: share of OC-12 against packet size",
     source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003), \
@@ -301,7 +301,7 @@ fn table1_case(path: usize, large: bool) -> String {
 }
 
 /// Table 1.
-pub static TABLE1: Experiment = Experiment {
+pub(crate) static TABLE1: Experiment = Experiment {
     id: "fobs-table1",
     title: "TCP on FOBS's paths, with and without large windows",
     source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003), \
@@ -352,7 +352,7 @@ fn streams_case(streams: u32) -> String {
 const FOBS: &str = "FOBS";
 
 /// Table 2.
-pub static TABLE2: Experiment = Experiment {
+pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS beside PSockets on a path with contention",
     source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003), \

@@ -11,7 +11,7 @@ use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table, emulated_value};
 
 /// The experiments of our own.
-pub const ALL: [&Experiment; 1] = [&GRID];
+pub(crate) const ALL: [&Experiment; 1] = [&GRID];
 
 /// A link, and an object that takes some seconds on it.
 const LINKS: [(&str, Rate, Bytes); 2] = [
@@ -50,7 +50,7 @@ fn all<T>(make: impl Fn(String, Rate, Bytes, u64, u64) -> T) -> Vec<T> {
 }
 
 /// The grid.
-pub static GRID: Experiment = Experiment {
+pub(crate) static GRID: Experiment = Experiment {
     id: "sim-vs-emulator",
     title: "RBUDP by simulation and over real sockets: the same paths, the same goodput",
     source: "No paper: a check of the simulator and the emulator against each other",

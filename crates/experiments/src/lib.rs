@@ -17,25 +17,28 @@
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.
 
-pub mod auto;
+// The page names private modules, too: it is for readers of the source.
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod auto;
 pub mod catalogue;
 #[cfg(target_os = "linux")]
 pub mod emulate;
 pub mod experiment;
-pub mod fobs;
-pub mod grid;
-pub mod gtp;
-pub mod many;
-pub mod ornl;
+mod fobs;
+mod grid;
+mod gtp;
+mod many;
+mod ornl;
 pub mod outcome;
 pub mod page;
-pub mod paths;
+mod paths;
 pub mod plot;
-pub mod quanta;
-pub mod quantity;
+mod quanta;
+mod quantity;
 pub mod results;
-pub mod sabul;
-pub mod scenarios;
-pub mod sidebyside;
+mod sabul;
+mod scenarios;
+mod sidebyside;
 pub mod simulate;
-pub mod table;
+mod table;

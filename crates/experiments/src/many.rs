@@ -11,7 +11,7 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 /// The experiments of this file.
-pub const ALL: [&Experiment; 1] = [&MANY];
+pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
 /// What those that take a rate send together, in bits a second of UDP payload: 98 % of what the
@@ -114,7 +114,7 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 }
 
 /// The page.
-pub static MANY: Experiment = Experiment {
+pub(crate) static MANY: Experiment = Experiment {
     id: "many-receivers",
     title: "One sender, the same object to 1, 4 and 16 receivers over a link that they share",
     source: "No paper: they all have one receiver, or several senders",

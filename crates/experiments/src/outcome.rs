@@ -94,7 +94,7 @@ impl CaseFlow {
 
     /// Mean goodput between two times of the time series, in seconds and Mbit/s; none (NaN) without
     /// a time series.
-    pub fn goodput_between(&self, from: f64, to: f64) -> f64 {
+    pub(crate) fn goodput_between(&self, from: f64, to: f64) -> f64 {
         if self.series.is_empty() {
             return f64::NAN;
         }
@@ -123,7 +123,7 @@ impl CaseOutcome {
 
     /// Goodput of each flow while all of them ran, in Mbit/s, by the time series: from the last
     /// start to the first end.
-    pub fn sustained(&self) -> Vec<f64> {
+    pub(crate) fn sustained(&self) -> Vec<f64> {
         let start = |flow: &CaseFlow| flow.started.since(Time::ZERO).as_secs_f64();
         let end = |flow: &CaseFlow| start(flow) + flow.elapsed.as_secs_f64();
         let from = self.flows.iter().map(start).fold(0.0, f64::max);

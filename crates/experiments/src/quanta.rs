@@ -13,7 +13,7 @@ use crate::scenarios::vary;
 use crate::table::{Published, Row, Table, emulated_value};
 
 /// The experiments of this paper.
-pub const ALL: [&Experiment; 5] = [&FIG5, &FIG6, &FIG7, &FIRST_VERSION, &STREAMING];
+pub(crate) const ALL: [&Experiment; 5] = [&FIG5, &FIG6, &FIG7, &FIRST_VERSION, &STREAMING];
 
 /// Section 4.1: "T_prop for Chicago to Amsterdam is 50ms".
 const RTT: Span = Span::from_millis(100);
@@ -75,7 +75,7 @@ fn blast_rows(
 }
 
 /// Figure 5.
-pub static FIG5: Experiment = Experiment {
+pub(crate) static FIG5: Experiment = Experiment {
     id: "quanta-fig5",
     title: "RBUDP from a fast host to a slow one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
@@ -185,7 +185,7 @@ const SENDER_LIMIT: f64 = 725.0;
 const FIG6_RATES: [u32; 8] = [100, 200, 300, 400, 500, 600, 700, 878];
 
 /// Figure 6.
-pub static FIG6: Experiment = Experiment {
+pub(crate) static FIG6: Experiment = Experiment {
     id: "quanta-fig6",
     title: "RBUDP from a slow host to a fast one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
@@ -260,7 +260,7 @@ fn fig7_model(mbps: f64, loss: u64, megabytes: u64) -> Rbudp {
 }
 
 /// Figure 7.
-pub static FIG7: Experiment = Experiment {
+pub(crate) static FIG7: Experiment = Experiment {
     id: "quanta-fig7",
     title: "RBUDP: throughput against payload size, without loss and with 12 %",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
@@ -355,7 +355,7 @@ const SLOW: &str = "a program that takes 643 Mbit/s";
 const FAST: &str = "a program without a limit";
 
 /// The anecdote of section 4.
-pub static FIRST_VERSION: Experiment = Experiment {
+pub(crate) static FIRST_VERSION: Experiment = Experiment {
     id: "quanta-first-version",
     title: "RBUDP at 5 % less than iperf's rate: a third is lost, and not on the path",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
@@ -417,7 +417,7 @@ fn stream() -> Stream {
 }
 
 /// Section 4.3.
-pub static STREAMING: Experiment = Experiment {
+pub(crate) static STREAMING: Experiment = Experiment {
     id: "quanta-streaming",
     title: "Frames by RBUDP within a delay: the sending rate that equation 11 asks for",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \

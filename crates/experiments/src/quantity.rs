@@ -31,31 +31,31 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
 }
 
 /// Object bits delivered a second, from the start to the end of a transfer.
-pub const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
+pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
 /// Goodput of all flows together.
-pub const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
+pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
 /// From the start to the end of a transfer.
-pub const TIME: Quantity = quantity("time", Unit::Seconds);
+pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 /// Goodput as a share of the link's rate.
-pub const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
+pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
 /// Datagrams sent beyond the object's blocks, as a share of them.
-pub const WASTE: Quantity = quantity("waste", Unit::Share);
+pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
 /// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
-pub const LOSS: Quantity = quantity("loss", Unit::Share);
+pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
 /// Losses as reported, the same one perhaps several times: the ORNL study's column.
-pub const LOST: Quantity = quantity("lost, as reported", Unit::Count);
+pub(crate) const LOST: Quantity = quantity("lost, as reported", Unit::Count);
 /// Blocks sent again.
-pub const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
+pub(crate) const RETRANSMITTED: Quantity = quantity("retransmitted", Unit::Count);
 /// Data datagrams sent.
-pub const SENT: Quantity = quantity("sent", Unit::Count);
+pub(crate) const SENT: Quantity = quantity("sent", Unit::Count);
 /// Data datagrams that reached the receiving program.
-pub const RECEIVED: Quantity = quantity("received", Unit::Count);
+pub(crate) const RECEIVED: Quantity = quantity("received", Unit::Count);
 /// Datagrams whose block was there already.
-pub const DUPLICATES: Quantity = quantity("duplicates", Unit::Count);
+pub(crate) const DUPLICATES: Quantity = quantity("duplicates", Unit::Count);
 /// Rounds over the object, the first one included.
-pub const ROUNDS: Quantity = quantity("rounds", Unit::Count);
+pub(crate) const ROUNDS: Quantity = quantity("rounds", Unit::Count);
 /// Jain's fairness index of the flows' rates: 1 is fair.
-pub const FAIRNESS: Quantity = quantity("fairness index", Unit::Index);
+pub(crate) const FAIRNESS: Quantity = quantity("fairness index", Unit::Index);
 
 impl Quantity {
     /// How a table names it.

@@ -44,17 +44,18 @@ pub struct Variant {
 }
 
 /// The file called `file` as it is.
-pub fn vary(file: &'static str) -> Variant {
+pub(crate) fn vary(file: &'static str) -> Variant {
     Variant { file, settings: Vec::new(), only: Vec::new() }
 }
 
 /// The text of the file called `file`, if an experiment runs it.
-pub fn text(file: &str) -> Option<&'static str> {
+pub(crate) fn text(file: &str) -> Option<&'static str> {
     FILES.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
 }
 
 /// The names of all files that are part of the binary.
-pub fn names() -> impl Iterator<Item = &'static str> {
+#[cfg(test)]
+fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
 

@@ -11,7 +11,7 @@ use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
 /// The experiments of this file.
-pub const ALL: [&Experiment; 1] = [&COMPARE];
+pub(crate) const ALL: [&Experiment; 1] = [&COMPARE];
 
 const LINK: Rate = Rate::from_mbps(1_000);
 /// Seconds there and back.
@@ -123,7 +123,7 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 }
 
 /// The table of all protocols.
-pub static COMPARE: Experiment = Experiment {
+pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, beside TCP",
     source: "No paper: the question that they all leave, which one to take",

@@ -16,7 +16,7 @@ pub struct Table {
 impl Table {
     /// The same table, where an input of the rows that `which` selects was derived from their
     /// published values.
-    pub fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
+    pub(crate) fn fitted(mut self, which: impl Fn(&Row) -> bool) -> Table {
         let rows = self.rows.iter_mut().filter(|row| row.published.is_some() && which(row));
         rows.for_each(|row| row.fitted = true);
         self
@@ -47,7 +47,7 @@ pub struct Row {
 }
 
 /// Returns the emulated value of a case, if one of the tables has it.
-pub fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -> Option<f64> {
+pub(crate) fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -> Option<f64> {
     let mut rows = tables.iter().flat_map(|table| &table.rows);
     rows.find(|row| row.case == case && row.quantity == quantity)?.emulated
 }
@@ -113,7 +113,7 @@ impl Aim {
     }
 
     /// Whether `value` keeps it.
-    pub fn is_met(self, value: f64) -> bool {
+    pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Aim::AtLeast(bound) => value >= bound,
             Aim::AtMost(bound) => value <= bound,
@@ -122,7 +122,7 @@ impl Aim {
 }
 
 /// By which a row is found: its case and its quantity's heading.
-pub type Key = (String, String);
+pub(crate) type Key = (String, String);
 
 impl Row {
     /// A row of which the paper says nothing.
@@ -151,7 +151,7 @@ impl Row {
     }
 
     /// The same row, with an input that was derived from its published value.
-    pub fn fitted(self) -> Row {
+    pub(crate) fn fitted(self) -> Row {
         Row { fitted: true, ..self }
     }
 
@@ -273,7 +273,7 @@ impl Table {
 
     /// The table as Markdown. Columns in which nothing stands are left out, but never `simulated`;
     /// which run an emulated value is of is said where there are `several`.
-    pub fn markdown(&self, several: bool) -> String {
+    pub(crate) fn markdown(&self, several: bool) -> String {
         let filled = |column: &Column| match column {
             Column::Case | Column::What | Column::Simulated => true,
             Column::Run if !several => false,
@@ -299,7 +299,7 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 
 /// What a page says of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub(crate) struct Said {
     /// In the column of simulated values.
     pub simulated: String,
     /// In the column of emulated values.
@@ -309,7 +309,7 @@ pub struct Said {
 }
 
 /// Reads the rows of all tables of a page.
-pub fn read(page: &str) -> BTreeMap<Key, Said> {
+pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
     let mut said = BTreeMap::new();
     let mut headings: Vec<&str> = Vec::new();
     for line in page.lines() {

@@ -15,7 +15,7 @@ use super::CHUNK;
 pub type Digest = [u8; 32];
 
 /// The value of a chunk of packed files or of the encoded manifest: the plain hash.
-pub fn packed_value(content: &[u8]) -> Digest {
+pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
 

@@ -25,7 +25,7 @@ pub use self::wire::Measured;
 pub(crate) use self::wire::encode_unchecked;
 
 /// The most entries that a manifest may have.
-pub const MAX_ENTRIES: u64 = 10_000_000;
+pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
 /// The most bytes that an object may have, padding included: what is kept of each chunk of it has
 /// to fit into memory, whoever says how large it is.
@@ -35,7 +35,7 @@ pub const MAX_OBJECT: u64 = 1 << 50;
 pub const MAX_PATH: usize = 4096;
 
 /// The most holes of one file. A source sends the zeros of further holes.
-pub const MAX_HOLES: usize = 1 << 20;
+pub(crate) const MAX_HOLES: usize = 1 << 20;
 
 /// Bytes that an entry takes beside its name, its holes and its link target: its own, and what the
 /// layout of the object and a destination keep of it (two places of 16 bytes, a state, bits).

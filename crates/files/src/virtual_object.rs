@@ -145,7 +145,7 @@ impl VirtualObject {
     }
 
     /// The chunks that hold entry `entry`, without its holes.
-    pub fn content_runs(&self, entry: u32) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn content_runs(&self, entry: u32) -> impl Iterator<Item = Range<u64>> + '_ {
         let chunks = self.chunks_of(entry);
         let (first, len) = (chunks.start, chunks.end - chunks.start);
         let holes = self.manifest.entries()[entry as usize].holes();

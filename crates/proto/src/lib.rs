@@ -58,6 +58,9 @@
 //! assert!(receiver.is_finished(setup.flow));
 //! assert_eq!(sender.accounting().sent, setup.layout.blocks());
 //! ```
+
+// The page names private modules, too: it is for readers of the source.
+#![allow(rustdoc::private_intra_doc_links)]
 #![no_std]
 
 extern crate alloc;
@@ -66,8 +69,8 @@ extern crate std;
 
 pub mod accounting;
 pub mod endpoint;
-pub mod ends;
-pub mod fobs;
+mod ends;
+mod fobs;
 pub mod gtp;
 pub mod kind;
 pub mod law;
@@ -75,16 +78,16 @@ pub mod layout;
 pub mod model;
 pub mod netblt;
 pub mod pace;
-pub mod pulse;
+mod pulse;
 pub mod quantity;
 pub mod ranges;
-pub mod rate;
+mod rate;
 pub mod rbudp;
 pub mod registry;
 mod row;
-pub mod rtt;
+mod rtt;
 pub mod sabul;
-pub mod sent;
+mod sent;
 pub mod settings;
 pub mod tally;
 pub mod time;

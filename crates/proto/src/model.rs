@@ -81,13 +81,13 @@ pub fn efficiency(payload: Bytes, rate: Rate, rtt: Span) -> f64 {
 
 /// Equation 5 turned round: the payload from which on `share` (from 0 to below 1) of the sending
 /// rate is achieved.
-pub fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
+pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
     let bits = rtt.as_secs_f64() * rate.as_bps() as f64 * share / (1.0 - share);
     Bytes::new(libm::ceil(bits / 8.0 - 1e-6) as u64)
 }
 
 /// Equation 6: how many rounds of repair until less than one packet is left, where each loses the
-/// same share. A mean, not a bound: see [`more_rounds`].
+/// same share. A mean, not a bound: the chance that k rounds are not enough is up to P·Lᵏ.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; none without loss, no number at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
@@ -101,12 +101,6 @@ pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     // A quotient that is whole but for rounding is that whole number.
     let rounds = libm::log(packets) / libm::log(1.0 / loss.get());
     Some(libm::ceil(rounds - 1e-9) as u32)
-}
-
-/// The chance that `packets` packets need more than `rounds` rounds (first one included) is at
-/// most this: P·Lᵏ.
-pub fn more_rounds(packets: u64, loss: LossRatio, rounds: u32) -> f64 {
-    (packets as f64 * libm::pow(loss.get(), f64::from(rounds))).min(1.0)
 }
 
 /// Equation 7: what `resends` rounds of repair send.
@@ -124,21 +118,21 @@ pub fn resent(payload: Bytes, loss: LossRatio, resends: u32) -> Bytes {
 /// Equation 8: a payload of the stream.
 ///
 /// S_total = S_obj · N_obj
-pub fn stream_payload(object: Bytes, objects: f64) -> Bytes {
+pub(crate) fn stream_payload(object: Bytes, objects: f64) -> Bytes {
     Bytes::new(libm::round(object.get() as f64 * objects) as u64)
 }
 
 /// Equation 9: objects in a payload, for `per_second` of them a second.
 ///
 /// N_obj = B_obj · D
-pub fn stream_objects(per_second: f64, delay: Span) -> f64 {
+pub(crate) fn stream_objects(per_second: f64, delay: Span) -> f64 {
     per_second * delay.as_secs_f64()
 }
 
 /// Equation 10: the rate of the objects themselves.
 ///
 /// B_best = B_obj · S_obj
-pub fn stream_rate(object: Bytes, per_second: f64) -> Rate {
+pub(crate) fn stream_rate(object: Bytes, per_second: f64) -> Rate {
     Rate::from_bps_f64(object.bits() * per_second)
 }
 
@@ -148,7 +142,7 @@ pub fn stream_rate(object: Bytes, per_second: f64) -> Rate {
 ///
 /// # Errors
 /// [`DelayTooShort`] if `delay` is not longer than `rtt`: then no rate is enough.
-pub fn stream_send_rate(
+pub(crate) fn stream_send_rate(
     object: Bytes,
     per_second: f64,
     delay: Span,
@@ -369,7 +363,6 @@ mod tests {
             let left = |rounds: u32| packets as f64 * libm::pow(share, f64::from(rounds));
             prop_assert!(left(rounds) <= 1.0 + 1e-6);
             prop_assert!(rounds == 0 || left(rounds - 1) > 1.0 - 1e-6);
-            prop_assert!(more_rounds(packets, loss(share), rounds) <= 1.0);
         }
     }
 }

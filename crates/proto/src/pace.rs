@@ -98,13 +98,13 @@ impl Pacer {
     }
 
     /// From now on bursts are of so many datagrams, at least 1, at any rate.
-    pub fn fix_burst(&mut self, datagrams: u64) {
+    pub(crate) fn fix_burst(&mut self, datagrams: u64) {
         self.fixed = Some(datagrams.max(1));
         self.burst = self.burst_at_rate();
     }
 
     /// From now on bursts, fixed ones too, are of no more than so many datagrams, at least 1.
-    pub fn limit_burst(&mut self, datagrams: u64) {
+    pub(crate) fn limit_burst(&mut self, datagrams: u64) {
         self.most = datagrams.max(1);
         self.burst = self.burst_at_rate();
     }

@@ -14,16 +14,16 @@ use crate::units::{Bytes, Rate};
 use crate::wire::{Echo, Pulse, Train};
 
 /// Packet trains begin at multiples of this number.
-pub const TRAIN_EVERY: u64 = 1024;
+pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Datagrams of a packet train.
-pub const TRAIN_LEN: u64 = 32;
+pub(crate) const TRAIN_LEN: u64 = 32;
 
 /// A train that a sleep of the receiving host has torn is timed by the rest, if that has as many.
 const MIN_REST: u64 = 6;
 
 /// How many datagrams from `next` on may leave before the place where a train may begin: a burst
 /// that ran over it would leave no whole train.
-pub fn until_train(next: PacketNumber) -> u64 {
+pub(crate) fn until_train(next: PacketNumber) -> u64 {
     TRAIN_EVERY - next.0 % TRAIN_EVERY
 }
 
@@ -70,7 +70,7 @@ impl Pulses {
     }
 
     /// A batch has come, of blocks that the object has.
-    pub fn on_arrivals<'a>(&mut self, arrivals: impl IntoIterator<Item = &'a Arrival>) {
+    pub(crate) fn on_arrivals<'a>(&mut self, arrivals: impl IntoIterator<Item = &'a Arrival>) {
         for arrival in arrivals {
             self.news = true;
             if self.newest.is_none_or(|(newest, _)| arrival.number > newest) {
@@ -82,7 +82,7 @@ impl Pulses {
     }
 
     /// The flow's first train has so many datagrams, up to [`TRAIN_EVERY`].
-    pub fn set_first_train(&mut self, len: u64) {
+    pub(crate) fn set_first_train(&mut self, len: u64) {
         self.meter.first_len = len.min(TRAIN_EVERY);
     }
 

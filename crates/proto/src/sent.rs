@@ -12,7 +12,7 @@ const RESOLUTION: u64 = 256;
 
 /// When each burst in flight was sent.
 #[derive(Clone, Debug, Default)]
-pub struct SentLog {
+pub(crate) struct SentLog {
     /// The first number after each burst, and when the burst left, in order.
     bursts: VecDeque<(u64, Time)>,
     first: u64,
@@ -21,7 +21,7 @@ pub struct SentLog {
 impl SentLog {
     /// Datagrams with numbers from `first` on, `count` of them, have left, on a path of about this
     /// round-trip time.
-    pub fn record(&mut self, now: Time, first: PacketNumber, count: u64, rtt: Span) {
+    pub(crate) fn record(&mut self, now: Time, first: PacketNumber, count: u64, rtt: Span) {
         let end = first.0 + count;
         match self.bursts.back_mut() {
             Some((last, time)) if now.since(*time) <= rtt / RESOLUTION => *last = end,
@@ -40,7 +40,7 @@ impl SentLog {
 
     /// The round-trip time that an echo shows, if its datagram is still remembered. What is older
     /// is forgotten.
-    pub fn sample(&mut self, now: Time, echo: Echo) -> Option<Span> {
+    pub(crate) fn sample(&mut self, now: Time, echo: Echo) -> Option<Span> {
         if echo.number.0 < self.first {
             return None;
         }

@@ -36,7 +36,7 @@ impl Tally {
     }
 
     /// Marks a run of blocks; tells how many are new. What lies beyond the last block is ignored.
-    pub fn mark_range(&mut self, range: Range<u32>) -> u32 {
+    pub(crate) fn mark_range(&mut self, range: Range<u32>) -> u32 {
         let before = self.marked;
         for (index, mask) in words(range.start..range.end.min(self.blocks)) {
             let word = &mut self.words[index];
@@ -47,7 +47,8 @@ impl Tally {
     }
 
     /// Whether the block has arrived.
-    pub fn is_marked(&self, block: u32) -> bool {
+    #[cfg(test)]
+    fn is_marked(&self, block: u32) -> bool {
         block < self.blocks && self.words[block as usize / 64] & 1 << (block % 64) != 0
     }
 
@@ -67,7 +68,7 @@ impl Tally {
     }
 
     /// How many blocks of `range` are missing.
-    pub fn missing_in(&self, range: Range<u32>) -> u32 {
+    pub(crate) fn missing_in(&self, range: Range<u32>) -> u32 {
         words(range.start..range.end.min(self.blocks))
             .map(|(index, mask)| (mask & !self.words[index]).count_ones())
             .sum()

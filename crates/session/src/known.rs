@@ -13,7 +13,7 @@ use crate::{Error, Kind};
 use longhaul_text::{CallOption, reason};
 
 /// The file's name in the config folder.
-pub const KNOWN_FILE: &str = "known_servers";
+pub(crate) const KNOWN_FILE: &str = "known_servers";
 
 const HEAD: &str =
     "# Servers that longhaul trusts: host:port and id. Remove a line to forget one.\n";

@@ -10,7 +10,7 @@
 //! said), `line` (the two halves of a stream), `export` (keys for the data), `connection`
 //! (further streams) over `below`; the carriers: `quic` with `keeper`, `window` and `twice`,
 //! `stream` with `segments` and `mux`, [`ssh`]; the ways in: [`mod@connect`] with `race` and
-//! `failure`, and [`listen`] with `gate`; [`service`] (what streams are for).
+//! `failure`, and [`listen`] with `gate`; `service` (what streams are for).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -48,7 +48,7 @@ mod mux;
 mod quic;
 mod race;
 mod segments;
-pub mod service;
+mod service;
 pub mod ssh;
 mod stream;
 mod strict;

@@ -9,6 +9,9 @@
 //! - [`skip`]: how a test ends on a host that cannot run it.
 //! - [`random`]: the small seeded generator under all.
 
+// The page names private modules, too: it is for readers of the source.
+#![allow(rustdoc::private_intra_doc_links)]
+
 #[cfg(target_os = "linux")]
 pub mod emu;
 pub mod link;
@@ -17,4 +20,4 @@ pub mod scenario;
 pub mod sim;
 #[doc(hidden)]
 pub mod skip;
-pub mod tcp;
+mod tcp;

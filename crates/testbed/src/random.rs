@@ -59,7 +59,7 @@ impl Random {
 
     /// How many trials fail before the first that succeeds, each succeeding with probability
     /// `share`: one draw instead of one for each trial.
-    pub fn failures_before_success(&mut self, share: f64) -> u64 {
+    pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
             return u64::MAX;
         }

@@ -54,7 +54,7 @@ pub fn quoted(word: &str) -> String {
 }
 
 /// Quotes a path for a shell so that no command takes it for an option.
-pub fn quoted_path(path: &Path) -> String {
+pub(crate) fn quoted_path(path: &Path) -> String {
     let shown = path.display().to_string();
     quoted(&if shown.starts_with('-') { format!("./{shown}") } else { shown })
 }

@@ -3,7 +3,7 @@
 //! [`api`] is what other programs embed, and all that these pages show; the other modules are
 //! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
 //! [`location`] (what a copy names), [`options`], [`progress`], [`summary`], [`error`]; then
-//! [`copy`] and [`serve`] (the two sides of a request), [`list`] (listings), [`probe`]
+//! [`copy`] and [`serve`] (the two sides of a request), `list` (listings), [`probe`]
 //! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
 //! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
 //! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
@@ -19,8 +19,7 @@ mod counters;
 #[doc(hidden)]
 pub mod error;
 mod flow;
-#[doc(hidden)]
-pub mod list;
+mod list;
 #[doc(hidden)]
 pub mod location;
 #[cfg(test)]

@@ -7,4 +7,4 @@ mod page;
 use crate::experiment::Experiment;
 
 /// The experiments of this folder.
-pub const ALL: [&Experiment; 2] = [&page::GRID, &page::SHORT];
+pub(crate) const ALL: [&Experiment; 2] = [&page::GRID, &page::SHORT];

@@ -11,7 +11,7 @@ mod tables;
 use crate::experiment::Experiment;
 
 /// The experiments of this paper.
-pub const ALL: [&Experiment; 12] = [
+pub(crate) const ALL: [&Experiment; 12] = [
     &slow_start::FIG1,
     &dynamics::FIG7,
     &dynamics::FIG8,

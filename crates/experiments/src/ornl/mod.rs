@@ -16,7 +16,7 @@ use crate::scenarios::Variant;
 use crate::table::{Published, Row, Table};
 
 /// The experiments of this study.
-pub const ALL: [&Experiment; 6] = [
+pub(crate) const ALL: [&Experiment; 6] = [
     &emulated::MEMORY,
     &emulated::FILE,
     &internet::INTERNET,

@@ -12,7 +12,7 @@ mod tcp;
 use crate::experiment::Experiment;
 
 /// The experiments of this paper.
-pub const ALL: [&Experiment; 8] = [
+pub(crate) const ALL: [&Experiment; 8] = [
     &tcp::TCP,
     &alone::FIG2,
     &alone::FIG5,

@@ -102,7 +102,8 @@ impl Assembly {
     }
 
     /// Chunks that are partly there.
-    pub fn open_chunks(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn open_chunks(&self) -> usize {
         self.open.len()
     }
 

@@ -41,12 +41,6 @@ pub fn packet_overhead(address: IpAddr) -> u16 {
     }
 }
 
-/// The datagram size that passes nearly every path to `address`: what is used where nothing is
-/// known.
-pub fn safe_size(address: IpAddr) -> u16 {
-    1280 - packet_overhead(address)
-}
-
 /// What a search has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -91,7 +85,7 @@ impl Search {
     }
 
     /// The next probe to send now: its size, and its round as its number.
-    pub fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
+    pub(crate) fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
         if now >= self.round_ends() && !self.is_over(now) {
             self.rounds.push(now);
             let answered = self.found.is_some();
@@ -107,7 +101,7 @@ impl Search {
     }
 
     /// The probe of `size` bytes and this number has been answered.
-    pub fn on_answer(&mut self, now: Time, size: u16, number: PacketNumber) {
+    pub(crate) fn on_answer(&mut self, now: Time, size: u16, number: PacketNumber) {
         let known = self.candidates.iter().any(|c| c.size == size && c.said > 0);
         let round = usize::try_from(number.0).ok().and_then(|round| self.rounds.get(round));
         let Some(began) = round.copied().filter(|_| known) else {
@@ -123,7 +117,7 @@ impl Search {
     }
 
     /// The first link does not take datagrams of `size` bytes.
-    pub fn on_refused(&mut self, size: u16) {
+    pub(crate) fn on_refused(&mut self, size: u16) {
         self.candidates.retain(|candidate| candidate.size < size);
     }
 

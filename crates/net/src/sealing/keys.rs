@@ -18,7 +18,7 @@ use crate::sealing::open::Opener;
 use crate::sealing::seal::Sealer;
 
 /// Packet numbers of one epoch, as a power of two.
-pub const EPOCH_BITS: u32 = 23;
+pub(crate) const EPOCH_BITS: u32 = 23;
 
 const NONCE_LEN: usize = 12;
 
@@ -254,7 +254,7 @@ impl Schedule {
 
 impl EpochKey {
     /// The epoch of a packet number.
-    pub fn epoch_of(number: PacketNumber) -> u32 {
+    pub(crate) fn epoch_of(number: PacketNumber) -> u32 {
         // Numbers have 40 bits.
         (number.0 >> EPOCH_BITS) as u32
     }
@@ -264,7 +264,7 @@ impl EpochKey {
     }
 
     /// The nonce of a packet number, as in RFC 9001, section 5.3.
-    pub fn nonce(&self, number: PacketNumber) -> Nonce {
+    pub(crate) fn nonce(&self, number: PacketNumber) -> Nonce {
         let mut nonce = self.iv;
         for (byte, bits) in nonce[4..].iter_mut().zip(number.0.to_be_bytes()) {
             *byte ^= bits;

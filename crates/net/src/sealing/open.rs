@@ -140,7 +140,7 @@ impl Opener {
     }
 
     /// The length of the payload of a datagram this long; nothing if it is too short.
-    pub fn payload_len(&self, datagram: usize) -> Option<usize> {
+    pub(crate) fn payload_len(&self, datagram: usize) -> Option<usize> {
         datagram.checked_sub(self.overhead())
     }
 
@@ -191,7 +191,7 @@ impl Opener {
     ///
     /// # Errors
     /// As [`Opener::open`].
-    pub fn open_in_place(
+    pub(crate) fn open_in_place(
         &mut self,
         now: Time,
         head: &[u8; Header::LEN],

@@ -12,13 +12,13 @@ use longhaul_proto::wire::header::{Header, Kind};
 use crate::sealing::keys::{Class, EpochKey, Schedule, Suite};
 
 /// Bytes of the tag behind a sealed payload.
-pub const TAG_LEN: usize = 16;
+pub(crate) const TAG_LEN: usize = 16;
 /// Bytes of the token behind a payload in the clear.
-pub const TOKEN_LEN: usize = 8;
+pub(crate) const TOKEN_LEN: usize = 8;
 /// Bytes of a sealed datagram that are not its payload.
 pub const SEALED_OVERHEAD: usize = Header::LEN + TAG_LEN;
 /// Bytes of a datagram in the clear that are not its payload.
-pub const PLAIN_OVERHEAD: usize = Header::LEN + TOKEN_LEN;
+pub(crate) const PLAIN_OVERHEAD: usize = Header::LEN + TOKEN_LEN;
 
 /// Bytes of a data datagram that are not its block.
 pub fn data_overhead(suite: Suite) -> usize {

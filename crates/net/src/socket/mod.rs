@@ -22,7 +22,7 @@ pub use sys::{Segments, tcp_round_trip, tcp_segments};
 /// What a socket asks for as receive buffer: 2 to 5 ms of scheduler stalls at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Messages taken by one receiving system call; more no longer fit the second-level cache.
-pub const MESSAGES: usize = 8;
+pub(crate) const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;
 /// The largest datagram that some link takes whole (jumbo frames). A larger one is one that the

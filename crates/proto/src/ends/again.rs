@@ -4,7 +4,7 @@ use crate::time::{Span, Time};
 
 /// When it was last done, and how often.
 #[derive(Clone, Copy, Debug)]
-pub struct Again {
+pub(crate) struct Again {
     last: Time,
     count: u32,
     most: u32,
@@ -12,27 +12,27 @@ pub struct Again {
 
 impl Again {
     /// The wait doubles so often at most (16 times), then stays.
-    pub fn new(most: u32) -> Again {
+    pub(crate) fn new(most: u32) -> Again {
         Again { last: Time::ZERO, count: 0, most: most.min(16) }
     }
 
     /// Something has been heard, or begins: the next wait is the first.
-    pub fn restart(&mut self, now: Time) {
+    pub(crate) fn restart(&mut self, now: Time) {
         (self.last, self.count) = (now, 0);
     }
 
     /// The wait that runs begins anew.
-    pub fn put_off(&mut self, now: Time) {
+    pub(crate) fn put_off(&mut self, now: Time) {
         self.last = now;
     }
 
     /// It is done now.
-    pub fn note(&mut self, now: Time) {
+    pub(crate) fn note(&mut self, now: Time) {
         (self.last, self.count) = (now, (self.count + 1).min(self.most));
     }
 
     /// When it is due, where the first wait is `wait`.
-    pub fn next(&self, wait: Span) -> Time {
+    pub(crate) fn next(&self, wait: Span) -> Time {
         self.last + wait * (1 << self.count)
     }
 }

@@ -10,7 +10,7 @@ use crate::wire::Loss;
 
 /// What has come, or was there.
 #[derive(Clone, Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     there: RangeSet,
     wholes: Wholes,
     highest: u64,
@@ -18,13 +18,13 @@ pub struct Arrived {
 
 impl Arrived {
     /// Nothing yet.
-    pub fn new(setup: &Setup) -> Arrived {
+    pub(crate) fn new(setup: &Setup) -> Arrived {
         Arrived { there: RangeSet::new(), wholes: Wholes::new(setup.layout), highest: 0 }
     }
 
     /// Takes a batch in and counts it; each gap that opens below a block that came goes to `gap`.
     /// Tells how many blocks are new.
-    pub fn on_datagrams(
+    pub(crate) fn on_datagrams(
         &mut self,
         end: &mut ReceivingEnd,
         now: Time,
@@ -66,7 +66,7 @@ impl Arrived {
     /// As [`Receiver::skip`](crate::endpoint::Receiver::skip); `lost` tells how many blocks of a
     /// gap below a block that came are counted as lost, which they are no more. Tells how many are
     /// new.
-    pub fn skip(
+    pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,
         blocks: BlockRange,
@@ -92,17 +92,17 @@ impl Arrived {
     }
 
     /// The blocks.
-    pub fn there(&self) -> &RangeSet {
+    pub(crate) fn there(&self) -> &RangeSet {
         &self.there
     }
 
     /// One more than the highest block that has come.
-    pub fn highest(&self) -> u64 {
+    pub(crate) fn highest(&self) -> u64 {
         self.highest
     }
 
     /// Takes as much of `blocks` as one message holds, without what has come; nothing if all has.
-    pub fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
+    pub(crate) fn take_missing(&self, blocks: &mut RangeSet, sequence: u64) -> Option<Loss> {
         let mut lost = blocks.iter().flat_map(|run| self.there.gaps(run)).peekable();
         let loss = Loss::fill(sequence, &mut lost);
         let rest = lost.peek().map_or(u64::MAX, |run| run.start);
@@ -112,7 +112,7 @@ impl Arrived {
     }
 
     /// The first block that has not come; all below it have.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.there.run_at(0).map_or(0, |run| run.end)
     }
 }

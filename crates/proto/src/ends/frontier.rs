@@ -69,7 +69,7 @@ impl Frontier {
     }
 
     /// How many blocks have been sent and are not known to be there.
-    pub fn unacknowledged(&self) -> u64 {
+    pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
 
@@ -79,7 +79,7 @@ impl Frontier {
     }
 
     /// Whether the next first block needs a higher grant.
-    pub fn is_out_of_grant(&self) -> bool {
+    pub(crate) fn is_out_of_grant(&self) -> bool {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
 
@@ -89,7 +89,7 @@ impl Frontier {
     }
 
     /// The receiver grants so many bytes of first sends. A grant never shrinks.
-    pub fn raise_grant(&mut self, grant: Bytes) {
+    pub(crate) fn raise_grant(&mut self, grant: Bytes) {
         self.grant = self.grant.max(grant);
     }
 
@@ -133,7 +133,7 @@ impl Frontier {
     }
 
     /// The receiver has told that these blocks have arrived; tells how many of them are news.
-    pub fn set_there(&mut self, blocks: Range<u64>) -> u64 {
+    pub(crate) fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
         let sent = self.there.insert(blocks.start..end.min(self.next));
         self.unacknowledged -= sent;

@@ -3,9 +3,9 @@
 use crate::time::Span;
 
 /// Hosts and cards reorder by this much on the shortest path.
-pub const SHORTEST_GRACE: Span = Span::from_millis(1);
+pub(crate) const SHORTEST_GRACE: Span = Span::from_millis(1);
 
 /// max(RTT/4, 1 ms): what is missing for longer counts as lost.
-pub fn grace(rtt: Span) -> Span {
+pub(crate) fn grace(rtt: Span) -> Span {
     (rtt / 4).max(SHORTEST_GRACE)
 }

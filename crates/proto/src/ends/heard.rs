@@ -5,7 +5,7 @@ const WINDOW: u64 = 128;
 
 /// The numbers that have come, as far as they matter.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// One more than the highest number.
     next: u64,
     /// Bit `i` stands for the number `next - 1 - i`.
@@ -15,7 +15,7 @@ pub struct Heard {
 impl Heard {
     /// A message has come; tells whether it is the first with its number. One that is far behind
     /// the newest is not.
-    pub fn is_new(&mut self, number: u64) -> bool {
+    pub(crate) fn is_new(&mut self, number: u64) -> bool {
         if number >= self.next {
             let risen = number.saturating_add(1) - self.next;
             self.recent = if risen < WINDOW { self.recent << risen | 1 } else { 1 };

@@ -9,7 +9,7 @@ use crate::time::{Span, Time};
 /// Blocks to be sent again, as ranges in ascending order; its head is found in constant time
 /// however many ranges follow.
 #[derive(Clone, Debug, Default)]
-pub struct LossList {
+pub(crate) struct LossList {
     /// The first range; none of `rest` is below it. Empty only if all is.
     head: Range<u64>,
     rest: RangeSet,
@@ -17,17 +17,17 @@ pub struct LossList {
 
 impl LossList {
     /// Whether nothing is to be sent again.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
     /// The first range.
-    pub fn head(&self) -> Range<u64> {
+    pub(crate) fn head(&self) -> Range<u64> {
         self.head.clone()
     }
 
     /// The blocks below `to` at the head have been sent, or need not be.
-    pub fn advance(&mut self, to: u64) {
+    pub(crate) fn advance(&mut self, to: u64) {
         self.head.start = self.head.start.max(to);
         if self.head.is_empty() {
             self.head = self.rest.pop_first().unwrap_or_default();
@@ -35,7 +35,7 @@ impl LossList {
     }
 
     /// Puts blocks on the list; those that are on it stay.
-    pub fn insert(&mut self, blocks: Range<u64>) {
+    pub(crate) fn insert(&mut self, blocks: Range<u64>) {
         // What starts above the head may touch it, but never comes before it.
         if self.head.is_empty() || blocks.start < self.head.start {
             self.rest.insert(self.head.clone());
@@ -47,7 +47,7 @@ impl LossList {
     }
 
     /// Takes blocks off the list.
-    pub fn remove(&mut self, blocks: Range<u64>) {
+    pub(crate) fn remove(&mut self, blocks: Range<u64>) {
         if blocks.start < self.head.end {
             self.rest.insert(self.head.clone());
             self.rest.remove(blocks);
@@ -61,21 +61,21 @@ impl LossList {
 /// Blocks that were sent again less than a round trip ago: a report about them was made before
 /// they could arrive.
 #[derive(Clone, Debug, Default)]
-pub struct Recent {
+pub(crate) struct Recent {
     runs: VecDeque<(Time, Range<u64>)>,
     blocks: RangeSet,
 }
 
 impl Recent {
     /// `blocks` are sent again now; what is older than `rtt` is forgotten.
-    pub fn insert(&mut self, now: Time, blocks: Range<u64>, rtt: Span) {
+    pub(crate) fn insert(&mut self, now: Time, blocks: Range<u64>, rtt: Span) {
         self.forget(now, rtt);
         self.blocks.insert(blocks.clone());
         self.runs.push_back((now, blocks));
     }
 
     /// Forgets what was sent a round trip ago; gives the rest.
-    pub fn forget(&mut self, now: Time, rtt: Span) -> &RangeSet {
+    pub(crate) fn forget(&mut self, now: Time, rtt: Span) -> &RangeSet {
         while let Some((at, blocks)) = self.runs.front()
             && now.since(*at) >= rtt
         {

@@ -11,30 +11,30 @@
 //! - [`receiving`]: arrivals into columns and pulses; many flows behind one receiver.
 //! - [`tallies`]: which blocks have arrived, a tally for each segment under way.
 
-pub mod again;
-pub mod arrived;
-pub mod flow;
-pub mod frontier;
-pub mod grace;
-pub mod heard;
-pub mod losses;
-pub mod receiving;
-pub mod repairs;
-pub mod sending;
-pub mod tallies;
-pub mod train;
-pub mod wholes;
+pub(crate) mod again;
+pub(crate) mod arrived;
+pub(crate) mod flow;
+pub(crate) mod frontier;
+pub(crate) mod grace;
+pub(crate) mod heard;
+pub(crate) mod losses;
+pub(crate) mod receiving;
+pub(crate) mod repairs;
+pub(crate) mod sending;
+pub(crate) mod tallies;
+pub(crate) mod train;
+pub(crate) mod wholes;
 
-pub use again::Again;
-pub use arrived::Arrived;
-pub use flow::SendingFlow;
-pub use frontier::{Frontier, Run};
-pub use grace::{SHORTEST_GRACE, grace};
-pub use heard::Heard;
-pub use losses::{LossList, Recent};
-pub use receiving::{Flows, ReceivingEnd, ReceivingFlow};
-pub use repairs::Repairs;
-pub use sending::SendingEnd;
-pub use tallies::Tallies;
-pub use train::FirstTrain;
-pub use wholes::Wholes;
+pub(crate) use again::Again;
+pub(crate) use arrived::Arrived;
+pub(crate) use flow::SendingFlow;
+pub(crate) use frontier::{Frontier, Run};
+pub(crate) use grace::{SHORTEST_GRACE, grace};
+pub(crate) use heard::Heard;
+pub(crate) use losses::{LossList, Recent};
+pub(crate) use receiving::{Flows, ReceivingEnd, ReceivingFlow};
+pub(crate) use repairs::Repairs;
+pub(crate) use sending::SendingEnd;
+pub(crate) use tallies::Tallies;
+pub(crate) use train::FirstTrain;
+pub(crate) use wholes::Wholes;

@@ -46,7 +46,7 @@ impl ReceivingEnd {
 
     /// Takes in a batch: feeds the pulses and the columns; tells how many of its datagrams are of
     /// blocks that the object has. The protocol marks those, then calls [`ReceivingEnd::count`].
-    pub fn on_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
+    pub(crate) fn on_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
         let of_object = |block: Block| block.index < layout.blocks_in(block.segment);
         let known = arrivals.iter().filter(|arrival| of_object(arrival.block));
@@ -73,7 +73,7 @@ impl ReceivingEnd {
 
     /// So many blocks that were found missing need not come. The sender may leave blocks out before
     /// this end knows that they are there: those were never lost.
-    pub fn forget_lost(&mut self, blocks: u64) {
+    pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);
     }
@@ -101,7 +101,7 @@ impl ReceivingEnd {
     }
 
     /// The pulse, if one is due.
-    pub fn poll_pulse(&mut self, now: Time) -> Option<(Carrier, Control)> {
+    pub(crate) fn poll_pulse(&mut self, now: Time) -> Option<(Carrier, Control)> {
         let due = self.pulses.due() <= now;
         due.then(|| {
             let pulse = self.pulses.make(now, &self.accounting);

@@ -9,7 +9,7 @@ use crate::time::Time;
 
 /// What goes again before anything new.
 #[derive(Clone, Debug, Default)]
-pub struct Repairs {
+pub(crate) struct Repairs {
     lost: LossList,
     recent: Recent,
     /// All blocks below are known to be there.
@@ -18,17 +18,18 @@ pub struct Repairs {
 
 impl Repairs {
     /// Whether nothing is to be sent again.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lost.is_empty()
     }
 
     /// The first blocks to be sent again.
-    pub fn head(&self) -> Range<u64> {
+    #[cfg(test)]
+    pub(crate) fn head(&self) -> Range<u64> {
         self.lost.head()
     }
 
     /// Takes the next run to be sent again now, of one segment and at most `max` blocks.
-    pub fn take(&mut self, now: Time, end: &SendingEnd, max: u32) -> Option<Run> {
+    pub(crate) fn take(&mut self, now: Time, end: &SendingEnd, max: u32) -> Option<Run> {
         let head = self.lost.head();
         let first = end.layout.block(head.start).filter(|_| !head.is_empty())?;
         let left = end.layout.blocks_in(first.segment) - first.index;
@@ -42,7 +43,13 @@ impl Repairs {
     /// The receiver lacks `blocks`: puts on the list those that are not known to be there; tells
     /// how many. Where `fresh` is set, a block that was sent again less than a round trip ago is
     /// left out: the report was made before that could arrive.
-    pub fn list(&mut self, now: Time, end: &SendingEnd, blocks: Range<u64>, fresh: bool) -> u64 {
+    pub(crate) fn list(
+        &mut self,
+        now: Time,
+        end: &SendingEnd,
+        blocks: Range<u64>,
+        fresh: bool,
+    ) -> u64 {
         let recent = self.recent.forget(now, end.rtt.smoothed());
         let mut listed = 0;
         for gap in end.frontier.there().gaps(blocks) {
@@ -60,12 +67,12 @@ impl Repairs {
     }
 
     /// Puts everything in flight on the list; tells how many blocks that is.
-    pub fn list_in_flight(&mut self, now: Time, end: &SendingEnd) -> u64 {
+    pub(crate) fn list_in_flight(&mut self, now: Time, end: &SendingEnd) -> u64 {
         self.list(now, end, self.acknowledged..end.frontier.passed(), false)
     }
 
     /// Puts the last block in flight on the list, if there is one.
-    pub fn list_last(&mut self, end: &SendingEnd) {
+    pub(crate) fn list_last(&mut self, end: &SendingEnd) {
         if end.frontier.unacknowledged() > 0 {
             let to = end.frontier.passed();
             let last = end.frontier.there().run_at(to - 1).map_or(to, |run| run.start);
@@ -74,7 +81,7 @@ impl Repairs {
     }
 
     /// All blocks below `next` have come; tells whether the object has that many.
-    pub fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
+    pub(crate) fn on_ack(&mut self, end: &mut SendingEnd, next: u64) -> bool {
         if next > end.layout.blocks() {
             return false;
         }
@@ -89,7 +96,7 @@ impl Repairs {
     }
 
     /// As [`Sender::skip`](crate::endpoint::Sender::skip).
-    pub fn skip(&mut self, end: &mut SendingEnd, blocks: BlockRange) {
+    pub(crate) fn skip(&mut self, end: &mut SendingEnd, blocks: BlockRange) {
         if let Some(blocks) = end.frontier.skip(blocks) {
             self.lost.remove(blocks.clone());
             end.note(blocks);

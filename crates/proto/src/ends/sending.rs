@@ -87,7 +87,7 @@ impl SendingEnd {
 
     /// Every block of a segment is known to be there; tells whether that is news. With the last
     /// segment the flow is finished.
-    pub fn set_whole(&mut self, segment: u32) -> bool {
+    pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
         if self.wholes.is_told(segment) {
             return false;
         }
@@ -123,7 +123,7 @@ impl SendingEnd {
     }
 
     /// Whether nothing may be sent: it is finished, or the circuit breaker has opened.
-    pub fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         self.finished || self.silent
     }
 
@@ -141,7 +141,7 @@ impl SendingEnd {
 
     /// Takes a pulse in: the grant and the round-trip time. Gives what a rate controller learns
     /// from it; nothing if it is older than the last, or cannot be.
-    pub fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
+    pub(crate) fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
         if pulse.highest > self.numbered {
             self.accounting.refused += 1;
             return None;
@@ -213,7 +213,7 @@ impl SendingEnd {
 
     /// Opens the circuit breaker if nothing has come back for too long; tells whether it is open,
     /// or all is done: then nothing else is due.
-    pub fn check_breaker(&mut self, now: Time) -> bool {
+    pub(crate) fn check_breaker(&mut self, now: Time) -> bool {
         if self.is_at_rest() {
             return true;
         }

@@ -10,7 +10,7 @@ use crate::tally::Tally;
 
 /// What has arrived. Of a segment that is whole nothing is kept but that.
 #[derive(Clone, Debug)]
-pub struct Tallies {
+pub(crate) struct Tallies {
     layout: Layout,
     /// Segments begun and not whole.
     open: BTreeMap<u32, Tally>,
@@ -22,7 +22,7 @@ pub struct Tallies {
 
 /// What a run of arrivals changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marked {
+pub(crate) struct Marked {
     /// Blocks that came for the first time.
     pub new: u64,
     /// The segment has become whole by them.
@@ -31,13 +31,13 @@ pub struct Marked {
 
 impl Tallies {
     /// The tallies of an object of which nothing has arrived.
-    pub fn new(layout: Layout) -> Tallies {
+    pub(crate) fn new(layout: Layout) -> Tallies {
         let (whole, skipped) = (RangeSet::new(), RangeSet::new());
         Tallies { layout, open: BTreeMap::new(), whole, skipped }
     }
 
     /// Marks arrivals of one segment. Blocks that the object does not have change nothing.
-    pub fn mark(&mut self, segment: u32, run: &[Arrival]) -> Marked {
+    pub(crate) fn mark(&mut self, segment: u32, run: &[Arrival]) -> Marked {
         let blocks = self.layout.blocks_in(segment);
         let mut known = run.iter().filter(|arrival| arrival.block.index < blocks).peekable();
         if known.peek().is_none() || self.is_whole(segment) {
@@ -53,7 +53,7 @@ impl Tallies {
     }
 
     /// These blocks are there from elsewhere; tells whether their segment has become whole by it.
-    pub fn skip(&mut self, blocks: BlockRange) -> bool {
+    pub(crate) fn skip(&mut self, blocks: BlockRange) -> bool {
         let segment = blocks.first.segment;
         let indices = blocks.indices(&self.layout);
         if indices.is_empty() || self.is_whole(segment) {
@@ -77,7 +77,7 @@ impl Tallies {
     }
 
     /// How many of a segment's blocks are missing.
-    pub fn missing_in(&self, segment: u32, blocks: Range<u32>) -> u32 {
+    pub(crate) fn missing_in(&self, segment: u32, blocks: Range<u32>) -> u32 {
         if self.is_whole(segment) {
             return 0;
         }
@@ -93,23 +93,23 @@ impl Tallies {
 
     /// The tally of a segment that is not whole, begun if it was not; nothing of one that is, or
     /// that the object does not have.
-    pub fn open(&mut self, segment: u32) -> Option<&Tally> {
+    pub(crate) fn open(&mut self, segment: u32) -> Option<&Tally> {
         let is_open = segment < self.layout.segments() && !self.is_whole(segment);
         if is_open { Some(self.begin(segment)) } else { None }
     }
 
     /// The tally of a segment that is begun and not whole.
-    pub fn tally(&self, segment: u32) -> Option<&Tally> {
+    pub(crate) fn tally(&self, segment: u32) -> Option<&Tally> {
         self.open.get(&segment)
     }
 
     /// Whether every block of the segment is there.
-    pub fn is_whole(&self, segment: u32) -> bool {
+    pub(crate) fn is_whole(&self, segment: u32) -> bool {
         self.whole.contains(u64::from(segment))
     }
 
     /// Whether every block of the object is there.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.whole.count() == u64::from(self.layout.segments())
     }
 

@@ -7,29 +7,29 @@ use crate::ranges::RangeSet;
 
 /// The segments that are known to be whole; each is told once.
 #[derive(Clone, Debug)]
-pub struct Wholes {
+pub(crate) struct Wholes {
     layout: Layout,
     told: RangeSet,
 }
 
 impl Wholes {
     /// None yet.
-    pub fn new(layout: Layout) -> Wholes {
+    pub(crate) fn new(layout: Layout) -> Wholes {
         Wholes { layout, told: RangeSet::new() }
     }
 
     /// Whether a segment is known to be whole.
-    pub fn is_told(&self, segment: u32) -> bool {
+    pub(crate) fn is_told(&self, segment: u32) -> bool {
         self.told.contains(segment.into())
     }
 
     /// Whether all are.
-    pub fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.told.count() == u64::from(self.layout.segments())
     }
 
     /// `blocks` are news in `there`: tells each segment that they make whole.
-    pub fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
+    pub(crate) fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);
         let last = blocks.end.checked_sub(1).and_then(segment);
         let (Some(first), Some(last)) = (segment(blocks.start), last) else { return };

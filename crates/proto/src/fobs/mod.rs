@@ -61,8 +61,8 @@ mod telling;
 mod tests;
 mod unacked;
 
-pub use receiver::FobsReceiver;
-pub use sender::FobsSender;
+pub(crate) use receiver::FobsReceiver;
+pub(crate) use sender::FobsSender;
 
 use alloc::boxed::Box;
 
@@ -71,7 +71,7 @@ use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// The paper's main parameter (section 3.2).
-pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
+pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "ack-frequency",
     "newly received blocks that make an acknowledgement",
@@ -84,7 +84,7 @@ pub const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
 /// Ours looks at every poll, which costs nothing, and a batch is one system call: two datagrams
 /// each would give most of its gain away. So the default is the paper's other rule, by what the
 /// last acknowledgement brought.
-pub const BATCH: ProtocolOption = ProtocolOption::new(
+pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",
     "datagrams between two looks for an acknowledgement (0: as many as the last one brought)",
@@ -93,7 +93,7 @@ pub const BATCH: ProtocolOption = ProtocolOption::new(
 );
 
 /// About 10,000 packets, in the release that the ORNL study measured.
-pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::new(
+pub(crate) const STATE_SEGMENT: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "state-segment",
     "datagrams after which the state of the network is looked at",
@@ -102,7 +102,7 @@ pub const STATE_SEGMENT: ProtocolOption = ProtocolOption::new(
 );
 
 /// 1 % in the release that the ORNL study measured.
-pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
+pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "tolerated-loss",
     "share of a state segment that may be lost before the rate falls",
@@ -111,7 +111,7 @@ pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
 );
 
 /// 25 packets in the release that the ORNL study measured.
-pub const BURST: ProtocolOption = ProtocolOption::new(
+pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
     "datagrams that leave at once before the rate is enforced",
@@ -121,7 +121,7 @@ pub const BURST: ProtocolOption = ProtocolOption::new(
 
 /// 100 MiB in the release that the ORNL study measured. A segment bounds it: with those of
 /// `longhaul cp`, 16 MiB unless `--segment` says otherwise, this is 16 MiB in effect.
-pub const CHUNK: ProtocolOption = ProtocolOption::new(
+pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     Kind::Size,
     "chunk",
     "new data, at most a segment, after which what was lost goes again",
@@ -131,10 +131,10 @@ pub const CHUNK: ProtocolOption = ProtocolOption::new(
 
 /// The paper's FOBS knows no chunks: it goes back after a segment, which may be the whole object.
 /// The largest chunk is no limit.
-pub const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
+pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 /// FOBS in the registry, as its paper has it.
-pub const ROW: Row = Row {
+pub(crate) const ROW: Row = Row {
     name: "fobs",
     title: "FOBS, greedy",
     paper: "Dickens, Gropp, An evaluation of object-based data transfers on high performance \
@@ -161,7 +161,7 @@ pub const ROW: Row = Row {
 };
 
 /// FOBS with a rate table in the registry, as the ORNL study has it.
-pub const TABLE_ROW: Row = Row {
+pub(crate) const TABLE_ROW: Row = Row {
     name: "fobs-table",
     title: "FOBS with a rate table",
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP, which \

@@ -12,10 +12,10 @@ const SHORTEST_DELAY: Span = Span::from_millis(1);
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 /// FOBS's receiver, of any number of flows.
-pub type FobsReceiver = Flows<Flow>;
+pub(crate) type FobsReceiver = Flows<Flow>;
 
 /// One flow of it.
-pub struct Flow {
+pub(crate) struct Flow {
     end: ReceivingEnd,
     tallies: Tallies,
     telling: Telling,

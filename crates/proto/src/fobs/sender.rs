@@ -22,7 +22,7 @@ use crate::wire::{Ack, Control, Pulse, Selective};
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.
-pub struct FobsSender {
+pub(crate) struct FobsSender {
     end: SendingEnd,
     speed: Speed,
     circle: Circle,
@@ -67,13 +67,13 @@ enum Batch {
 
 impl FobsSender {
     /// A greedy sender at the start of a flow.
-    pub fn greedy(setup: &Setup) -> FobsSender {
+    pub(crate) fn greedy(setup: &Setup) -> FobsSender {
         let chunk = setup.settings.value(&GREEDY_CHUNK);
         FobsSender::new(setup, Speed::Greedy(controller(setup)), chunk)
     }
 
     /// A sender by the table at the start of a flow.
-    pub fn by_table(setup: &Setup) -> FobsSender {
+    pub(crate) fn by_table(setup: &Setup) -> FobsSender {
         let settings = &setup.settings;
         let tolerated = settings.value(&TOLERATED_LOSS);
         let table = Table::new(setup, settings.count(&STATE_SEGMENT), tolerated);

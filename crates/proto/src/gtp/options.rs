@@ -18,7 +18,7 @@ pub const RECEIVE_RATE: ProtocolOption = ProtocolOption::new(
 
 /// "GTP may be assigned to utilize up to 80% of the bandwidth and leave 20% for TCP flows"
 /// (section 3.6).
-pub const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
+pub(crate) const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "receive-share",
     "share of the receive rate to use",
@@ -28,7 +28,7 @@ pub const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
 .shared();
 
 /// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
-pub const WEIGHT: ProtocolOption = ProtocolOption::new(
+pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "weight",
     "weight of this flow's share among all flows",
@@ -37,7 +37,7 @@ pub const WEIGHT: ProtocolOption = ProtocolOption::new(
 );
 
 /// What a flow is first asked for where nothing says how fast the receiver is; ours.
-pub const START_RATE: ProtocolOption = ProtocolOption::new(
+pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "start-rate",
     "rate that is asked for before anything is known",
@@ -64,14 +64,14 @@ pub const EARLY: ProtocolOption = ProtocolOption::new(
 );
 
 /// Section 4.1: "We are also exploring efficient delay based single flow rate control mechanism".
-pub const DELAY_CONTROL: ProtocolOption = ProtocolOption::switch(
+pub(crate) const DELAY_CONTROL: ProtocolOption = ProtocolOption::switch(
     "delay-control",
     "the rate of a flow falls before its queue overflows, and not when it does as in the paper",
     false,
 );
 
 /// A queue shorter than this share of the path's round-trip time is none; ours.
-pub const QUEUE: ProtocolOption = ProtocolOption::new(
+pub(crate) const QUEUE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "queue",
     "queueing delay that delay-control allows, as a share of the round-trip time",
@@ -81,7 +81,7 @@ pub const QUEUE: ProtocolOption = ProtocolOption::new(
 
 /// Section 4.1: "proportionally increases the requested rate with a small step size (2% per RTT)";
 /// section 4.2: the estimate's first step.
-pub const INCREASE: ProtocolOption = ProtocolOption::new(
+pub(crate) const INCREASE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "increase",
     "step by which rates and estimates rise",
@@ -91,7 +91,7 @@ pub const INCREASE: ProtocolOption = ProtocolOption::new(
 
 /// Section 4.2: "we increase the allowable increment of estimation exponentially", each twice the
 /// one before.
-pub const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
+pub(crate) const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "estimate-growth",
     "what the step of an estimate becomes while nothing is lost and the target is achieved, \
@@ -101,7 +101,7 @@ pub const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
 );
 
 /// The factor 0.5 of sections 4.1 and 4.2.
-pub const LOSS_WEIGHT: ProtocolOption = ProtocolOption::new(
+pub(crate) const LOSS_WEIGHT: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "loss-weight",
     "decrease for each unit of loss ratio",
@@ -110,7 +110,7 @@ pub const LOSS_WEIGHT: ProtocolOption = ProtocolOption::new(
 );
 
 /// Section 4.1: "We also set an upper bound (12.5%) for the decrease in rate."
-pub const MOST_DECREASE: ProtocolOption = ProtocolOption::new(
+pub(crate) const MOST_DECREASE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "most-decrease",
     "largest decrease of a flow's rate in a round trip",
@@ -119,7 +119,7 @@ pub const MOST_DECREASE: ProtocolOption = ProtocolOption::new(
 );
 
 /// Section 4.2: the estimate's reduction "is bounded by 20%".
-pub const MOST_CUT: ProtocolOption = ProtocolOption::new(
+pub(crate) const MOST_CUT: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "most-cut",
     "largest cut of an estimate in an interval",
@@ -129,7 +129,7 @@ pub const MOST_CUT: ProtocolOption = ProtocolOption::new(
 
 /// Section 4.2: "When there is packet loss, but below certain threshold (0.5%), we still increase
 /// the estimate".
-pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
+pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-threshold",
     "loss up to which the estimate still rises",
@@ -167,7 +167,7 @@ pub const INTERVAL: ProtocolOption = ProtocolOption::new(
 .shared();
 
 /// Section 4.1: "limits the number of outstanding data requests".
-pub const OUTSTANDING: ProtocolOption = ProtocolOption::new(
+pub(crate) const OUTSTANDING: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "outstanding",
     "round-trip times of data that a sender has in hand beyond what is under way",
@@ -176,7 +176,7 @@ pub const OUTSTANDING: ProtocolOption = ProtocolOption::new(
 );
 
 /// Loss that the path makes at any rate, and that says nothing about it; ours.
-pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
+pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "tolerated-loss",
     "loss of the path itself, to which nothing reacts",
@@ -186,7 +186,7 @@ pub const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
 
 /// Whether loss that does not fall with the rate is taken for the path's own; the paper's rules
 /// slow down for ever.
-pub const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
+pub(crate) const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
     "own-loss",
     "loss that stays while a flow's rate falls is its path's own; the paper has no such rule",
     true,
@@ -204,7 +204,7 @@ pub const OTHERS: ProtocolOption = ProtocolOption::choice(
 .shared();
 
 /// What the settings are that are not set, as a whole.
-pub const VARIANT: ProtocolOption = ProtocolOption::choice(
+pub(crate) const VARIANT: ProtocolOption = ProtocolOption::choice(
     "gtp-variant",
     "ours: the defaults below; paper: a patience of 1, nothing early, a least-rate of 100kbit/s, \
      own-loss off, others ignored",

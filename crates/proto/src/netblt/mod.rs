@@ -54,7 +54,7 @@ pub const BUFFER: ProtocolOption = ProtocolOption::new(
 );
 
 /// "Maximum number of outstanding buffers" in RFC 998's OPEN.
-pub const BUFFERS: ProtocolOption = ProtocolOption::new(
+pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "buffers",
     "buffers that may be under way at a time",

@@ -7,13 +7,13 @@ use crate::units::Rate;
 
 /// A rate that stays.
 #[derive(Clone, Copy, Debug)]
-pub struct Fixed {
+pub(crate) struct Fixed {
     rate: Rate,
 }
 
 impl Fixed {
     /// Always `rate`.
-    pub fn new(rate: Rate) -> Fixed {
+    pub(crate) fn new(rate: Rate) -> Fixed {
         Fixed { rate }
     }
 }

@@ -5,9 +5,9 @@
 //! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
 
 mod departures;
-pub mod fixed;
-pub mod shadow;
-pub mod train;
+pub(crate) mod fixed;
+pub(crate) mod shadow;
+pub(crate) mod train;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use alloc::boxed::Box;
 
 /// What a controller learns, each time that the receiver's pulse comes.
 #[derive(Clone, Copy, Debug)]
-pub struct Feedback<'a> {
+pub(crate) struct Feedback<'a> {
     /// What the receiver says.
     pub pulse: &'a Pulse,
     /// The smallest round-trip time seen.
@@ -34,7 +34,7 @@ pub struct Feedback<'a> {
 }
 
 /// Decides how fast datagrams go out.
-pub trait RateController: Send {
+pub(crate) trait RateController: Send {
     /// The rate to send at from now on, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
@@ -49,7 +49,7 @@ pub trait RateController: Send {
 }
 
 /// The controller that a flow's setup asks for.
-pub fn controller(setup: &Setup) -> Box<dyn RateController> {
+pub(crate) fn controller(setup: &Setup) -> Box<dyn RateController> {
     match setup.fixed_rate() {
         Some(rate) => Box::new(fixed::Fixed::new(rate)),
         None => match setup.law {

@@ -81,7 +81,7 @@ const MIN_STEPS: u32 = 6;
 const LEAST_WINDOW: f64 = 4.0;
 
 /// Trains, and beside other traffic a window as CUBIC has it.
-pub struct Shadow {
+pub(crate) struct Shadow {
     trains: Trains,
     datagram: f64,
     limit: f64,
@@ -231,7 +231,7 @@ impl Window {
 
 impl Shadow {
     /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
-    pub fn new(datagram: Bytes, limit: Option<Rate>) -> Shadow {
+    pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Shadow {
         Shadow {
             trains: Trains::new(datagram, limit),
             datagram: datagram.bits(),

@@ -29,14 +29,14 @@ use crate::units::{Bytes, Rate};
 use crate::wire::Pulse;
 
 /// The rate after the first train, and how many datagrams that may be before it slows down more.
-pub const TRICKLE: Rate = Rate::from_mbps(8);
+pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 const TRICKLE_LEN: u64 = 128;
 /// A train that came in one instant was faster than this can tell.
 const INSTANT: Span = Span::from_micros(500);
 /// A train that came in fewer steps is not timed well: the host looked too seldom.
 const MIN_STEPS: u32 = 6;
 /// What of a first train's rate is taken: others may fill the path as well.
-pub const FIRST_SHARE: f64 = 0.9;
+pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// No rate is lower or higher than these, whatever a report says.
 const MIN_RATE: f64 = 100e3;
 const MAX_RATE: f64 = 1e12;
@@ -71,7 +71,7 @@ const FASTEST: f64 = 1.6;
 const BELIEF: u32 = 16;
 
 /// A rate found by trains and epochs.
-pub struct Trains {
+pub(crate) struct Trains {
     datagram: Bytes,
     limit: f64,
     rate: f64,
@@ -115,7 +115,7 @@ enum Mode {
 
 /// The rate to begin with, by a flow's first train: a share of what it showed, or what is too fast
 /// to be timed. Nothing as long as the train's report has not come.
-pub fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
+pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(share)),
         None if pulse.highest >= TRAIN_LEN => {
@@ -167,7 +167,7 @@ struct Ceiling {
 
 impl Trains {
     /// A controller for datagrams of `datagram` bytes; it never goes above `limit`.
-    pub fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
+    pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
         let limit = limit.map_or(f64::INFINITY, |rate| rate.as_bps() as f64);
         Trains {
             datagram,

@@ -61,7 +61,7 @@ use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// "The constant SYN interval in SABUL is 0.01 seconds." (3.5)
-pub const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
+pub(crate) const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "sync-interval",
     "time between rate changes, and between acknowledgements",
@@ -79,7 +79,7 @@ pub const BETA: ProtocolOption = ProtocolOption::new(
 );
 
 /// "The inter-packet time is increased by 1/8." (3.5)
-pub const DECREASE: ProtocolOption = ProtocolOption::new(
+pub(crate) const DECREASE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "decrease",
     "share by which a loss lengthens the time between datagrams",
@@ -88,7 +88,7 @@ pub const DECREASE: ProtocolOption = ProtocolOption::new(
 );
 
 /// "If the loss rate is less than a small threshold (e.g., 0.1%)." (3.5)
-pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
+pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-threshold",
     "averaged loss ratio below which the rate rises",
@@ -97,7 +97,7 @@ pub const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
 );
 
 /// The weight of the moving average, which is given nowhere: ours.
-pub const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::new(
+pub(crate) const LOSS_SMOOTHING: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-smoothing",
     "weight of the newest interval in the averaged loss ratio",
@@ -117,7 +117,7 @@ pub const WINDOW: ProtocolOption = ProtocolOption::new(
 
 /// "The window size used by the flow control can be dynamically set as the product of current
 /// available bandwidth and RTT." (7, of future work)
-pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
+pub(crate) const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
     "available-window",
     "the window is what arrives in (sync interval + round-trip time) and 16 blocks more, and not \
      what `window` says",
@@ -125,7 +125,7 @@ pub const AVAILABLE_WINDOW: ProtocolOption = ProtocolOption::switch(
 );
 
 /// "The initial sending rate can be determined by application." (3.5)
-pub const INITIAL_RATE: ProtocolOption = ProtocolOption::new(
+pub(crate) const INITIAL_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "initial-rate",
     "rate at the start; 0: the rate that was given, else what a packet train shows",
@@ -134,14 +134,14 @@ pub const INITIAL_RATE: ProtocolOption = ProtocolOption::new(
 );
 
 /// "The receiver generates a SYN packet based on a timed interval (200ms)." (Study, 3.2)
-pub const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
+pub(crate) const RELEASE_SYNC_INTERVAL: ProtocolOption = ProtocolOption {
     help: "time between the receiver's signals to change the rate",
     default: 0.2,
     ..SYNC_INTERVAL
 };
 
 /// "Acks are sent every 100ms." (Study, 4.3.3)
-pub const ACK_INTERVAL: ProtocolOption = ProtocolOption::new(
+pub(crate) const ACK_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "ack-interval",
     "time between acknowledgements",
@@ -150,7 +150,7 @@ pub const ACK_INTERVAL: ProtocolOption = ProtocolOption::new(
 );
 
 /// "Every 20ms a collective loss report is sent." (Study, 4.3.3)
-pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
+pub(crate) const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "report-interval",
     "time between reports of all that is missing",
@@ -159,7 +159,7 @@ pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
 );
 
 /// "SABUL begins with a preset IPD (inter-packet delay) of 10 usec." (Study, 3.2)
-pub const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
+pub(crate) const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "first-delay",
     "time between datagrams at the start",
@@ -168,7 +168,7 @@ pub const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
 );
 
 /// The lower limit of the delay, whose value the study does not give.
-pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
+pub(crate) const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "shortest-delay",
     "time between datagrams at the least",
@@ -177,7 +177,7 @@ pub const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
 );
 
 /// The upper limit of the delay, whose value the study does not give.
-pub const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
+pub(crate) const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "longest-delay",
     "time between datagrams at the most",
@@ -186,7 +186,7 @@ pub const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
 );
 
 /// The step of the delay, which the study does not give.
-pub const DELAY_STEP: ProtocolOption = ProtocolOption::new(
+pub(crate) const DELAY_STEP: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "delay-step",
     "share by which the delay grows with loss, and shrinks without",

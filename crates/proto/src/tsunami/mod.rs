@@ -59,7 +59,7 @@ use crate::row::Row;
 use crate::settings::ProtocolOption;
 
 /// "A timed interval (>350ms) since the last update." (Study, 3.2)
-pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
+pub(crate) const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "report-interval",
     "time between reports at the least",
@@ -68,7 +68,7 @@ pub const REPORT_INTERVAL: ProtocolOption = ProtocolOption::new(
 );
 
 /// "The number of packets received (a multiple of 50)." (Study, 3.2)
-pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
+pub(crate) const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "report-blocks",
     "a report goes when the count of datagrams received passes a multiple of this",
@@ -77,7 +77,7 @@ pub const REPORT_BLOCKS: ProtocolOption = ProtocolOption::new(
 );
 
 /// "A default tolerated loss rate of 7.9%." (Study, 3.2)
-pub const ERROR_RATE: ProtocolOption = ProtocolOption::new(
+pub(crate) const ERROR_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "error-rate",
     "tolerated error rate; half of what is missing counts, as in the public tool",
@@ -86,7 +86,7 @@ pub const ERROR_RATE: ProtocolOption = ProtocolOption::new(
 );
 
 /// The public tool's slow-down, 25/24.
-pub const SLOW_DOWN: ProtocolOption = ProtocolOption::new(
+pub(crate) const SLOW_DOWN: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "slow-down",
     "factor on the delay where everything is lost; less where less is",
@@ -95,7 +95,7 @@ pub const SLOW_DOWN: ProtocolOption = ProtocolOption::new(
 );
 
 /// The public tool's speed-up, 5/6.
-pub const SPEED_UP: ProtocolOption = ProtocolOption::new(
+pub(crate) const SPEED_UP: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "speed-up",
     "factor on the delay after a report within the tolerated error rate",
@@ -104,7 +104,7 @@ pub const SPEED_UP: ProtocolOption = ProtocolOption::new(
 );
 
 /// The public tool's weight of what was before.
-pub const HISTORY: ProtocolOption = ProtocolOption::new(
+pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "history",
     "weight of the error rate so far in the smoothed one",

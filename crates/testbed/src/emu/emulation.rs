@@ -153,7 +153,7 @@ impl Emulation {
     ///
     /// # Errors
     /// [`EmulationError::Ended`] if the forwarder failed.
-    pub fn begin_schedules(&self) -> Result<(), EmulationError> {
+    pub(crate) fn begin_schedules(&self) -> Result<(), EmulationError> {
         let passed = Span::from_secs_f64(self.started.elapsed().as_secs_f64());
         for (index, link) in &self.changing {
             let mut link = link.clone();

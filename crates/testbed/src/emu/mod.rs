@@ -54,7 +54,5 @@ pub use emulation::Emulation;
 pub use error::EmulationError;
 pub use host::available;
 pub use kernel_tcp::{KernelTcp, Running, Segments};
-pub use spec::{EmulationSpec, HostAddresses, MAX_HOSTS};
-pub use statistics::{
-    HostStatistics, LATE_ALLOWANCE, Lateness, LinkStatistics, Statistics, Verdict,
-};
+pub use spec::{EmulationSpec, HostAddresses};
+pub use statistics::{HostStatistics, Lateness, LinkStatistics, Statistics, Verdict};

@@ -10,7 +10,7 @@ use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
 /// The most hosts: each has a last byte of an address.
-pub const MAX_HOSTS: usize = 200;
+pub(crate) const MAX_HOSTS: usize = 200;
 
 /// Full packets that wait for a host's card: the usual length of a device's queue.
 const CARD_QUEUE: u64 = 1_000;

@@ -7,7 +7,7 @@ use longhaul_proto::time::{Span, Time};
 use crate::link::LinkTally;
 
 /// Lateness up to which a delay counts as kept, whatever the delay.
-pub const LATE_ALLOWANCE: Span = Span::from_micros(300);
+pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
 /// Own drops up to this share of the offered packets do not spoil a run.
 const OWN_DROP_SHARE: f64 = 1e-4;

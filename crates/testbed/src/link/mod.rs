@@ -25,5 +25,7 @@ pub use loss::{GilbertElliott, Loss};
 pub use passage::{Fate, Link, LinkTally, Passage};
 pub use policer::Policer;
 pub use spec::{
-    Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step, UDP_IP,
+    Change, ETHERNET_FRAMING, Jitter, LinkSpec, QueueControl, Reorder, SpecError, Step,
 };
+
+pub(crate) use spec::UDP_IP;

@@ -33,7 +33,7 @@ pub enum Fate {
 impl Fate {
     /// Whether the queue before the rate dropped the packet: for want of room, or because CoDel
     /// told it to.
-    pub fn is_queue(&self) -> bool {
+    pub(crate) fn is_queue(&self) -> bool {
         match self {
             Fate::QueueFull | Fate::Managed => true,
             Fate::Arrives(_) | Fate::Lost | Fate::Policed | Fate::Down | Fate::TooLarge => false,
@@ -108,7 +108,7 @@ impl LinkTally {
     }
 
     /// Packets that the queue before the rate dropped: those whose [`Fate::is_queue`].
-    pub fn dropped_by_queue(&self) -> u64 {
+    pub(crate) fn dropped_by_queue(&self) -> u64 {
         self.queue_full + self.managed
     }
 }
@@ -173,7 +173,7 @@ impl Link {
     }
 
     /// What waits before the rate at `now`, in bytes on the wire.
-    pub fn backlog(&self, now: Time) -> Bytes {
+    pub(crate) fn backlog(&self, now: Time) -> Bytes {
         self.serialiser.backlog(now)
     }
 

@@ -12,7 +12,7 @@ use super::{CoDel, Loss, Policer};
 pub const ETHERNET_FRAMING: u32 = 38;
 
 /// The headers of UDP and IPv4 in a packet: 8 and 20 bytes.
-pub const UDP_IP: u32 = 28;
+pub(crate) const UDP_IP: u32 = 28;
 
 /// One direction of a path.
 #[derive(Clone, Debug, PartialEq)]

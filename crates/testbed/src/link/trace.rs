@@ -33,7 +33,7 @@ impl Loss {
     ///
     /// # Errors
     /// What is no number, no gap, more than 16 million packets.
-    pub fn from_gaps(text: &str) -> Result<Loss, SpecError> {
+    pub(crate) fn from_gaps(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {
             for word in content.split_whitespace() {

@@ -203,7 +203,7 @@ pub struct Record {
 
 impl Tcp {
     /// The first window of RFC 6928.
-    pub const DEFAULT_INITIAL_WINDOW: u32 = 10;
+    pub(crate) const DEFAULT_INITIAL_WINDOW: u32 = 10;
 }
 
 impl Default for Tcp {

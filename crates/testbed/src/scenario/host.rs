@@ -63,10 +63,10 @@ pub struct Stalls {
 
 impl Host {
     /// The socket buffer of a host that says nothing: what a tuned host of a long fat path has.
-    pub const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
+    pub(crate) const DEFAULT_SOCKET_BUFFER: Bytes = Bytes::mebi(4);
 
     /// The least memory that copies take: what a sender may send before anything is granted.
-    pub const LEAST_MEMORY: Bytes = Bytes::mebi(32);
+    pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host without limits.
     pub fn new(name: impl Into<String>) -> Host {
@@ -85,7 +85,7 @@ impl Host {
 
 impl Pace {
     /// Whether it bounds anything.
-    pub fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.packets.is_some() || self.rate.is_some()
     }
 
@@ -98,7 +98,7 @@ impl Pace {
 
     /// The bits of `size` a second that datagrams of `payload` keep it busy with; `None` where it
     /// is never busy. `size` is the payload or more, such as the frame around it.
-    pub fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
+    pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))
     }

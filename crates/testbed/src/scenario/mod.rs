@@ -30,7 +30,7 @@ pub const MAX_LINKS: usize = 20_000;
 /// The most flows of a scenario.
 pub const MAX_FLOWS: usize = 10_000;
 /// The largest IP packet where a scenario says nothing, in bytes.
-pub const DEFAULT_MTU: u16 = 1_500;
+pub(crate) const DEFAULT_MTU: u16 = 1_500;
 
 /// Hosts, links, flows, and what to write down.
 #[derive(Clone, Debug, PartialEq)]

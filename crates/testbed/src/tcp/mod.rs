@@ -43,17 +43,17 @@ mod window;
 
 use longhaul_proto::time::Time;
 
-pub use receiver::{Receiver, ReceiverCounts};
-pub use sender::{Sender, SenderCounts};
+pub(crate) use receiver::Receiver;
+pub(crate) use sender::Sender;
 
 /// Headers of IPv4 and TCP with timestamps: 52 bytes of each packet.
-pub const HEADERS: u32 = 52;
+pub(crate) const HEADERS: u32 = 52;
 /// Runs in one acknowledgement: what fits beside timestamps (RFC 2018, section 3).
 const SACK_RUNS: usize = 3;
 
 /// What the two ends send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub(crate) enum Segment {
     /// Begins a connection.
     Syn,
     /// Answers that.
@@ -66,7 +66,7 @@ pub enum Segment {
 
 /// A segment of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Data {
+pub(crate) struct Data {
     /// Its number, from 0.
     pub number: u32,
     /// When it was sent: its timestamp (RFC 7323).
@@ -75,7 +75,7 @@ pub struct Data {
 
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack {
+pub(crate) struct Ack {
     /// All segments below have come.
     pub next: u32,
     /// The timestamp that it echoes.
@@ -86,7 +86,7 @@ pub struct Ack {
 
 impl Segment {
     /// The size as an IP packet, given the payload of a full segment.
-    pub fn bytes(&self, mss: u32) -> u32 {
+    pub(crate) fn bytes(&self, mss: u32) -> u32 {
         match self {
             Segment::Syn | Segment::SynAck => 60,
             Segment::Data(_) => HEADERS + mss,

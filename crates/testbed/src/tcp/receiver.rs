@@ -12,7 +12,7 @@ const QUICK: u32 = 16;
 
 /// What a receiver counts, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverCounts {
+pub(crate) struct ReceiverCounts {
     /// Segments that came.
     pub received: u64,
     /// Those that were new.
@@ -23,7 +23,7 @@ pub struct ReceiverCounts {
 
 /// The receiving end of a connection.
 #[derive(Debug, Default)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     come: RangeSet,
     next: u32,
     /// Runs beyond `next`, the latest first (RFC 2018, section 4).
@@ -38,22 +38,22 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver to which nothing has come.
-    pub fn new() -> Receiver {
+    pub(crate) fn new() -> Receiver {
         Receiver::default()
     }
 
     /// What it counted.
-    pub fn counts(&self) -> &ReceiverCounts {
+    pub(crate) fn counts(&self) -> &ReceiverCounts {
         &self.counts
     }
 
     /// All segments below have come.
-    pub fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// A segment has come.
-    pub fn on_data(&mut self, now: Time, data: &Data) {
+    pub(crate) fn on_data(&mut self, now: Time, data: &Data) {
         self.counts.received += 1;
         let number = u64::from(data.number);
         // RFC 7323, 4.3: the timestamp of the first segment that is not acknowledged yet, or of
@@ -96,12 +96,12 @@ impl Receiver {
     }
 
     /// When an acknowledgement that waits is to be sent.
-    pub fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.due
     }
 
     /// The acknowledgement to send now, if there is one.
-    pub fn poll(&mut self, now: Time) -> Option<Ack> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Ack> {
         if !self.at_once && self.due.is_none_or(|due| due > now) {
             return None;
         }

@@ -18,7 +18,7 @@ const MIN_PROBE: Span = Span::from_millis(2);
 
 /// What a sender counts, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderCounts {
+pub(crate) struct SenderCounts {
     /// Sent in all.
     pub sent: u64,
     /// Sent for the first time.
@@ -44,7 +44,7 @@ enum State {
 
 /// The sending end of a connection.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     state: State,
     board: Board,
     window: Window,
@@ -73,7 +73,7 @@ pub struct Sender {
 
 impl Sender {
     /// A sender of `total` segments of `mss` bytes each, or without end, that begins at `now`.
-    pub fn new(now: Time, tcp: &Tcp, mss: u32, total: Option<u32>) -> Sender {
+    pub(crate) fn new(now: Time, tcp: &Tcp, mss: u32, total: Option<u32>) -> Sender {
         let limit = tcp.window.map_or(u64::MAX, |bytes| bytes.get() / u64::from(mss.max(1)));
         Sender {
             state: State::Opening(now),
@@ -96,27 +96,27 @@ impl Sender {
     }
 
     /// What it counted.
-    pub fn counts(&self) -> &SenderCounts {
+    pub(crate) fn counts(&self) -> &SenderCounts {
         &self.counts
     }
 
     /// Whether all has been acknowledged.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.total.is_some_and(|total| self.board.first() >= total)
     }
 
     /// Segments that may be in flight.
-    pub fn window(&self) -> u32 {
+    pub(crate) fn window(&self) -> u32 {
         self.window.size().min(self.limit)
     }
 
     /// The smoothed round-trip time.
-    pub fn rtt(&self) -> Span {
+    pub(crate) fn rtt(&self) -> Span {
         self.rto.smoothed()
     }
 
     /// The connection is open.
-    pub fn on_syn_ack(&mut self, now: Time) {
+    pub(crate) fn on_syn_ack(&mut self, now: Time) {
         if let State::Opening(_) = self.state {
             self.state = State::Open;
             // A SYN that was sent twice says nothing (Karn).
@@ -129,7 +129,7 @@ impl Sender {
     }
 
     /// An acknowledgement has come.
-    pub fn on_ack(&mut self, now: Time, ack: &Ack) {
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         let (flight, was_limited) = (self.board.flight(), self.limited);
         let pipe = self.board.pipe();
         let reordering = self.rto.min_rtt.min(Span::from_secs(1)) / 4;
@@ -212,7 +212,7 @@ impl Sender {
     }
 
     /// When to come back, if nothing comes before.
-    pub fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             State::Opening(at) => Some(at),
             _ => {
@@ -224,7 +224,7 @@ impl Sender {
     }
 
     /// The next segment to send now, if there is one.
-    pub fn poll(&mut self, now: Time) -> Option<Segment> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
         if let State::Opening(at) = self.state {
             return self.open(now, at);
         }

@@ -6,11 +6,11 @@ use longhaul_files::digest::Digest;
 use longhaul_files::manifest::MAX_OBJECT;
 
 /// No manifest is longer: ten million entries of a hundred bytes.
-pub const MAX_MANIFEST: u64 = 1 << 30;
+pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
     /// The bytes of the encoded manifest; none of one that is too long and will be refused.
-    pub fn list_len(&self) -> u64 {
+    pub(crate) fn list_len(&self) -> u64 {
         let inline = self.manifest.len() as u64;
         let len = inline.max(self.manifest_len).max(self.streamed_len);
         if len > MAX_MANIFEST { 0 } else { len }

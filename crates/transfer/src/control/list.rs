@@ -9,7 +9,7 @@ use longhaul_files::manifest::FileTime;
 pub const SERVICE: &str = "list";
 
 /// The version of its messages. It rises with each field that must not be skipped.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Bytes of names and attributes in one message, about.
 pub(crate) const PIECE: usize = 32 << 10;

@@ -41,7 +41,7 @@ mod request;
 mod survey;
 mod transfer;
 
-pub use checks::MAX_MANIFEST;
+pub(crate) use checks::MAX_MANIFEST;
 pub use pieces::Pieces;
 pub use probe::{Probe, ProbeCount, ProbeRun};
 pub use ranges::{Ranges, RangesError};
@@ -57,7 +57,7 @@ pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that must not be skipped; a client that
 /// sets such a field asks for this version of the service.
-pub const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 2;
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -52,7 +52,7 @@ use refusals::Refusals;
 use register::Register;
 
 pub use events::{ServedClient, ServerEvent};
-pub use over_ssh::serve_over_ssh;
+pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 

@@ -23,7 +23,7 @@ use crate::write::budget::Budget;
 ///
 /// # Errors
 /// It was not started by ssh, or no port is free.
-pub fn serve_over_ssh(
+pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,
     cancel: Cancel,

@@ -66,7 +66,7 @@ impl Burst {
     }
 
     /// How long so many datagrams take.
-    pub fn time_of(self, datagrams: u64) -> Span {
+    pub(crate) fn time_of(self, datagrams: u64) -> Span {
         self.interval * datagrams.div_ceil(self.size.into())
     }
 

@@ -54,7 +54,7 @@ impl Stop {
     }
 
     /// Whether it was said.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.said.load(Ordering::Relaxed)
     }
 
