@@ -1,4 +1,5 @@
-//! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`.
+//! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`,
+//! except at a server. docs/events.md has each event of each command and its fields.
 //!
 //! Names end in their unit: `_bps` bits a second, `_bytes` and `bytes` bytes, `seconds`. Paths that
 //! are not UTF-8 are shown with replacement characters, and have all their bytes in a second field
@@ -8,7 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul::accounting::ReceiveCapacity;
-use longhaul::{Event, Location, Progress, Segments, SourceRow, Summary};
+use longhaul::{
+    Event, Location, Progress, Segments, ServedClient, ServerEvent, SourceRow, Summary,
+};
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,14 +108,9 @@ fn event_value(event: &Event) -> Value {
             value
         }
         Event::SourceFailed { source, error } => {
-            let error = Error::from(error.clone());
-            json!({
-                "event": "source-failed",
-                "source": source,
-                "class": exit::kind_name(error.kind),
-                "what": error.what,
-                "advice": error.advice,
-            })
+            let mut value = json!({"event": "source-failed", "source": source});
+            put_error(&mut value, &Error::from(error.clone()));
+            value
         }
         Event::OfSource { source, event } => {
             let mut value = event_value(event);
@@ -216,13 +214,48 @@ fn receives(capacity: ReceiveCapacity) -> Value {
 
 /// The copy ended otherwise.
 pub(crate) fn error(error: &Error, status: u8) -> String {
-    line(&json!({
-        "event": "error",
-        "class": exit::kind_name(error.kind),
-        "status": status,
-        "what": error.what,
-        "advice": error.advice,
-    }))
+    let mut value = json!({"event": "error", "status": status});
+    put_error(&mut value, error);
+    line(&value)
+}
+
+/// Why something failed, as every event says it.
+pub(crate) fn put_error(value: &mut Value, error: &Error) {
+    value["class"] = json!(exit::kind_name(error.kind));
+    value["what"] = json!(error.what);
+    value["advice"] = json!(error.advice);
+}
+
+/// What happened at a server; nothing for what a newer library reports.
+pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
+    let of = |name: &str, client: &ServedClient| {
+        json!({
+            "event": name,
+            "address": client.address.to_string(),
+            "peer": client.id,
+            "wish": client.wish,
+        })
+    };
+    let value = match event {
+        ServerEvent::Refused { address, error } => {
+            let mut value = json!({"event": "refused", "address": address.to_string()});
+            put_error(&mut value, &Error::from(error.clone()));
+            value
+        }
+        ServerEvent::RefusedMore { count } => json!({"event": "refused-more", "count": count}),
+        ServerEvent::Asked(client) => of("asked", client),
+        ServerEvent::Ended { client, took, error } => {
+            let mut value = of("ended", client);
+            value["seconds"] = json!(took.as_secs_f64());
+            if let Some(error) = error {
+                put_error(&mut value, &Error::from(error.clone()));
+            }
+            value
+        }
+        ServerEvent::Lagged(count) => json!({"event": "lagged", "count": count}),
+        _ => return None,
+    };
+    Some(line(&value))
 }
 
 fn line(value: &impl Serialize) -> String {

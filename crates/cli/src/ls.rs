@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul::{CancelHandle, FileTime, Location, NameKind, Named, blocking};
+use serde_json::json;
 
 use crate::error::{Error, ErrorKind};
 use crate::reach::ReachArgs;
@@ -78,11 +79,12 @@ fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<()
     let request = client.connect(args.path.clone()).reach(args.reach.options());
     let connection = blocking::wait(request.cancel_with(&cancel).into_future())?;
     let mut names = blocking::wait(connection.list(args.path.path()))?;
-    let mut all = Vec::new();
+    let (mut all, mut told) = (Vec::new(), 0_u64);
     while let Some(named) = blocking::wait(names.next()) {
         let named = named?;
         if args.json {
             console::out(object(&named));
+            told += 1;
             continue;
         }
         all.push(named);
@@ -90,6 +92,9 @@ fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<()
             let what = format!("the folder has more than {SORTED} names");
             return Err(usage(what, "list it with --json"));
         }
+    }
+    if args.json {
+        console::out(json!({"event": "summary", "status": exit::DONE, "names": told}));
     }
     all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let width = all.iter().map(|named| named.size).max().unwrap_or(0).to_string().len();
@@ -124,10 +129,11 @@ fn object(named: &Named) -> String {
         NameKind::Other => "other",
     };
     let FileTime { seconds, nanos } = named.modified;
-    let mut value = serde_json::json!({
+    let mut value = json!({
+        "event": "name",
         "type": kind,
         "mode": format!("{:04o}", named.mode),
-        "size": named.size,
+        "bytes": named.size,
         "modified": time(named.modified),
         "modified_seconds": seconds,
         "modified_nanos": nanos,
@@ -224,6 +230,6 @@ mod tests {
         assert!(!shown(&named).contains('\x1b'));
         let value: serde_json::Value = serde_json::from_str(&object(&named)).unwrap();
         assert_eq!(value["name_hex"], "611b62ff");
-        assert_eq!((&value["mode"], &value["size"]), (&"0600".into(), &7.into()));
+        assert_eq!((&value["mode"], &value["bytes"]), (&"0600".into(), &7.into()));
     }
 }

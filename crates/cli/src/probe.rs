@@ -14,7 +14,7 @@ use crate::quantity::{parse_rate, parse_span};
 use crate::reach::ReachArgs;
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
-use crate::{console, exit, signals};
+use crate::{console, exit, json, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -234,13 +234,9 @@ fn event(event: &ProbeEvent) -> Option<Value> {
             event
         }
         ProbeEvent::Missing(error) => {
-            let error = Error::from(error.clone());
-            json!({
-                "event": "missing",
-                "class": exit::kind_name(error.kind),
-                "what": error.what,
-                "advice": error.advice,
-            })
+            let mut event = json!({"event": "missing"});
+            json::put_error(&mut event, &Error::from(error.clone()));
+            event
         }
         ProbeEvent::Measured(measured) if measured.way == Way::Tcp => json!({
             "event": "measured",

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, descriptors, exit, plain, signals};
+use crate::{config, console, descriptors, exit, json, plain, signals};
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -59,7 +59,7 @@ pub(crate) struct ServeArgs {
     /// count, too
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
-    /// Print the line as JSON
+    /// Print what happens as JSON on stdout, one object a line; the first is the server's address
     #[arg(long)]
     json: bool,
     /// Say nothing of clients on stderr: who came, what for, how it ended, who was turned away
@@ -144,6 +144,9 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     announce(root, &server, args.json);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
+        if let (true, Some(line)) = (args.json, json::server_event(&event)) {
+            console::out(line);
+        }
         if let (false, Some(line)) = (args.quiet, said(&event)) {
             console::note(format_args!("longhaul: {line}"));
         }

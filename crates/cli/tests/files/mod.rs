@@ -2,6 +2,7 @@
 
 mod copies;
 mod destination_trouble;
+mod events;
 mod modes;
 mod on_disk;
 mod permissions;

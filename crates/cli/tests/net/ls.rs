@@ -57,9 +57,11 @@ fn names_are_sorted_and_have_mode_size_and_time_where_asked() {
     let events = of_pair(&pair, &["--json"], "folder");
     let rows: Vec<Value> =
         events.is(0, &[]).stdout.iter().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let (last, rows) = rows.split_last().expect("a summary");
+    assert_eq!((&last["event"], &last["names"]), (&"summary".into(), &4.into()));
     assert_eq!(rows.len(), 4);
     let a = rows.iter().find(|row| row["name"] == "a").expect("it is listed");
-    assert_eq!((&a["type"], &a["size"], &a["mode"]), (&"file".into(), &7.into(), &"0640".into()));
+    assert_eq!((&a["type"], &a["bytes"], &a["mode"]), (&"file".into(), &7.into(), &"0640".into()));
     assert!(rows.iter().any(|row| row["name_hex"] == "6f6464ff0a"), "{events}");
     let root = of_pair(&pair, &[], "");
     assert_eq!(root.is(0, &[]).stdout, ["folder"]);
@@ -210,7 +212,7 @@ fn a_folder_of_many_names_costs_a_server_no_memory() {
     (0..MANY).for_each(|n| drop(fs::File::create(folder.join(format!("{n:07}{tail}"))).unwrap()));
     let before = peak(pair.server.child().id());
     let ended = of_pair(&pair, &["--json"], "many");
-    assert_eq!(ended.is(0, &[]).stdout.len(), MANY);
+    assert_eq!(ended.is(0, &[]).stdout.len(), MANY + 1, "and a summary");
     let grown = peak(pair.server.child().id()) - before;
     assert!(grown < 12 << 20, "{grown} bytes for {} of names", MANY * 247);
 }
