@@ -40,7 +40,7 @@ Copy files and folders to or from another host
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
 longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
 each getting its share of what this host can take. The location - is standard input, of any \
-length, or standard output, for a file of at most --memory; neither can be resumed. Any other \
+length, or standard output; neither can be resumed. Any other \
 interrupted copy goes on where it stopped when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \
@@ -259,12 +259,8 @@ fn start(
     let shown = screen.clone();
     let copy = request.cancel_with(&cancel).on_event(move |event| shown.see(event));
     let ended = blocking::wait(copy.start()?.finish()).map_err(Error::from);
-    let summary = match &pipe {
-        Some(pipe) => {
-            let summary = ended.map_err(|error| pipe.explain(error))?;
-            pipe.drain()?;
-            summary
-        }
+    let summary = match pipe {
+        Some(_) => ended.map_err(|error| pipe::Pipe::explain(error, &cancel))?,
         None => ended?,
     };
     // Replicas that failed are told of; what they would have brought is there.

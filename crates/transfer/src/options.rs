@@ -1,11 +1,12 @@
-//! What a copy and a server are told.
+//! What a copy and a server are told; `ends` are those of a copy that are no files.
+
+mod ends;
 
 use std::any::Any;
 use std::fmt;
-use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::registry;
@@ -17,6 +18,7 @@ use crate::location::{DEFAULT_PORT, Location};
 use crate::session::Identity;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
+pub use ends::{Input, Output};
 pub use longhaul_files::filter::Filter;
 use longhaul_files::{MemoryFolder, Place};
 pub use longhaul_net::sealing::keys::Cipher;
@@ -151,30 +153,6 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
-/// What a copy reads in place of a file: content whose length nobody knows. Clones are the same
-/// content, which is read once.
-#[derive(Clone)]
-pub struct Input(Arc<Mutex<Option<Box<dyn Read + Send>>>>);
-
-impl Input {
-    /// All that `reader` brings.
-    pub fn new(reader: impl Read + Send + 'static) -> Input {
-        Input(Arc::new(Mutex::new(Some(Box::new(reader)))))
-    }
-
-    /// The reader, unless it was taken.
-    pub(crate) fn take(&self) -> Option<Box<dyn Read + Send>> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl fmt::Debug for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Input")
-    }
-}
-
 /// The place of a part in a pipe that the other host has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfPipe {
@@ -235,6 +213,8 @@ pub struct CopyOptions {
     pub local: Option<MemoryFolder>,
     /// What is sent in place of the one source, which then only has a name.
     pub input: Option<Input>,
+    /// What the one source is written to, in place of the destination.
+    pub output: Option<Output>,
     /// The copy is a part of a pipe.
     pub part: Option<PartOfPipe>,
     /// The UDP payload of a data datagram; nothing to probe the path for it.
@@ -284,6 +264,7 @@ impl CopyOptions {
             shared_memory: None,
             local: None,
             input: None,
+            output: None,
             part: None,
             datagram: None,
             retry_for: Duration::from_secs(300),

@@ -1,18 +1,19 @@
 //! A pipe as one end of a copy: `-` is standard input or standard output.
 //!
-//! What is sent may have any length. What comes is in memory, up to `--memory`, and verified before
-//! the next program of the pipeline sees any of it.
+//! The content may have any length. Each chunk of what comes is verified before the next program of
+//! the pipeline sees it.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
-use longhaul::units::Bytes;
 use longhaul::{CancelHandle, CopyRequest, Location, MemoryFolder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Error, ErrorKind};
 
+/// What a pipe that is ready takes at least.
+const PIPE_BUF: usize = 4096;
 /// How soon a wish to end is noticed while nothing comes.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -21,15 +22,8 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 pub(super) enum Pipe {
     /// Standard input is the source, under this name.
     In(OsString),
-    /// Standard output is the destination.
-    Out(Content),
-}
-
-/// The content of a pipe, until it is written out.
-#[derive(Clone, Debug)]
-pub(super) struct Content {
-    folder: MemoryFolder,
-    name: OsString,
+    /// Standard output is the destination, under this name.
+    Out(OsString),
 }
 
 /// Whether it is a pipe by the habits of other tools.
@@ -41,11 +35,7 @@ pub(super) fn is_pipe(location: &Location) -> bool {
 ///
 /// # Errors
 /// More than one file on the other end, or none that has a name.
-pub(super) fn of(
-    sources: &[Location],
-    destination: &Location,
-    limit: Bytes,
-) -> Result<Option<Pipe>, Error> {
+pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<Pipe>, Error> {
     let is_out = is_pipe(destination);
     if !is_out && !sources.iter().any(is_pipe) {
         return Ok(None);
@@ -59,8 +49,8 @@ pub(super) fn of(
     let Some(name) = path.file_name().filter(|_| !says_folder) else {
         return Err(usage("a pipe has no name", "name the file on the other host"));
     };
-    let (folder, name) = (MemoryFolder::new(limit.get()), name.to_owned());
-    Ok(Some(if is_out { Pipe::Out(Content { folder, name }) } else { Pipe::In(name) }))
+    let name = name.to_owned();
+    Ok(Some(if is_out { Pipe::Out(name) } else { Pipe::In(name) }))
 }
 
 fn usage(what: &str, advice: &str) -> Error {
@@ -77,7 +67,7 @@ impl Pipe {
         let local = |name: &OsString| Location::Local(name.clone().into());
         match self {
             Pipe::In(name) => (vec![local(name)], destination.clone()),
-            Pipe::Out(content) => (sources.to_vec(), local(&content.name)),
+            Pipe::Out(name) => (sources.to_vec(), local(name)),
         }
     }
 
@@ -85,38 +75,59 @@ impl Pipe {
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
-            Pipe::Out(content) => copy.local_files(&content.folder),
+            // A dry run looks at the place of the file: nothing is there.
+            Pipe::Out(_) => copy
+                .local_files(&MemoryFolder::new(u64::MAX))
+                .output(Output { output: io::stdout(), cancel: cancel.clone() }),
         }
     }
 
-    /// Writes what has come to standard output, if that is the destination. After a dry run, or a
-    /// measurement, nothing is there.
-    ///
-    /// # Errors
-    /// Nobody reads it to its end.
-    pub(super) fn drain(&self) -> Result<(), Error> {
-        let Pipe::Out(content) = self else { return Ok(()) };
-        let Some(bytes) = content.folder.take(&content.name) else { return Ok(()) };
-        let mut out = io::stdout().lock();
-        out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| {
-            Error::new(ErrorKind::LocalFile, format!("cannot write to standard output: {error}"))
-        })
-    }
-
     /// Says what a pipe cannot do, where the library's advice is to go on with the same call.
-    pub(super) fn explain(&self, error: Error) -> Error {
-        let again = "a pipe cannot resume: run the whole command again";
-        let is_short = error.what.contains("not enough room") || error.what.contains("No space");
-        match (error.kind, self) {
-            (ErrorKind::LocalFile, Pipe::Out(Content { name, .. })) if is_short => {
-                let what = format!("{} does not fit --memory", name.display());
-                Error::new(ErrorKind::LocalFile, format!("{what}: {}", error.what))
-                    .advise("raise --memory, or copy into a file")
-            }
-            (ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled, _) => {
-                error.advise(again)
+    pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
+        let error = match error.kind {
+            // The end of a pipe may hear of the wish first.
+            ErrorKind::LocalFile if cancel.is_cancelled() => {
+                Error::new(ErrorKind::Cancelled, "interrupted")
             }
             _ => error,
+        };
+        match error.kind {
+            ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled => {
+                error.advise("a pipe cannot resume: run the whole command again")
+            }
+            _ => error,
+        }
+    }
+}
+
+/// Where content is written, until `cancel` is cancelled.
+struct Output<W> {
+    output: W,
+    cancel: CancelHandle,
+}
+
+impl<W: AsFd> Write for Output<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        wait(&self.output, PollFlags::OUT, &self.cancel)?;
+        // A pipe that is ready takes so much at once (pipe(7): PIPE_BUF).
+        Ok(rustix::io::write(&self.output, &buf[..buf.len().min(PIPE_BUF)])?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits until one end of a pipe is ready.
+fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<()> {
+    loop {
+        if cancel.is_cancelled() {
+            return Err(io::Error::other("interrupted"));
+        }
+        match poll(&mut [PollFd::new(&pipe, ready)], Some(&LOOK_EVERY)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -129,18 +140,9 @@ struct Input<R> {
 
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(io::Error::other("interrupted"));
-            }
-            let mut ready = [PollFd::new(&self.input, PollFlags::IN)];
-            match poll(&mut ready, Some(&LOOK_EVERY)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // Without a buffer in between, which poll does not see.
-                Ok(_) => return Ok(rustix::io::read(&self.input, buf)?),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        wait(&self.input, PollFlags::IN, &self.cancel)?;
+        // Without a buffer in between, which poll does not see.
+        Ok(rustix::io::read(&self.input, buf)?)
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
 
     fn check(sources: &[&str], destination: &str) -> Result<Option<Pipe>, Error> {
         let sources: Vec<Location> = sources.iter().map(|text| text.parse().unwrap()).collect();
-        of(&sources, &destination.parse().unwrap(), Bytes::mebi(1))
+        of(&sources, &destination.parse().unwrap())
     }
 
     #[test]
@@ -159,7 +161,7 @@ mod tests {
             .unwrap()
             .unwrap()
         {
-            Pipe::In(name) | Pipe::Out(Content { name, .. }) => name,
+            Pipe::In(name) | Pipe::Out(name) => name,
         };
         assert_eq!(name(&["-"], "lh://h/a/d.tar"), "d.tar");
         assert_eq!(name(&["h:a/x"], "-"), "x");

@@ -137,7 +137,7 @@ fn pipe(
     sources: &[Location],
     destination: &Location,
 ) -> Result<Option<Pipe>, Error> {
-    let pipe = pipe::of(sources, destination, args.memory)?;
+    let pipe = pipe::of(sources, destination)?;
     if pipe.is_some() && (args.recursive || args.archive) {
         return Err(usage("a pipe carries one file, and no folder", "leave -r out, or pipe tar"));
     }

@@ -16,7 +16,9 @@ use super::transfer::Transfer;
 use crate::copy::copy;
 use crate::error::public::Error;
 use crate::location::Location;
-use crate::options::{Cipher, CopyOptions, Filter, Input, Names, Protocol, ReachOptions, Receive};
+use crate::options::{
+    Cipher, CopyOptions, Filter, Input, Names, Output, Protocol, ReachOptions, Receive,
+};
 use crate::progress::Cancel;
 
 /// How many events wait for a slow reader, unless the caller says otherwise.
@@ -181,6 +183,14 @@ impl CopyRequest {
     /// connection, and is not resumable. The file gets its name when all of it stands.
     pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
+    }
+
+    /// Writes the one file of the copy to `writer` in place of the destination, whose path then is
+    /// a mere name: from the first byte to the last, each chunk of 1 MiB as soon as it and all
+    /// before it are verified. A thread of the engine writes. A slow writer slows the sender, and
+    /// is no stall. A lost connection is retried; a later call begins anew.
+    pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
+        self.with(|options| options.output = Some(Output::new(writer)))
     }
 
     /// Ends the copy when `handle` is cancelled. One handle may end many copies; cancelling one

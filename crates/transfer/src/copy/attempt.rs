@@ -88,8 +88,10 @@ impl<'a> Attempt<'a> {
     ) -> Result<Attempt<'a>, Error> {
         let sends = matches!(route, Route::Push { .. });
         let mut state = State::new();
-        if options.receive == Receive::Fake || matches!(part.to, To::Replicas(_)) {
-            // Nothing stands at the end, or other sources bring the version that was agreed on.
+        let is_kept = options.receive != Receive::Fake && options.output.is_none();
+        if !is_kept || matches!(part.to, To::Replicas(_)) {
+            // Nothing stands at the end, or what was written cannot be taken back, or other sources
+            // bring the version that was agreed on.
             state.rereads = 0;
         }
         Ok(Attempt {
@@ -105,6 +107,7 @@ impl<'a> Attempt<'a> {
                 sends,
                 stall: options.stall,
                 names: options.names,
+                output: options.output.clone(),
                 state: RefCell::new(state),
             },
             started: clock::now(),

@@ -164,9 +164,9 @@ mod tests {
                 Err(io::Error::other("the producer failed"))
             }
         }
-        let content = [7; 3 << 20];
+        let content = vec![7; 3 << 20];
         let mut told = Vec::new();
-        read(content.chain(Broken), 1 << 20, |next| {
+        read((&content[..]).chain(Broken), 1 << 20, |next| {
             told.push(match next {
                 Next::Part(_) => "part".to_owned(),
                 Next::Last(..) => "last".to_owned(),

@@ -17,7 +17,7 @@ use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Error, ErrorKind};
 use crate::notices::{entries_of, interrupted, made, shown, stalled, told};
-use crate::options::Names;
+use crate::options::{Names, Output};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::roles::wire::End;
 use crate::roles::{Hooks, There, Whence};
@@ -39,6 +39,8 @@ pub(super) struct ClientHooks {
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
+    /// What is written to in place of a file.
+    pub(super) output: Option<Output>,
     pub(super) state: RefCell<State>,
 }
 
@@ -252,7 +254,9 @@ impl Hooks for ClientHooks {
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
-        if count != state.last_count {
+        // Who reads an output may take any time.
+        let is_read = self.output.as_ref().is_some_and(Output::is_waiting);
+        if count != state.last_count || is_read {
             state.last_count = count;
             state.last_progress = Instant::now();
         }
@@ -364,6 +368,7 @@ mod tests {
             sends,
             stall: Duration::from_secs(60),
             names: Names::None,
+            output: None,
             state: RefCell::new(State::new()),
         }
     }

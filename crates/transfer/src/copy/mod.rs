@@ -54,6 +54,7 @@ pub fn copy(
     cancel: Cancel,
 ) -> Result<Summary, Error> {
     let routes = Route::all(&options)?;
+    check_output(&options, &routes)?;
     check_dry_run(&options)?;
     reactor::block_on("the copy", async {
         match &routes[..] {
@@ -85,6 +86,16 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     let (dry_run, receive) = (CallOption::DryRun, CallOption::Receive);
     let what = format!("{receive} fake writes nothing, so a dry run has no plan");
     Err(Error::new(ErrorKind::Usage, what).advise(format!("leave {dry_run} or {receive} out")))
+}
+
+/// An output takes the one file of another host.
+fn check_output(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
+    let is_one = matches!(routes, [Route::Pull { sources, .. }] if sources.len() == 1);
+    if options.output.is_none() || is_one && !options.recursive {
+        return Ok(());
+    }
+    let what = "an output takes one file of another host";
+    Err(Error::new(ErrorKind::Usage, what).advise("name one source, and no folder"))
 }
 
 /// The copy of one source of several.

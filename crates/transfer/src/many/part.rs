@@ -19,6 +19,7 @@ use crate::write::destination::Destination;
 use crate::write::discard::Discard;
 use crate::write::files::Files;
 use crate::write::jobs::Jobs;
+use crate::write::ordered::Ordered;
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
@@ -78,10 +79,15 @@ impl CopyPart {
         options: &CopyOptions,
     ) -> Box<dyn Destination> {
         let (claims, asked) = (self.shared.claims.as_ref(), asked.clone());
-        match &self.to {
-            To::Replicas(link) => Box::new(link.clone()),
-            To::Files if options.receive == Receive::Fake => Box::new(Discard),
-            To::Files => {
+        let output = options.output.as_ref().filter(|_| !options.dry_run);
+        match (&self.to, output) {
+            (To::Replicas(link), _) => Box::new(link.clone()),
+            (To::Files, _) if options.receive == Receive::Fake => Box::new(Discard),
+            (To::Files, Some(output)) => {
+                let room = options.memory.get() / 2;
+                Box::new(Ordered { output: output.clone(), asked, room })
+            }
+            (To::Files, None) => {
                 let files = Files {
                     place: options.place(place.to_owned()),
                     asked,

@@ -438,9 +438,7 @@ impl Running<'_, '_> {
     }
 
     fn tell_plan(&self, slices: Vec<Plan>) {
-        for slice in slices {
-            self.end.wire.outbox().tell(Message::Plan(slice));
-        }
+        slices.into_iter().for_each(|slice| self.end.wire.outbox().tell(Message::Plan(slice)));
     }
 
     fn take_plan(&mut self, have: Vec<Range<u64>>, implied: Vec<Range<u64>>) {
@@ -515,6 +513,7 @@ impl Running<'_, '_> {
                 }
                 return Ok(Some(Received { outcome, mark }));
             }
+            WriterEvent::Again(why) => return Err(End::Lost(why)),
             WriterEvent::Failed(error) => return Err(End::Fatal(error)),
         }
         Ok(None)

@@ -85,6 +85,8 @@ pub(crate) enum WriterEvent {
     EntryFailed { path: Vec<u8>, reason: String },
     /// All stands; with the mark that is to go when that has been heard.
     Outcome(Box<Outcome>, Option<Mark>),
+    /// This attempt cannot go on; the next one can.
+    Again(String),
     /// It cannot go on.
     Failed(Error),
 }

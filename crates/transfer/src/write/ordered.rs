@@ -1,0 +1,326 @@
+//! A file in order, to a reader that cannot go back: standard output, or a program's own.
+//!
+//! Each chunk is verified before any of it is written. Chunks that come early wait, up to a limit
+//! in memory of their own; beyond it they keep the room that they were granted, so the sender
+//! stops. What was written counts as there for the next attempt, which begins behind it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::chunk::Content;
+use super::destination::{AtSource, Open, Opened, PassState, Reporter};
+use super::jobs::WriterEvent;
+use super::planned;
+use crate::counters::spent::Spent;
+use crate::error::{Error, ErrorKind};
+use crate::options::Output;
+use longhaul_files::digest::{Digest, file_value};
+use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
+
+/// How long early chunks may fill all room while the next one does not come: by several streams it
+/// may wait for the room that they have. A new attempt gets that chunk first.
+const STUCK: Duration = Duration::from_secs(5);
+/// Zeros of a hole are written in pieces of this length.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// The output of a copy as its destination.
+pub(crate) struct Ordered {
+    pub(crate) output: Output,
+    /// What the manifest may list.
+    pub(crate) asked: Arc<Asked>,
+    /// Bytes of early chunks that wait beside those that were granted.
+    pub(crate) room: u64,
+}
+
+/// A chunk that came before one that is missing.
+enum Early {
+    /// Its room was given back.
+    Copied(Vec<u8>),
+    /// It still has the room that it was granted.
+    Kept(Content),
+}
+
+struct Writing {
+    to: Ordered,
+    object: VirtualObject,
+    size: u64,
+    /// The next chunk, counted in the file.
+    next: u64,
+    early: BTreeMap<u64, (Early, Digest)>,
+    copied: u64,
+    /// When a chunk came last.
+    came: Instant,
+    failed: Option<String>,
+    is_over: bool,
+    reporter: Reporter,
+    spent: Spent,
+}
+
+impl Open for Ordered {
+    fn open(
+        self: Box<Self>,
+        object: VirtualObject,
+        _prefix: u64,
+        reporter: Reporter,
+    ) -> Result<Box<dyn Opened>, Error> {
+        let manifest = object.manifest();
+        self.asked.admits(manifest)?;
+        let Some((size, file)) = manifest.entries().first().and_then(|it| Some((it.size()?, it)))
+        else {
+            return Err(Error::new(ErrorKind::Usage, "an output takes one file, and no folder"));
+        };
+        let next = self.output.begin(size, (file.modified, file.version))?;
+        let bytes = (next * CHUNK).min(size);
+        let first = object.manifest_chunks();
+        let have = std::iter::once(first..first + next).filter(|have| !have.is_empty()).collect();
+        reporter.board.update(|counters| counters.written.bytes = bytes);
+        let plan = Plan { have, resumed_bytes: bytes, ..Plan::default() };
+        reporter.tell(planned::event(manifest, plan, object.implied()));
+        Ok(Box::new(Writing {
+            to: *self,
+            object,
+            size,
+            next,
+            early: BTreeMap::new(),
+            copied: 0,
+            came: Instant::now(),
+            failed: None,
+            is_over: false,
+            reporter,
+            spent: Spent::default(),
+        }))
+    }
+}
+
+impl Writing {
+    fn chunks(&self) -> u64 {
+        self.size.div_ceil(CHUNK)
+    }
+
+    /// Writes the next chunk.
+    fn write(&mut self, content: &[u8], value: Option<Digest>) -> Result<(), Error> {
+        self.spent.on(|| self.to.output.write(content, value))?;
+        self.next += 1;
+        self.reporter.wrote((self.next * CHUNK).min(self.size), 0);
+        self.spent.publish(&self.reporter.board);
+        Ok(())
+    }
+
+    /// Writes what follows and is there: holes, and chunks that came early.
+    fn go_on(&mut self) -> Result<(), Error> {
+        loop {
+            let chunk = self.next;
+            if let Some((early, value)) = self.early.remove(&chunk) {
+                match early {
+                    Early::Copied(content) => {
+                        self.copied -= content.len() as u64;
+                        self.write(&content, Some(value))?;
+                    }
+                    Early::Kept(content) => self.write_content(content, value)?,
+                }
+            } else if self.is_hole(chunk) {
+                let len = (self.size - chunk * CHUNK).min(CHUNK) as usize;
+                for at in (0..len).step_by(ZEROS.len()) {
+                    self.to.output.write_part(&ZEROS[..(len - at).min(ZEROS.len())])?;
+                }
+                self.to.output.no_digest();
+                self.write(&[], None)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_content(&mut self, content: Content, value: Digest) -> Result<(), Error> {
+        let len = self.object.chunk_content(self.object.manifest_chunks() + self.next);
+        self.write(content.bytes().get(..len).unwrap_or_default(), Some(value))?;
+        if content.release(len) {
+            self.reporter.tell(WriterEvent::Drained);
+        }
+        Ok(())
+    }
+
+    fn is_hole(&self, chunk: u64) -> bool {
+        let holes = self.object.manifest().entries()[0].holes();
+        let after = holes.partition_point(|hole| hole.end <= chunk);
+        holes.get(after).is_some_and(|hole| hole.contains(&chunk))
+    }
+
+    /// Ends the attempt: the next one goes on behind what was written.
+    fn begin_again(&mut self, why: String) {
+        self.is_over = true;
+        self.early.clear();
+        self.reporter.tell(WriterEvent::Again(why));
+    }
+}
+
+impl Opened for Writing {
+    fn needs(&self, chunk: u64) -> bool {
+        chunk
+            .checked_sub(self.object.manifest_chunks())
+            .is_some_and(|own| own >= self.next && !self.early.contains_key(&own))
+    }
+
+    fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error> {
+        if self.is_over || !self.needs(chunk) {
+            return Ok(());
+        }
+        self.came = Instant::now();
+        let len = self.object.chunk_content(chunk);
+        let Some(ChunkKind::Large { chunk: own, .. }) = self.object.chunk_kind(chunk) else {
+            return Ok(());
+        };
+        let value = content.bytes().get(..len).map(|bytes| file_value(self.size, own, bytes));
+        if value != Some(*digest) {
+            self.to.output.note_wrong(own)?;
+            self.begin_again(format!("chunk {own} came wrong"));
+            return Ok(());
+        }
+        if own == self.next {
+            self.write_content(content, *digest)?;
+            return self.go_on();
+        }
+        let early = match self.copied + len as u64 <= self.to.room {
+            true => {
+                self.copied += len as u64;
+                let copied = content.bytes()[..len].to_vec();
+                if content.release(len) {
+                    self.reporter.tell(WriterEvent::Drained);
+                }
+                Early::Copied(copied)
+            }
+            false => Early::Kept(content),
+        };
+        self.early.insert(own, (early, *digest));
+        Ok(())
+    }
+
+    fn fail_at_source(&mut self, failed: AtSource) {
+        self.failed.get_or_insert(failed.reason);
+    }
+
+    fn settle(&mut self, _pass: PassState) -> Result<bool, Error> {
+        if self.is_over {
+            return Ok(true);
+        }
+        if let Some(reason) = &self.failed {
+            let what = format!("the file cannot be read to its end on the other side: {reason}");
+            return Err(Error::new(ErrorKind::RemoteFile, what));
+        }
+        self.go_on()?;
+        if self.next < self.chunks() {
+            let is_full = self.early.values().any(|(early, _)| matches!(early, Early::Kept(_)));
+            if is_full && self.came.elapsed() >= STUCK {
+                self.begin_again("the chunk that is next does not come".into());
+            }
+            return Ok(self.is_over);
+        }
+        let digest = self.to.output.finish(self.size)?;
+        let outcome = SinkOutcome { files: 1, bytes: self.size, digest, ..SinkOutcome::default() };
+        let outcome = planned::outcome(outcome, &BTreeMap::new(), 0);
+        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
+        self.is_over = true;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use super::super::chunk::Streamed;
+    use super::*;
+    use longhaul_files::manifest::FileTime;
+    use longhaul_files::{Kind, Listed, Manifest, Shape};
+    use tokio::sync::{Semaphore, mpsc};
+
+    const SIZE: usize = (5 << 20) + 7;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(buf);
+            Ok(buf.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    type Events = mpsc::UnboundedReceiver<WriterEvent>;
+
+    fn open(output: &Output, room: u64, modified: i64) -> Result<(Box<dyn Opened>, Events), Error> {
+        let kind = Kind::File { size: SIZE as u64, sparse: false, holes: Box::default() };
+        let modified = FileTime { seconds: modified, nanos: 0 };
+        let listed = Listed { path: b"x"[..].into(), kind, mode: 0o644, modified };
+        let manifest = Arc::new(Manifest::new(Shape::File, vec![listed]).unwrap());
+        let (events, told) = mpsc::unbounded_channel();
+        let reporter = Reporter { board: Arc::default(), events };
+        let asked = Arc::new(Asked::push(false));
+        let ordered = Box::new(Ordered { output: output.clone(), asked, room });
+        Ok((ordered.open(VirtualObject::new(&manifest, 0), 0, reporter)?, told))
+    }
+
+    fn content() -> Vec<u8> {
+        (0..SIZE).map(|at| (at / 7) as u8).collect()
+    }
+
+    fn give(opened: &mut dyn Opened, number: u64, is_right: bool) -> Result<(), Error> {
+        let chunk = content().chunks(CHUNK as usize).nth(number as usize).unwrap().to_vec();
+        let digest = file_value(SIZE as u64, number, &chunk);
+        let content = if is_right { chunk } else { vec![1; chunk.len()] };
+        let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let content = Content::Stream(Streamed { chunk: number, content, room });
+        opened.take_chunk(number, content, &digest)
+    }
+
+    fn have(events: &mut Events) -> Vec<std::ops::Range<u64>> {
+        let WriterEvent::Planned { have, .. } = events.try_recv().unwrap() else { panic!() };
+        have
+    }
+
+    #[test]
+    fn chunks_are_written_in_order_whatever_their_order_and_the_next_attempt_goes_on_behind_them() {
+        let written = Written::default();
+        let output = Output::new(written.clone());
+        // Room for one early chunk; another one keeps what it was granted.
+        let (mut opened, mut events) = open(&output, CHUNK, 1).unwrap();
+        assert_eq!(have(&mut events), []);
+        for number in [2, 3, 0] {
+            give(&mut *opened, number, true).unwrap();
+        }
+        assert_eq!(written.0.lock().unwrap().len(), 1 << 20);
+        assert!(!opened.needs(0) && !opened.needs(3) && opened.needs(1));
+        give(&mut *opened, 1, false).unwrap();
+        assert!(opened.settle(PassState::default()).unwrap(), "the attempt is over");
+        assert!(matches!(events.try_recv(), Ok(WriterEvent::Again(_))));
+        let error = open(&output, CHUNK, 2).err().expect("another version");
+        assert_eq!(error.kind, ErrorKind::RemoteFile);
+        let (mut opened, mut events) = open(&output, CHUNK, 1).unwrap();
+        assert_eq!(have(&mut events), std::iter::once(0..1).collect::<Vec<_>>());
+        for number in [5, 4, 3, 2, 1] {
+            assert!(!opened.settle(PassState::default()).unwrap());
+            give(&mut *opened, number, true).unwrap();
+        }
+        assert!(opened.settle(PassState::default()).unwrap());
+        assert!(*written.0.lock().unwrap() == content());
+        let Ok(WriterEvent::Outcome(outcome, None)) = events.try_recv() else { panic!("no end") };
+        assert_eq!(outcome.digest, blake3::hash(&content()).as_bytes());
+    }
+
+    #[test]
+    fn a_source_whose_chunks_come_wrong_again_and_again_is_left() {
+        let output = Output::new(io::sink());
+        let wrong = || {
+            let (mut opened, _events) = open(&output, 0, 1).unwrap();
+            give(&mut *opened, 0, false)
+        };
+        assert!((0..4).all(|_| wrong().is_ok()));
+        assert_eq!(wrong().unwrap_err().kind, ErrorKind::Verification);
+    }
+}
