@@ -348,10 +348,19 @@ mod tests {
         let model = Rbudp::new(size, Rate::from_mbps(1), RTT, Span::ZERO, loss(1.0), 1000);
         assert_eq!((model.achievable, model.total), (Rate::ZERO, Span::MAX));
         assert_eq!(resends(size, 1000, loss(1.0)), None);
+        // A single packet is no more than one that is left.
+        assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
         // Exactly three rounds of a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
         // So do three of a fifth, of 125; the quotient of the logarithms is a little more than 3.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
+    }
+
+    #[test]
+    fn a_delay_that_is_too_short_is_named_beside_the_round_trip() {
+        let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
+        let said = "a delay of 50.0 ms cannot cover a round trip of 100.0 ms: it must be longer";
+        assert_eq!(alloc::format!("{error}"), said);
     }
 
     proptest! {

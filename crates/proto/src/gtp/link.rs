@@ -224,6 +224,11 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
+        // Of a share of the link, no more is found than its share needs.
+        let mut half = found(10e9);
+        half.set_rules(&Rules { receive_share: 0.5, ..rules() });
+        link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
+        assert_eq!(half.found().0, 200e6);
         // A narrow link is found all the same.
         capacity.set_found(50e6);
         assert_eq!(origin(&link, &capacity), (50, Origin::Found));

@@ -142,6 +142,17 @@ fn what_may_be_on_its_way_does_not_go_again_until_its_answer_is_late() {
 }
 
 #[test]
+fn a_request_for_nothing_is_no_round() {
+    let mut out = Out::new(&setup(20, 0, 10, 2));
+    out.go(2);
+    out.run();
+    out.resend(0, 1, 0..10, &[], 20);
+    assert_eq!((out.run(), out.sender.accounting().rounds), (Vec::new(), 1));
+    out.resend(0, 2, 0..10, &[2..3], 20);
+    assert_eq!((out.run(), out.sender.accounting().rounds), (Vec::from([2]), 3));
+}
+
+#[test]
 fn a_request_in_slices_is_answered_slice_by_slice() {
     let mut out = Out::new(&setup(20, 0, 20, 1));
     out.go(1);
@@ -337,8 +348,12 @@ fn the_receiver_keeps_so_many_buffers_under_way() {
     assert_eq!(inn.said(ms(2)), [ok(1), go(3)]);
     inn.arrive(ms(3), 9..10);
     assert_eq!(inn.said(ms(3)), [ok(0), go(4)]);
-    inn.arrive(ms(4), 20..40);
-    assert_eq!(inn.said(ms(4)), [ok(2), ok(3)]);
+    inn.arrive(ms(4), 30..40);
+    // All buffers may go: the answer alone is due.
+    assert_eq!(inn.receiver.next_wakeup(), Wake::Now);
+    assert_eq!(inn.said(ms(4)), [ok(3)]);
+    inn.arrive(ms(4), 20..30);
+    assert_eq!(inn.said(ms(4)), [ok(2)]);
     assert!(inn.receiver.is_finished(FLOW));
 }
 

@@ -330,3 +330,25 @@ impl SendingFlow for SabulSender {
         thaw.earlier(Wake::At(silence, Why::Repeat))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::units::Bytes;
+
+    #[test]
+    fn an_interval_that_ends_now_is_followed_by_a_whole_one_and_missed_ones_are_left_out() {
+        let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
+        let mut sender = SabulSender::new(&Setup::new(FlowId(7), layout, Span::from_millis(100)));
+        let ms = |ms| Time::ZERO + Span::from_millis(ms);
+        assert_eq!(sender.interval.len, Span::from_millis(10));
+        sender.interval.end = Some(ms(10));
+        // When it is looked at, and when the next one ends.
+        for (now, end) in [(9, 10), (10, 20), (25, 30), (40, 50), (95, 105)] {
+            sender.check_interval(ms(now));
+            assert_eq!(sender.interval.end, Some(ms(end)), "at {now} ms");
+        }
+    }
+}

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{ORNL_ROW, ROW, SabulOrnlReceiver, SabulReceiver, SabulSender};
-use crate::endpoint::{Arrival, BlockRange, FlowId, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::endpoint::{
+    Arrival, BlockRange, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+};
 use crate::layout::{Block, Layout};
 use crate::row::Row;
 use crate::settings::Settings;
@@ -412,4 +414,28 @@ fn the_release_sends_again_what_is_reported_again() {
     out.run_for(1_000);
     let given_up = out.sender.accounting().retransmitted - 6;
     assert!(given_up > in_flight / 2, "{given_up} of {in_flight}");
+}
+
+#[test]
+fn what_turns_out_to_be_needless_was_not_lost() {
+    let mut inn = In::<SabulReceiver>::new(&setup(100));
+    inn.arrive(ms(0), [0, 5]);
+    assert_eq!(inn.lost(ms(0)), [1..5]);
+    // Two of the four that were reported, and two that nothing was said of.
+    let first = |index| Block { segment: 0, index };
+    inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(2), count: 2 });
+    inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(6), count: 2 });
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().blocks_lost, 2);
+}
+
+#[test]
+fn a_receiver_that_misses_nothing_wakes_for_no_report() {
+    let mut inn = In::<SabulOrnlReceiver>::new(&setup(1000));
+    inn.arrive(ms(1), 0..3);
+    inn.said(ms(1));
+    inn.said(ms(11));
+    assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(201), Why::Report));
+    inn.arrive(ms(12), [4]);
+    assert_eq!(inn.lost(ms(12)), [3..4]);
+    assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(20), Why::Report));
 }

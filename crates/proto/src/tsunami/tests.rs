@@ -172,6 +172,17 @@ fn the_last_block_goes_again_a_few_times_not_thousands() {
 }
 
 #[test]
+fn an_acknowledgement_puts_the_last_blocks_repeat_off() {
+    let repeats = |acknowledged: Option<u64>| {
+        let mut out = Out::new(&setup(100));
+        out.run_for(200);
+        acknowledged.into_iter().for_each(|next| out.ack(next));
+        out.run_for(250).len()
+    };
+    assert_eq!((repeats(None), repeats(Some(50))), (1, 0));
+}
+
+#[test]
 fn a_sender_that_waits_for_a_grant_does_not_repeat_what_was_acknowledged() {
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     assert_eq!(out.run_for(400).len(), 50);

@@ -331,3 +331,20 @@ fn a_server_started_anew_ends_the_sessions_of_the_old_one_at_once() {
         assert!(begun.elapsed() < Settings::default().idle / 2);
     });
 }
+
+#[test]
+fn each_carrier_tells_the_datagrams_or_the_segments_that_it_counts() {
+    run(async {
+        let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+        let before = near.rtt().received().expect("QUIC counts datagrams");
+        far.write(&7u64).await.expect("open");
+        assert_eq!(near.read::<u64>().await, Ok(Some(7)));
+        assert!(near.rtt().received().expect("QUIC counts datagrams") > before);
+        assert!(near.segments().is_none());
+        let (near, far) = pair(Carriers::Tcp, LOOPBACKS[0]).await;
+        assert_eq!(near.rtt().received(), None);
+        let sent = near.segments().expect("this end opened it").now().expect("it is open").sent;
+        assert!(sent > 0);
+        assert!(far.segments().is_none(), "the other end counts");
+    });
+}

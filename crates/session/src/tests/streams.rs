@@ -168,3 +168,48 @@ fn who_is_not_let_in_or_of_another_version_hears_of_it_over_a_multiplexer_as_wel
         }
     });
 }
+
+#[test]
+fn a_connection_has_not_ended_before_one_side_gives_it_up() {
+    run(async {
+        for carriers in EACH {
+            let (_listener, near, far) = open(carriers).await;
+            let ours = near.connection().expect("it was asked for");
+            let theirs = far.connection().expect("the client asked for it");
+            for open in [&ours, &theirs] {
+                let ended = timeout(Duration::from_millis(50), open.ended()).await;
+                assert!(ended.is_err(), "it ended by itself");
+            }
+            drop((near, ours));
+            timeout(LONG, theirs.ended()).await.expect("it ends");
+        }
+    });
+}
+
+#[test]
+fn a_closed_connection_ends_over_there_though_this_side_stops_at_once() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
+        client.settings.streams = true;
+        let stopped = std::thread::spawn(move || {
+            // Its tasks, which would send what waits, end with the closure.
+            run(async {
+                let mut near = client.connect(to).await.expect("a server that listens");
+                near.write(&1u32).await.expect("an open session");
+                let connection = near.connection().expect("it was asked for");
+                let (writer, reader) = near.split();
+                writer.leave(reader).await.expect("an open session");
+                connection.close().await;
+            });
+        });
+        let mut far = listener.accept().await;
+        assert_eq!(far.read::<u32>().await, Ok(Some(1)));
+        let theirs = far.connection().expect("the client asked for it");
+        drop(far);
+        // A side that says nothing is given up after a longer time.
+        timeout(Duration::from_secs(5), theirs.ended()).await.expect("its last word came");
+        stopped.join().expect("no panic");
+    });
+}

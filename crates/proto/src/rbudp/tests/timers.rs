@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{FLOW, In, Out, ms, setup, tail_copies};
-use crate::endpoint::{BlockRange, Receiver, Sender, Setup, Wake, Why};
+use crate::endpoint::{BlockRange, Event, Receiver, Sender, Setup, Wake, Why};
 use crate::layout::Block;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -142,4 +142,22 @@ fn a_question_is_a_copy_for_a_round_trip_after_its_answer_and_for_10_ms_at_least
         let last = ms(1) + (Span::from_millis(copy) - Span::from_nanos(1));
         assert_eq!((answers(last), answers(ms(1 + copy))), (0, 1));
     }
+}
+
+#[test]
+fn the_event_of_a_round_has_the_blocks_that_were_sent_in_it() {
+    let mut out = Out::new(&setup(10, 0));
+    let rounds = |out: &mut Out| {
+        let events = core::iter::from_fn(|| out.sender.poll_event());
+        let rounds = events.filter_map(|event| match event {
+            Event::Round { segment, round, blocks } => Some((segment, round, blocks)),
+            _ => None,
+        });
+        rounds.collect::<Vec<_>>()
+    };
+    out.run();
+    assert_eq!(rounds(&mut out), [(0, 1, 10)]);
+    out.report(1, 10, &[2..4, 9..10]);
+    out.run();
+    assert_eq!(rounds(&mut out), [(0, 2, 3)]);
 }

@@ -130,3 +130,22 @@ impl Begun {
         Ok(Begun { buffer: wire.buffer, burst })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_datagrams_at_once_and_the_time_to_the_next_and_none_at_standstill() {
+        let datagram = Bytes::new(1_000);
+        let of = |bps, size| Burst::of(Rate::from_bps(bps), size, datagram);
+        let burst = Burst { size: 5, interval: Span::from_millis(4) };
+        assert_eq!(of(10_000_000, 5), Some(burst));
+        assert_eq!(burst.rate(datagram), Rate::from_mbps(10));
+        // A burst that has begun takes its whole time.
+        let times = [0, 1, 5, 6, 10].map(|datagrams| burst.time_of(datagrams));
+        assert_eq!(times, [0, 4, 4, 8, 8].map(Span::from_millis));
+        // No datagrams, no rate, and a rate at which no time passes.
+        assert_eq!([of(10_000_000, 0), of(0, 5), of(u64::MAX, 5)], [None; 3]);
+    }
+}
