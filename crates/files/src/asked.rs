@@ -292,6 +292,13 @@ mod tests {
         assert!(what.contains("the client sent the folder d"), "{what}");
     }
 
+    #[test]
+    fn an_error_shows_at_most_300_characters_of_a_path() {
+        let of = |len| clipped("n".repeat(len).as_bytes());
+        assert_eq!((of(0), of(300)), (String::new(), "n".repeat(300)));
+        assert_eq!(of(301), "n".repeat(300) + "…");
+    }
+
     proptest! {
         #[test]
         fn no_request_admits_a_top_name_or_kind_that_it_does_not_cover(

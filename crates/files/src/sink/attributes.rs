@@ -102,3 +102,35 @@ pub(super) fn unless_refused(set: io::Result<()>) -> io::Result<()> {
         set => set,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::Place;
+
+    #[test]
+    fn a_folder_under_construction_has_the_sticky_bit_whatever_it_inherits() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir(base.path().join("d")).unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let is = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(base.path().join(Path::new("d")), permissions).unwrap();
+            is_unfinished(&folder.look(b"d").unwrap())
+        };
+        assert!(is(0o1700) && is(0o3700));
+        assert!(!is(0o700) && !is(0o1701) && !is(0o2700) && !is(0o5700));
+    }
+
+    #[test]
+    fn only_a_file_system_that_refuses_a_mode_is_forgiven() {
+        let set = |kind: io::ErrorKind| unless_refused(Err(kind.into())).map_err(|e| e.kind());
+        assert_eq!(set(io::ErrorKind::PermissionDenied), Ok(()));
+        assert_eq!(set(io::ErrorKind::Unsupported), Ok(()));
+        assert_eq!(set(io::ErrorKind::NotFound), Err(io::ErrorKind::NotFound));
+        assert!(unless_refused(Ok(())).is_ok());
+    }
+}

@@ -135,6 +135,7 @@ mod tests {
         for at in [0, 1, 63, 64, 65, 129, 130, 500] {
             bits.insert(at);
         }
+        assert_eq!(bits.count(), 6);
         assert_eq!(bits.runs(true), [0..2, 63..66, 129..130]);
         assert_eq!(bits.runs(false), [2..63, 66..129]);
         assert!(bits.remove(64) && !bits.remove(64) && !bits.has(64));

@@ -141,3 +141,26 @@ pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>>
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+
+    #[test]
+    fn content_on_several_pages_of_a_chunk_is_one_run_of_chunks() {
+        let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let file = folder.create(b"f", 0o600).unwrap();
+        let size = CHUNK * 6;
+        file.set_len(size).unwrap();
+        assert_eq!(chunks_with_content(&*file, 0), []);
+        for at in [0, CHUNK / 2, CHUNK, CHUNK * 4 + CHUNK / 2] {
+            file.write_all_at(b"x", at).unwrap();
+        }
+        let found = chunks_with_content(&*file, size);
+        // A file system without holes has content everywhere.
+        let everywhere = 0..6;
+        assert!(found == [0..2, 4..5] || found == [everywhere], "{found:?}");
+    }
+}

@@ -383,5 +383,17 @@ mod tests {
         assert_eq!(file.read_at(&mut buf, 3).unwrap(), 4);
         assert_eq!(&buf[..4], b"tent");
         assert_eq!(file.read_at(&mut buf, 7).unwrap(), 0);
+        assert!(file.punch(0..7).is_err());
+    }
+
+    #[test]
+    fn a_hole_reads_as_zeros_and_ends_with_the_file() {
+        let folder = MemoryFolder::new(100);
+        let file = folder.create(b"a", 0o600).unwrap();
+        file.write_all_at(b"content", 0).unwrap();
+        file.punch(2..4).unwrap();
+        file.punch(6..50).unwrap();
+        file.punch(60..70).unwrap();
+        assert_eq!(folder.take(OsStr::new("a")).unwrap(), b"co\0\0en\0");
     }
 }

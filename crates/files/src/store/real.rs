@@ -365,6 +365,18 @@ mod tests {
     }
 
     #[test]
+    fn a_device_without_a_node_is_called_by_what_is_mounted_there() {
+        let device = rustix::fs::stat("/proc").unwrap().st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        // A second list, in which the name comes first.
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/proc"));
+        let name = line.and_then(|line| line.split(' ').next());
+        assert_eq!(mounted(major, minor).as_deref(), name);
+        assert_eq!(mounted(4_000, 1 << 19), None);
+    }
+
+    #[test]
     fn a_default_access_control_list_decides_in_place_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         // user::rwx user:1234:rwx group::--- mask::rwx other::---

@@ -367,3 +367,40 @@ fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
     assert_eq!(std::fs::read(copied.join("link")).unwrap(), b"f");
     assert!(!copied.join("link").is_symlink() && !copied.join("file").exists());
 }
+
+#[test]
+fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
+    let ends = ends();
+    write(ends.from.join("d/e/f"), b"f");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+    std::fs::set_permissions(&ends.from, std::fs::Permissions::from_mode(0o510)).unwrap();
+    assert_eq!(source(&[&slash(&ends.from)]).manifest().folder_mode(), Some(0o510));
+    assert_eq!(source(&[&ends.from]).manifest().folder_mode(), None);
+    let made = copy(&[&slash(&ends.from)], &ends.to.join("new"));
+    assert_eq!((made.files, made.folders, made.bytes), (1, 2, 1));
+    // Its owner may always write, and no umask takes that away.
+    assert_eq!(mode(&ends.to.join("new")) & 0o705, 0o700);
+}
+
+#[test]
+fn a_part_of_a_chunk_is_what_the_whole_chunk_has_there() {
+    let ends = ends();
+    write(ends.from.join("big"), &content(LARGE + 1234, 1));
+    for number in 0..3 {
+        write(ends.from.join(format!("small{number}")), &content(1000 + number, number));
+    }
+    let mut source = source(&[&slash(&ends.from)]);
+    let last = source.object().chunks();
+    for chunk in 0..last {
+        let mut whole = vec![0; CHUNK as usize];
+        let len = source.read_chunk(chunk, &mut whole).unwrap().len;
+        whole[len..].fill(0);
+        for (start, count) in [(0, 10), (900, 1500), (len.saturating_sub(5), 50), (len, 3)] {
+            let count = count.min(whole.len() - start);
+            let mut part = vec![0xEE; count];
+            source.read_within(chunk, start, &mut part).unwrap();
+            assert!(part == whole[start..start + count], "chunk {chunk} from {start}");
+        }
+    }
+    assert_eq!(source.read_within(last, 0, &mut [0]).unwrap_err().kind, FileErrorKind::Request);
+}

@@ -370,3 +370,14 @@ fn what_rotted_is_found_where_the_journal_speaks_of_another_version_or_is_distru
         assert_eq!(tree(&ends.from), tree(&ends.to), "{distrust}");
     }
 }
+
+#[test]
+fn a_folder_that_a_killed_copy_of_another_one_named_is_gone_into() {
+    let ends = ends();
+    write(ends.from.join("a/f"), b"f");
+    write(ends.from.join("b/g"), b"g");
+    let new = ends.to.join("new");
+    kill(Copy::open(source(&[&ends.from.join("a")]), &ambient(&new), &Default::default()).unwrap());
+    copy(&[&ends.from.join("b")], &new);
+    assert!(new.join("b/g").exists() && !new.join("g").exists());
+}

@@ -7,6 +7,7 @@ use longhaul_testbed::need;
 use longhaul_testbed::skip::{self, Skipped};
 
 use super::*;
+use crate::watch::Held;
 
 #[test]
 fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
@@ -215,6 +216,14 @@ fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
     let first = open(Duration::ZERO).unwrap();
     let error = open(Duration::from_millis(120)).map(|_| ()).unwrap_err();
     assert!(error.what.contains("another copy is writing it"), "{error}");
+    // Who waits is told of it, by the path that was asked for.
+    let (watch, source) = (Watch::default(), source(&[&from]));
+    let patience = Duration::from_millis(20);
+    let options = SinkOptions { patience, ..SinkOptions::default() };
+    let waited = Sink::open(&ambient(&ends.to), &source.manifest().clone(), 0, &options, &watch);
+    assert!(waited.is_err());
+    let path = ends.to.display().to_string();
+    assert_eq!(watch.take_held(), Some(Held { path, patience }));
     let second = std::thread::scope(|scope| {
         let second = scope.spawn(|| open(Duration::from_secs(60)));
         drop(first);
@@ -463,4 +472,35 @@ fn a_full_disk_is_noticed_before_the_start_and_when_it_happens() {
     assert!(copy.missing().len() < 8);
     copy.run().unwrap();
     assert_eq!(tree(&ends.from), tree(to));
+}
+
+#[test]
+fn an_equal_file_that_another_copy_is_about_to_write_is_no_failure() {
+    let ends = ends();
+    let from = ends.from.join("file");
+    write(&from, &content(LARGE, 1));
+    let _first = Copy::open(source(&[&from]), &ambient(&ends.to), &SinkOptions::default()).unwrap();
+    write(ends.to.join("file"), &content(LARGE, 1));
+    let outcome = copy(&[&from], &ends.to);
+    assert_eq!((outcome.files, outcome.failures.len()), (0, 0));
+}
+
+#[test]
+fn a_copy_takes_the_place_of_a_file_or_of_nothing() {
+    let ends = ends();
+    write(ends.to.join("file"), b"f");
+    for (link, to) in [("to_file", "file"), ("to_nothing", "gone"), ("circle", "circle")] {
+        symlink(to, ends.to.join(link)).unwrap();
+    }
+    let may = |name: &str| ambient(ends.to.join(name)).may_be_replaced().map_err(|_| ());
+    assert_eq!(["file", "to_file", "to_nothing", "gone"].map(may), [Ok(true); 4]);
+    assert_eq!([may("."), may("circle")], [Ok(false), Err(())]);
+}
+
+#[test]
+fn a_name_that_the_system_cannot_look_for_is_not_taken_for_missing() {
+    let ends = ends();
+    let folder = ambient(&ends.to).folder().unwrap();
+    assert!(folder.look_if_there(b"gone").unwrap().is_none());
+    assert!(folder.look_if_there(&[b'n'; 300]).is_err(), "it is too long for a name");
 }

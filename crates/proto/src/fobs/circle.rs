@@ -213,3 +213,131 @@ impl Circle {
         Some(Run { segment, blocks })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    const PATIENCE: Span = Span::from_millis(100);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    /// Two segments of ten blocks.
+    fn circle() -> Circle {
+        let (object, segment) = (Bytes::new(20_000), Bytes::new(10_000));
+        Circle::new(Layout::new(object, segment, Bytes::new(1000), 1000).unwrap())
+    }
+
+    /// These blocks of a segment go for the first time, one after the other from number `first`.
+    fn send(circle: &mut Circle, at: Time, segment: u32, blocks: Range<u32>, first: u64) {
+        let last = first + blocks.len() as u64 - 1;
+        circle.send_first(at, &Run { segment, blocks }, last, &RangeSet::new());
+    }
+
+    /// The blocks that go again at a time, counted through the object, each with how often.
+    fn again(circle: &mut Circle, now: Time, known: Option<Known>) -> Option<(Range<u64>, u32)> {
+        let (run, times) = circle.send_again(now, 1_000, 100, known)?;
+        let base = u64::from(run.segment) * 10;
+        Some((base + u64::from(run.blocks.start)..base + u64::from(run.blocks.end), times))
+    }
+
+    #[test]
+    fn a_segment_is_whole_once_all_that_was_not_there_before_is_acknowledged() {
+        for segment in [0, 1] {
+            let (mut circle, mut there) = (circle(), RangeSet::new());
+            there.insert(3..5);
+            there.insert(13..15);
+            circle.send_first(ms(0), &Run { segment, blocks: 0..3 }, 2, &there);
+            assert!(!circle.acknowledge(segment, 0..3, &[]));
+            assert!(!circle.acknowledge(segment, 5..10, &[6..7, 8..9]));
+            assert!(!circle.acknowledge(segment, 6..7, &[]));
+            assert!(circle.acknowledge(segment, 8..9, &[]));
+            circle.forget(segment);
+            assert!(!circle.acknowledge(segment, 0..10, &[]), "it is known");
+        }
+    }
+
+    #[test]
+    fn lost_is_what_was_overtaken_or_not_acknowledged_for_too_long() {
+        let mut circle = circle();
+        send(&mut circle, ms(5), 0, 0..3, 0);
+        let lost = |now, highest, by_time_to| {
+            let known = Known { highest, patience: PATIENCE, by_time_to };
+            again(&mut circle.clone(), now, Some(known)).is_some()
+        };
+        assert!(!lost(ms(5), 2, 0) && lost(ms(5), 3, 0), "its last number is 2");
+        let just_before = ms(104) + Span::from_nanos(999_999);
+        assert!(!lost(just_before, 0, 2) && lost(ms(105), 0, 2));
+        assert!(!lost(ms(105), 0, 1), "a repeat after that number is no reason");
+        assert_eq!(circle.next_loss(PATIENCE), Some(ms(105)));
+        send(&mut circle, ms(6), 1, 0..3, 3);
+        assert_eq!(circle.next_loss(PATIENCE), Some(ms(105)), "the earlier one");
+        circle.forget(0);
+        assert_eq!(circle.next_loss(PATIENCE), Some(ms(106)));
+        circle.forget(1);
+        assert_eq!(circle.next_loss(PATIENCE), None);
+    }
+
+    #[test]
+    fn first_blocks_side_by_side_are_one_stretch_within_their_segment() {
+        let mut circle = circle();
+        send(&mut circle, ms(0), 0, 0..4, 0);
+        send(&mut circle, ms(1), 0, 4..8, 4);
+        assert_eq!(circle.remembered(), 2, "a segment and a stretch");
+        send(&mut circle, ms(2), 0, 9..10, 8);
+        assert_eq!(circle.remembered(), 3, "there is a gap");
+        send(&mut circle, ms(3), 1, 0..1, 9);
+        assert_eq!(circle.remembered(), 5, "the next segment");
+        assert_eq!(again(&mut circle, ms(4), None), Some((0..8, 2)));
+    }
+
+    #[test]
+    fn what_has_gone_least_often_goes_next_and_a_run_goes_on_where_it_was_cut() {
+        let mut circle = circle();
+        send(&mut circle, ms(0), 0, 0..4, 0);
+        send(&mut circle, ms(0), 1, 2..4, 4);
+        circle.acknowledge(0, 1..2, &[]);
+        let mut next = |at, number, max| {
+            let (run, times) = circle.send_again(ms(at), number, max, None).expect("some are left");
+            (run.segment, run.blocks, times)
+        };
+        assert_eq!(next(10, 6, 100), (0, 0..1, 2));
+        assert_eq!(next(10, 7, 1), (0, 2..3, 2));
+        assert_eq!(next(20, 8, 100), (0, 3..4, 2));
+        assert_eq!(next(30, 9, 100), (1, 2..4, 2));
+        assert_eq!(next(40, 11, 100), (0, 0..1, 3));
+        // A stretch has gone when its last block has: at 20 ms under number 8, at 30 ms under 10.
+        let known = |highest| Some(Known { highest, patience: PATIENCE, by_time_to: u64::MAX });
+        assert!(again(&mut circle.clone(), ms(119), known(8)).is_none());
+        assert_eq!(again(&mut circle.clone(), ms(119), known(9)), Some((2..4, 3)));
+        assert_eq!(again(&mut circle, ms(120), known(8)), Some((2..4, 3)));
+    }
+
+    #[test]
+    fn a_segment_that_is_forgotten_takes_its_stretches_along_and_no_others() {
+        for (forgotten, kept, rest) in [(0, 10..12, 2), (1, 0..4, 3)] {
+            let mut circle = circle();
+            send(&mut circle, ms(0), 0, 0..4, 0);
+            send(&mut circle, ms(0), 0, 5..7, 4);
+            send(&mut circle, ms(0), 1, 0..2, 6);
+            assert!(circle.clone().send_again(ms(1), 8, 100, None).is_some());
+            // Both segments have a stretch that has gone once and one that has gone twice.
+            let mut turned = circle.clone();
+            for _ in 0..3 {
+                turned.send_again(ms(1), 8, 100, None);
+            }
+            turned.send_again(ms(1), 8, 100, None);
+            for (mut circle, times) in [(circle, 2), (turned, 3)] {
+                circle.close();
+                circle.forget(forgotten);
+                assert_eq!(circle.remembered(), rest, "{forgotten}");
+                let (found, count) = again(&mut circle, ms(2), None).expect("the other is kept");
+                assert_eq!(count, times, "{forgotten}");
+                assert!(kept.start <= found.start && found.end <= kept.end + 3, "{found:?}");
+            }
+        }
+    }
+}

@@ -348,3 +348,27 @@ fn each_carrier_tells_the_datagrams_or_the_segments_that_it_counts() {
         assert!(far.segments().is_none(), "the other end counts");
     });
 }
+
+#[test]
+fn what_was_written_before_leaving_arrives_though_this_side_stops_at_once() {
+    run(async {
+        for (carriers, _) in EACH {
+            let server = Identity::ephemeral();
+            let mut listener = listen(LOOPBACKS[0], &server);
+            let (to, client) = (listener.local_addr(), Client::pinned(carriers, &server));
+            let stopped = std::thread::spawn(move || {
+                // Its tasks, which would send what waits, end with the closure.
+                run(async {
+                    let mut near = client.connect(to).await.expect("a server that listens");
+                    near.write(&1u32).await.expect("an open session");
+                    let (writer, reader) = near.split();
+                    writer.leave(reader).await.expect("an open session");
+                });
+            });
+            let mut far = listener.accept().await;
+            assert_eq!(far.read::<u32>().await, Ok(Some(1)));
+            assert_eq!(far.read::<u32>().await, Ok(None));
+            stopped.join().expect("no panic");
+        }
+    });
+}
