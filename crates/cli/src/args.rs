@@ -100,7 +100,8 @@ fn settings(section: &str) -> Result<Vec<config::Setting>, Error> {
 
 /// Says why the words make no sense, or the help that was asked for; the exit status.
 fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
-    let error = habits::explain(error);
+    let subcommand = argv.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let error = habits::explain(error, subcommand);
     if error.use_stderr() && wants_events(argv) {
         let error = as_event(&error.render().to_string());
         console::out(json::error(&error, exit::status(error.kind)));

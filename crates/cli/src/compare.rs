@@ -22,7 +22,7 @@ use longhaul::Location;
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::quantity::{parse_bytes, parse_rate};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, parse_host};
 use crate::{console, exit, json};
 use candidate::Candidate;
 use runs::{Run, Standing};
@@ -97,16 +97,6 @@ struct Setting {
     notes: Vec<String>,
     /// What the vertical axis of the plot is.
     rates: &'static str,
-}
-
-fn parse_host(text: &str) -> Result<Location, Error> {
-    let location: Location = text.parse()?;
-    if location.is_local() {
-        let what = format!("'{text}' is no host");
-        return Err(Error::new(ErrorKind::Usage, what)
-            .advise("write lh://host[:port] or [user@]host:, or --scenario FILE"));
-    }
-    Ok(location)
 }
 
 /// Runs all, prints what came of it; the exit status.

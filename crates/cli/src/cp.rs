@@ -89,6 +89,9 @@ pub(crate) struct CpArgs {
     /// What rsync needs so that an interrupted copy goes on: here it always does
     #[arg(long = "partial", hide = true)]
     _partial: bool,
+    /// What rsync compresses by: accepted with a note, for data are not compressed
+    #[arg(short = 'z', long, hide = true)]
+    compress: bool,
     /// Show progress: a bar on a terminal, elsewhere a line every 10 s
     #[arg(long, overrides_with = "no_progress")]
     progress: bool,
@@ -251,6 +254,9 @@ fn start(
     signals::cancel_on_signal(cancel.clone(), first).map_err(|error| {
         Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}"))
     })?;
+    if args.compress && !args.quiet {
+        console::warn("data are not compressed on the way; -z does nothing");
+    }
     screen.started(&copy.sources, &copy.destination, copy.protocol);
     let request = match &pipe {
         Some(pipe) => pipe.join(copy.request, &cancel),

@@ -15,6 +15,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use serde_json::json;
 
 use crate::quantity::{parse_rate, parse_span};
+use crate::reach::parse_host;
 use crate::{console, exit};
 
 const AFTER: &str = "\
@@ -68,9 +69,14 @@ struct Server {
 }
 
 fn parse_server(text: &str) -> Result<Server, String> {
-    match text.parse() {
+    match parse_host(text) {
         Ok(Location::Daemon { host, port, .. }) => Ok(Server { host, port }),
-        Ok(_) => Err("expected a server as lh://host[:port]".into()),
+        Ok(place) => {
+            let name = place.to_string();
+            let name = name.trim_end_matches(':');
+            let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+            Err(format!("only a longhaul serve has ports to try; did you mean lh://{host}?"))
+        }
         Err(error) => Err(error.to_string()),
     }
 }

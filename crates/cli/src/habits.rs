@@ -1,18 +1,27 @@
-//! Flags of scp and rsync that `longhaul cp` does not have: what to write instead, or why not.
+//! Flags of scp, rsync, rclone and of other servers that `longhaul cp` and `serve` do not have:
+//! what to write instead, or why not.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags that fingers know, and what is said of them.
-const HABITS: [(&[&str], &str); 30] = [
+type Habits = [(&'static [&'static str], &'static str)];
+
+/// Of a copy.
+const OF_CP: &Habits = &[
     (&["--timeout"], "write --stall 30s: how long without progress before a copy is given up"),
     (
         &["--delete", "--delete-before", "--delete-after", "--delete-during", "--delete-delay"],
         "longhaul never deletes: what only the destination has stays there; remove it there, or \
          run rsync --delete once the data are across",
     ),
+    (&["-C"], "data are not compressed on the way; leave it out, or compress the files first"),
     (
-        &["-z", "--compress", "-C"],
-        "data are not compressed on the way; leave it out, or compress the files first",
+        &["--transfers", "--checkers", "--multi-thread-streams"],
+        "small files go together and large ones fill the path; leave it out",
+    ),
+    (
+        &["--chown", "--usermap", "--groupmap"],
+        "owners are not copied; files belong to the user that writes them",
     ),
     (
         &["-i", "-F", "-o", "-J", "--port"],
@@ -101,21 +110,62 @@ const HABITS: [(&[&str], &str); 30] = [
     (&["-3"], "copies are between this host and others; run longhaul on one of the two"),
 ];
 
+/// Of a server.
+const OF_SERVE: &Habits = &[
+    (&["-p", "--port"], "write --listen :PORT, or --listen ADDRESS:PORT"),
+    (
+        &["-d", "-D", "--daemon", "--detach"],
+        "serve stays in the foreground; systemd, or nohup with &, keeps it in the background",
+    ),
+    (
+        &["--user", "--pass", "--password", "--auth"],
+        "ids stand for users: write --allow ID, which `longhaul id` prints at the client's",
+    ),
+    (&["--cert", "--key", "--tls"], "each host has a key of its own; leave it out"),
+    (&["-v", "--verbose"], "what clients do is told without it; --quiet hides it"),
+    (&["--path", "--dir", "--folder"], "write --root FOLDER"),
+];
+
+fn habits(subcommand: &str) -> &'static Habits {
+    match subcommand {
+        "cp" => OF_CP,
+        "serve" => OF_SERVE,
+        _ => &[],
+    }
+}
+
 /// What is said of a flag that is a number: clap would offer to take it for a file.
 fn negative(flag: &str) -> Option<&'static str> {
     let digit = flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
     digit.then_some("rates, sizes, times and shares are never negative")
 }
 
-/// Adds to an error about an unknown flag what such a flag is called here.
-pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
+/// Whether `near` is `flag` with a typing error: at most one letter in three is wrong.
+fn is_typing_error(flag: &str, near: &str) -> bool {
+    let plain = |word: &str| word.trim_start_matches('-').to_owned();
+    let (flag, near) = (plain(flag), plain(near));
+    strsim::damerau_levenshtein(&flag, &near) * 3 <= flag.chars().count().max(3)
+}
+
+/// Adds to an error about an unknown flag of `subcommand` what such a flag is called here, and
+/// takes away a name that is not near.
+pub(crate) fn explain(mut error: clap::Error, subcommand: &str) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
     let name = flag.split('=').next().unwrap_or_default();
-    let habit = || Some(HABITS.iter().find(|(flags, _)| flags.contains(&name))?.1);
-    let Some(said) = habit().or_else(|| negative(name)) else { return error };
+    let habit = || Some(habits(subcommand).iter().find(|(flags, _)| flags.contains(&name))?.1);
+    let Some(said) = habit().or_else(|| negative(name)) else {
+        let near = match error.get(ContextKind::SuggestedArg) {
+            Some(ContextValue::String(near)) => is_typing_error(name, near),
+            _ => true,
+        };
+        if !near {
+            error.remove(ContextKind::SuggestedArg);
+        }
+        return error;
+    };
     for near in [ContextKind::SuggestedArg, ContextKind::TrailingArg, ContextKind::Suggested] {
         error.remove(near);
     }
@@ -131,12 +181,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_habit_is_unknown_to_cp_and_is_explained() {
-        for (flags, said) in HABITS {
-            for flag in flags {
-                let words = ["longhaul", "cp", flag, "a", "h:b"];
+    fn every_habit_is_unknown_to_its_command_and_is_explained() {
+        for (command, table) in [("cp", OF_CP), ("serve", OF_SERVE)] {
+            for (flag, said) in table.iter().flat_map(|(flags, said)| flags.iter().zip([said; 9])) {
+                let words = ["longhaul", command, flag, "a", "h:b"];
                 let error = Cli::command().try_get_matches_from(words).expect_err(flag);
-                let text = explain(error).to_string();
+                let text = explain(error, command).to_string();
                 let first = said.split_whitespace().next().expect("it has words");
                 assert!(text.contains(first) && text.contains(flag), "{text}");
                 assert!(!text.contains("similar argument"), "{text}");
@@ -145,11 +195,23 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_that_is_near_to_none_is_offered_none() {
+        let said = |words: &[&str]| {
+            let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
+            explain(error, words[1]).to_string()
+        };
+        for words in [["longhaul", "cp", "--transform"], ["longhaul", "serve", "--wrong"]] {
+            assert!(!said(&words).contains("similar"), "{}", said(&words));
+        }
+        assert!(said(&["longhaul", "serve", "--alow"]).contains("'--allow'"));
+    }
+
+    #[test]
     fn a_negative_number_is_told_to_be_one() {
         for number in ["-1", "-1.5G"] {
             let words = ["longhaul", "cp", "--rate", number, "a", "h:b"];
             let error = Cli::command().try_get_matches_from(words).expect_err(number);
-            let text = explain(error).to_string();
+            let text = explain(error, "cp").to_string();
             assert!(text.contains("never negative") && !text.contains("-- -1"), "{text}");
         }
     }
@@ -158,6 +220,6 @@ mod tests {
     fn other_mistakes_keep_the_nearest_name() {
         let words = ["longhaul", "cp", "--bwlimt=1M", "a", "h:b"];
         let error = Cli::command().try_get_matches_from(words).expect_err("it is unknown");
-        assert!(explain(error).to_string().contains("--bwlimit"));
+        assert!(explain(error, "cp").to_string().contains("--bwlimit"));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_rate, parse_span};
-use crate::reach::ReachArgs;
+use crate::reach::{ReachArgs, parse_host};
 use crate::report::Kind;
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, signals};
@@ -66,19 +66,6 @@ pub(crate) struct ProbeArgs {
     /// Write what is found as JSON on stdout, one object a line; the last is the summary
     #[arg(long)]
     json: bool,
-}
-
-fn parse_host(text: &str) -> Result<Location, Error> {
-    // A host of ssh needs no colon here: no path is meant.
-    let bare = !text.contains("://") && !text.ends_with(':');
-    let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
-    if location.is_local() {
-        let what = format!("'{text}' is no host");
-        return Err(
-            Error::new(ErrorKind::Usage, what).advise("write lh://host[:port] or [user@]host")
-        );
-    }
-    Ok(location)
 }
 
 fn parse_time(text: &str) -> Result<Span, String> {
@@ -312,17 +299,6 @@ mod tests {
             socket_lost: 4,
             reordered: 2,
         )
-    }
-
-    #[test]
-    fn a_host_is_a_server_or_of_ssh() {
-        let shown = |text| parse_host(text).map(|location| location.to_string());
-        assert_eq!(shown("lh://h:9").unwrap(), "lh://h:9/");
-        assert_eq!(shown("me@h").unwrap(), "me@h:");
-        assert_eq!(shown("h:").unwrap(), "h:");
-        for wrong in ["", "./h", "http://h", "-oX"] {
-            assert!(shown(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Bars {
     whole: ProgressBar,
     more: ProgressBar,
     sources: Vec<ProgressBar>,
+    /// The terminal has no room for the bar itself beside its numbers.
+    is_narrow: bool,
     /// Something was shown.
     began: bool,
 }
@@ -68,12 +70,17 @@ impl Bars {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
         let all = MultiProgress::with_draw_target(target);
         // Of a length that is not known yet, nothing is done.
-        let whole = all.add(ProgressBar::new(1).with_style(style(BAR).progress_chars("=> ")));
+        let whole = all.add(ProgressBar::new(1).with_style(bar_style(false)));
         let more = all.add(ProgressBar::new(0).with_style(style(LINE)));
-        Bars { all, whole, more, sources: Vec::new(), began: false }
+        Bars { all, whole, more, sources: Vec::new(), is_narrow: false, began: false }
     }
 
     fn update(&mut self, progress: &Progress) {
+        let is_narrow = console::columns().is_some_and(|columns| columns < WIDE);
+        if is_narrow != self.is_narrow {
+            self.is_narrow = is_narrow;
+            self.whole.set_style(bar_style(is_narrow));
+        }
         let lines = source_lines(&progress.sources);
         while self.sources.len() < lines.len() {
             let bar = ProgressBar::new(0).with_style(style(LINE));
@@ -104,6 +111,13 @@ pub(crate) fn can_draw() -> bool {
 /// A bar, and beside it how far the copy is.
 const BAR: &str = "[{bar:12}] {wide_msg}";
 const LINE: &str = "{wide_msg}";
+
+/// Columns from which on the bar itself has room beside its numbers.
+const WIDE: u16 = 60;
+
+fn bar_style(is_narrow: bool) -> ProgressStyle {
+    style(if is_narrow { LINE } else { BAR }).progress_chars("=> ")
+}
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is well formed")
@@ -225,18 +239,17 @@ fn how_far(progress: &Progress) -> String {
     if !is_known(progress) {
         return "looking at what is there".to_owned();
     }
-    let mut line = format!("{} of {}", Bytes::new(bytes), Bytes::new(total_bytes));
+    let mut parts = Vec::new();
     if total_bytes > 0 {
-        line += &format!(" {:.1} %", 100.0 * bytes as f64 / total_bytes as f64);
+        parts.push(format!("{:.1} %", 100.0 * bytes as f64 / total_bytes as f64));
     }
     // At the end there is none.
     if bytes < total_bytes || rate_now > Rate::ZERO {
-        line += &format!(", {rate_now}");
+        parts.push(rate_now.to_string());
     }
-    if let Some(left) = progress.left {
-        line += &format!(", {} left", duration(left));
-    }
-    line
+    parts.extend(progress.left.map(|left| format!("{} left", duration(left))));
+    parts.push(format!("{} of {}", Bytes::new(bytes), Bytes::new(total_bytes)));
+    parts.join(", ")
 }
 
 /// How it goes: what is lost and sent again, the average, files of a tree.
@@ -285,7 +298,7 @@ mod tests {
             blocks_lost: 100);
         assert_eq!(
             line(&progress),
-            "75.00 MB of 300.00 MB 25.0 %, 940.00 Mbit/s, 4 min 12 s left, \
+            "25.0 %, 940.00 Mbit/s, 4 min 12 s left, 75.00 MB of 300.00 MB, \
              loss 1.00 %, resent 200 blocks, average 900.00 Mbit/s, 3 of 12 files"
         );
     }
@@ -315,6 +328,9 @@ mod tests {
         let bar = "[============] ".len();
         assert!(bar + how_far(&progress).len() <= 80, "{}", how_far(&progress));
         assert!(how(&progress).len() <= 80, "{}", how(&progress));
+        // Without the bar, 40 columns show how far it is, the rate and the time left.
+        let narrow: String = how_far(&progress).chars().take(40).collect();
+        assert!(narrow.starts_with("100.0 %, 940.00 Mbit/s, 59 min 59 s left"), "{narrow}");
     }
 
     #[test]
@@ -322,7 +338,7 @@ mod tests {
         let summary = crate::report::tests::example();
         assert_eq!(
             line(&whole(&summary)),
-            "300.00 MB of 300.00 MB 100.0 %, loss 1.02 %, resent 2166 blocks, \
+            "100.0 %, 300.00 MB of 300.00 MB, loss 1.02 %, resent 2166 blocks, \
              average 848.00 Mbit/s, 12 of 12 files"
         );
     }

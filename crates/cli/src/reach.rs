@@ -33,6 +33,34 @@ pub(crate) struct ReachArgs {
     accept_new: bool,
 }
 
+/// Reads a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh, where no path is meant.
+///
+/// # Errors
+/// It is no host; or it looks like the host and port of a server.
+pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    let meant = match text.rsplit_once(':') {
+        Some((host, port)) if is_port(port) && !host.is_empty() && !text.contains("//") => {
+            Some(format!("lh://{text}"))
+        }
+        None if is_port(text) => Some(format!("lh://localhost:{text}")),
+        _ => None,
+    };
+    let refuse = |advice: String| {
+        Err(Error::new(ErrorKind::Usage, format!("'{text}' is no host")).advise(advice))
+    };
+    if let Some(meant) = meant {
+        return refuse(format!("did you mean {meant}?"));
+    }
+    // A host of ssh needs no colon here.
+    let bare = !text.contains("://") && !text.ends_with(':');
+    let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
+    match location.is_local() {
+        true => refuse("write lh://host[:port] or [user@]host".into()),
+        false => Ok(location),
+    }
+}
+
 /// Reads `--server-id`.
 fn parse_pin(text: &str) -> Result<ServerPin, String> {
     let (server, id) = match text.rsplit_once('=') {
@@ -201,6 +229,26 @@ mod tests {
         assert!(told.contains("h1:7717 two ids, a and b"), "{told}");
         let told = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
         assert!(told.contains("ssh"), "{told}");
+    }
+
+    #[test]
+    fn a_host_is_a_server_or_one_of_ssh_and_an_address_with_a_port_is_told_what_it_means() {
+        let read = |text: &str| parse_host(text).map(|place| place.to_string());
+        assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
+        assert_eq!(read("me@h").unwrap(), "me@h:");
+        assert_eq!(read("h:").unwrap(), "h:");
+        for (text, meant) in [
+            ("127.0.0.1:7801", "lh://127.0.0.1:7801"),
+            ("[::1]:9", "lh://[::1]:9"),
+            ("7801", "lh://localhost:7801"),
+        ] {
+            let told = read(text).unwrap_err().to_string();
+            assert!(told.contains(&format!("did you mean {meant}?")), "{told}");
+        }
+        assert!(read("./here").unwrap_err().to_string().contains("write lh://host"));
+        for wrong in ["", "http://h", "-oX"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -155,6 +155,10 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     let (files, bytes) = (count(summary.files, "file"), Bytes::new(summary.bytes));
     let verified = match summary.unread_files {
         _ if summary.verified => "verified".to_owned(),
+        // What failed has no final name; what has one is verified.
+        0 if summary.failed_files > 0 => {
+            format!("verified; {} FAILED", count(summary.failed_files, "file"))
+        }
         unread if unread > 0 && summary.failed_files == 0 => {
             let unread = count(unread, "file");
             format!("verified but for {unread} of the same size and time (--checksum reads them)")
@@ -171,7 +175,12 @@ fn headline(summary: &Summary, kind: Kind) -> String {
             _ => format!("longhaul: already there, nothing to copy: {files}, {bytes}"),
         };
     }
-    let Some(came) = came(summary) else { return "longhaul: copied nothing".to_owned() };
+    let Some(came) = came(summary) else {
+        return match summary.failed_files {
+            0 => "longhaul: copied nothing".to_owned(),
+            failed => format!("longhaul: copied nothing; {} FAILED", count(failed, "file")),
+        };
+    };
     let goodput = match summary.goodput {
         // Of what took a blink no rate is worth a word.
         goodput if summary.elapsed >= SHORT && goodput > Rate::ZERO => format!(", {goodput}"),
@@ -450,8 +459,10 @@ pub(crate) mod tests {
             verified: false);
         let said = lines(&some, Kind::Copy, false);
         assert!(said[0].starts_with("longhaul: copied 7 files, 200.00 MB in"), "{said:?}");
+        assert!(said[0].ends_with(", verified; 3 files FAILED"), "{said:?}");
         let none = but!(some, copied_files: 0, copied_bytes: 0, failed_files: 12);
-        assert_eq!(lines(&none, Kind::Copy, false)[0], "longhaul: copied nothing");
+        let said = &lines(&none, Kind::Copy, false)[0];
+        assert_eq!(said, "longhaul: copied nothing; 12 files FAILED");
     }
 
     #[test]
@@ -521,7 +532,10 @@ pub(crate) mod tests {
     fn what_is_not_verified_or_failed_is_said() {
         let summary = but!(example(), verified: false, failed_files: 1);
         let text = lines(&summary, Kind::Copy, true).join("\n");
-        assert!(text.contains("NOT verified") && text.contains("failed   1 file,"), "{text}");
+        let said = text.contains("verified; 1 file FAILED") && text.contains("failed   1 file,");
+        assert!(said, "{text}");
+        let summary = but!(example(), verified: false);
+        assert!(lines(&summary, Kind::Copy, true)[0].ends_with("NOT verified"));
         let summary = but!(example(), verified: false, unread_files: 2);
         let said = "verified but for 2 files of the same size and time (--checksum reads them)";
         assert!(lines(&summary, Kind::Copy, true)[0].ends_with(said));

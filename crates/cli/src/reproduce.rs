@@ -21,13 +21,13 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Make the papers' tables and figures again
 ///
-/// Runs the experiments (those that are named, or all that take seconds; `list` lists them), prints
-/// their pages, and compares them with those in the folder of results. Simulated values are the
-/// same on every machine: exit status 1 says that one differs, and stderr which. An experiment that
-/// fails does not keep the others from being run.
+/// Without a name, lists the experiments. Runs those that are named (`all`: every one that
+/// takes seconds), prints their pages, and compares them with those in the folder of results.
+/// Simulated values are the same on every machine: exit status 1 says that one differs, and stderr
+/// which. An experiment that fails does not keep the others from being run.
 #[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
-    /// Which experiments, or `list`
+    /// Which experiments; `all` that take seconds, or `list`
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// By simulation alone, or also over the emulator with real sockets
@@ -56,6 +56,15 @@ enum How {
 /// Runs the experiments; the exit status.
 pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
+        [] if args.update || args.how != How::Sim || args.case.is_some() => {
+            let error = Error::new(ErrorKind::Usage, "which experiments?");
+            Err(error.advise("name them, or write all; longhaul reproduce lists them"))
+        }
+        [] => {
+            list();
+            console::note("longhaul: name those to run, or write all");
+            Ok(true)
+        }
         [id] if id == "list" => {
             list();
             Ok(true)
@@ -82,7 +91,7 @@ fn list() {
 }
 
 fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
-    if ids.is_empty() {
+    if ids == ["all"] {
         let all = catalogue::all().into_iter();
         return Ok(all.filter(|experiment| experiment.set != Set::Named).collect());
     }

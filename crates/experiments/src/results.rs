@@ -91,7 +91,7 @@ mod tests {
         let expected = index(&page, &catalogue::all());
         assert!(
             expected.as_ref() == Some(&page),
-            "results/{INDEX} is out of date; run longhaul reproduce --update"
+            "results/{INDEX} is out of date; run longhaul reproduce all --update"
         );
     }
 

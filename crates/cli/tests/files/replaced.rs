@@ -68,6 +68,20 @@ fn without_p_a_file_that_is_replaced_keeps_its_permissions() {
 }
 
 #[test]
+fn a_small_file_that_is_there_and_equal_is_no_copy_for_checksum_either() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(1000, 1));
+    write(&pair.there.join("other"), &bytes(70_000, 2));
+    for (from, to) in [("file".into(), pair.at("")), (pair.at("other"), ".".into())] {
+        let run = || pair.copy(&["-c"], &from, &to).end().summary();
+        assert_eq!(run()["copied_files"], 1);
+        let again = run();
+        assert_eq!((&again["copied_files"], &again["skipped_files"]), (&0.into(), &1.into()));
+        assert_eq!((&again["verified"], &again["unread_files"]), (&true.into(), &0.into()));
+    }
+}
+
+#[test]
 fn what_was_left_out_because_of_its_size_and_time_is_not_called_verified() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(3_000_000, 1));

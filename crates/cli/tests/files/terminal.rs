@@ -67,7 +67,7 @@ fn the_bar_is_drawn_and_ends_with_all_of_it() {
     assert_eq!(ended, Some(0), "{text}");
     let drawn: Vec<&str> = text.split('[').filter(|part| part.contains(" of 6.00 MB")).collect();
     let last = drawn.last().expect("it was drawn");
-    assert!(last.contains("6.00 MB of 6.00 MB 100.0 %"), "{last:?} in {text}");
+    assert!(last.contains("100.0 %, 6.00 MB of 6.00 MB"), "{last:?} in {text}");
     // Nothing is full before there is something.
     let full = text.find("[============]").expect("it ends full");
     assert!(text.find("of 6.00 MB").expect("it was drawn") < full, "{text}");
@@ -118,7 +118,7 @@ fn a_terminal_that_cannot_draw_has_lines_where_they_are_asked_for() {
         let command = cp(&pair, &[&id, &flag, &"object", &pair.at("")]);
         let (ended, text) = Terminal::start_on("dumb", command).end();
         assert_eq!(ended, Some(0), "{text}");
-        assert_eq!(text.contains("longhaul: 2.00 MB of 2.00 MB 100.0 %"), shown, "{text:?}");
+        assert_eq!(text.contains("longhaul: 100.0 %, 2.00 MB of 2.00 MB"), shown, "{text:?}");
         assert!(!text.contains('\x1b') && text.contains("copied 1 file"), "{text:?}");
     }
 }
@@ -163,7 +163,7 @@ fn only_what_came_is_called_copied() {
     }
     let copy = |args: &[&dyn AsRef<OsStr>]| Child::spawn(&mut cp(&pair, args)).end();
     let none = copy(&[&id, &"-r", &"tree", &pair.at("")]);
-    none.is(8, &["longhaul: copied nothing\n", "failed   3 files"]);
+    none.is(8, &["longhaul: copied nothing; 3 files FAILED", "failed   3 files"]);
     fs::remove_dir(pair.there.join("tree/b")).unwrap();
     let some = copy(&[&id, &"-r", &"tree", &pair.at("")]);
     some.is(8, &["longhaul: copied 1 file, 9 B in", "failed   2 files"]);
@@ -239,7 +239,7 @@ fn off_a_terminal_progress_is_calm_lines_with_a_last_one() {
         write(&pair.here.join("object"), &bytes(2_000_000, flag.len() as u64));
         let mut command = cp(&pair, &[&id, &flag, &"object", &pair.at("")]);
         let ended = Child::spawn(command.stdout(Stdio::piped())).end();
-        ended.is(0, &["longhaul: 2.00 MB of 2.00 MB 100.0 %", "longhaul: copied 1 file, 2.00 MB"]);
+        ended.is(0, &["longhaul: 100.0 %, 2.00 MB of 2.00 MB", "longhaul: copied 1 file, 2.00 MB"]);
         assert!(ended.stdout.is_empty(), "{ended}");
         let lines: Vec<&str> = ended.stderr.lines().filter(|l| l.contains(" of 2.00 MB")).collect();
         // One every 10 s, and the last.

@@ -3,6 +3,7 @@
 mod admission;
 mod blocked;
 mod cells;
+mod coming_from;
 mod compared;
 mod damage;
 mod drains;

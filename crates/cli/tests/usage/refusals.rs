@@ -31,6 +31,9 @@ fn quantities_show_an_example() {
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
     }
+    for (flag, expected) in [("--port=1", "--listen :PORT"), ("--daemon", "foreground")] {
+        longhaul(&["serve", flag]).is_refused(&[expected]);
+    }
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn what_cannot_be_probed_or_looked_at_is_refused() {
         (&["probe", "lh://h", "--time=1m"], "10ms to 10s"),
         (&["probe", "lh://h", "--time=10s", &many], "600.00 s"),
         (&["probe", "lh://h", "--datagram=100"], "512..=65000"),
-        (&["doctor", "me@h:"], "lh://host[:port]"),
+        (&["doctor", "me@h:"], "did you mean lh://h?"),
         (&["doctor", "--rate=0"], "--rate 0"),
         (&["doctor", "--data-port=9"], "HOST"),
     ];
@@ -142,8 +145,9 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
     let cases = [
         ("--timeout=30", "--stall 30s"),
         ("--delete", "never deletes"),
-        ("-z", "not compressed"),
-        ("-avz", "not compressed"),
+        ("-C", "not compressed"),
+        ("--transfers=8", "large ones fill the path"),
+        ("--chown=a:b", "owners are not copied"),
         ("-rlptgoD", "always copied as links"),
         ("--size-only", "--checksum"),
         ("--ignore-existing", "--exclude"),
@@ -164,6 +168,25 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
     // Always on: it may be said.
     let run = longhaul(&["cp", "--partial", "a", "b"]);
     run_is_one_host(&run.stderr);
+}
+
+#[test]
+fn a_host_that_lacks_its_scheme_is_told_how_it_is_written() {
+    let meant = ["did you mean lh://127.0.0.1:7801?"];
+    for words in [["probe", "127.0.0.1:7801"], ["doctor", "127.0.0.1:7801"]] {
+        longhaul(&words).is_refused(&meant);
+    }
+    longhaul(&["doctor", "dtn"]).is_refused(&["did you mean lh://dtn?"]);
+    longhaul(&["probe", "7801"]).is_refused(&["did you mean lh://localhost:7801?"]);
+    longhaul(&["serve", "--listen", "dtn:7801"]).is_refused(&["[::]:7717", "or :7717"]);
+}
+
+#[test]
+fn reproduce_without_a_name_lists_and_runs_nothing() {
+    let bare = longhaul(&["reproduce"]);
+    assert_eq!((bare.status, bare.stdout), (0, longhaul(&["reproduce", "list"]).stdout));
+    assert!(bare.stderr.contains("name those to run, or write all"), "{}", bare.stderr);
+    longhaul(&["reproduce", "--update"]).is_refused(&["which experiments?", "write all"]);
 }
 
 #[test]
@@ -281,12 +304,11 @@ fn an_id_is_made_once_and_kept_to_its_owner() {
 
 #[test]
 fn with_json_a_refusal_is_an_event_too() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 5] = [
         (&["--json", "a", "b"], "both on this host"),
         (&["--json", "--bogus", "a", "h:b"], "--bogus"),
         (&["--json"], "<LOCATION>"),
         (&["--json", "--stall=60", "a", "h:b"], "60s"),
-        (&["--json", "-z", "a", "h:b"], "not compressed"),
         (&["http://h/a", "b", "--json"], "does not speak"),
     ];
     for (words, said) in cases {

@@ -111,14 +111,7 @@ impl Sink {
             return Ok(());
         }
         if is_equal {
-            self.keep.repair(basis.file(), it)?;
-            if let Some(large) = self.larges.remove(&entry) {
-                large.remove(&mut self.ground)?;
-            }
-            self.small.forget(&mut self.ground, entry);
-            self.settle(entry, State::Skipped);
-            self.settle_chunks(entry);
-            return Ok(());
+            return self.leave_final(entry, &basis);
         }
         if !self.object.is_large(entry) {
             return Ok(());
@@ -138,6 +131,37 @@ impl Sink {
             }
         }
         Ok(())
+    }
+
+    /// Leaves a file as it is, since it is equal to the source's.
+    fn leave_final(&mut self, entry: u32, basis: &Basis) -> io::Result<()> {
+        let manifest = self.ground.manifest.clone();
+        self.keep.repair(basis.file(), &manifest.entries()[entry as usize])?;
+        if let Some(large) = self.larges.remove(&entry) {
+            large.remove(&mut self.ground)?;
+        }
+        self.small.forget(&mut self.ground, entry);
+        self.settle(entry, State::Skipped);
+        self.settle_chunks(entry);
+        Ok(())
+    }
+
+    /// Leaves a file as it is whose whole, verified `content` has come before the sender's answer,
+    /// if that is what lies under its final name. Returns whether it is.
+    pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
+        if !self.comparing.get(&entry).is_some_and(|asked| asked.under_final_name) {
+            return Ok(false);
+        }
+        // What cannot be read is not equal; it is replaced.
+        let Ok(basis) = Basis::open(&mut self.ground, entry) else { return Ok(false) };
+        let mut there = vec![0; content.len()];
+        let is_read = basis.is_of(content.len() as u64) && basis.read(0, &mut there).is_ok();
+        if !is_read || there != content {
+            return Ok(false);
+        }
+        self.comparing.remove(&entry);
+        self.leave_final(entry, &basis)?;
+        Ok(true)
     }
 
     /// Notes that a chunk of a large file, counted in the file, need not come.

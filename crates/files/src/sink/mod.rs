@@ -394,7 +394,13 @@ impl Sink {
         if self.states[entry as usize] != State::Due {
             return Ok(());
         }
-        match self.try_write_large(entry, chunk, content, value) {
+        let is_all = self.object.chunks_of(entry).count() == 1;
+        let is_equal = if is_all { self.leave_equal(entry, content) } else { Ok(false) };
+        let wrote = match is_equal {
+            Ok(false) => self.try_write_large(entry, chunk, content, value),
+            left => left.map(|_| ()),
+        };
+        match wrote {
             Ok(()) => self.close_the_oldest(),
             Err(error) => self.large_failure(entry, &error),
         }
@@ -486,11 +492,15 @@ impl Sink {
             .extents(chunk)
             .filter(due)
             .partition(|extent| size(extent) == Some(extent.len as u64));
-        let complete: Vec<Complete<'_>> = complete
-            .iter()
-            .map(|extent| Complete { entry: extent.entry, content: piece(extent) })
-            .collect();
-        for (entry, error) in self.small.write_complete(&mut self.ground, self.keep, &complete) {
+        let mut files = Vec::with_capacity(complete.len());
+        for extent in &complete {
+            match self.leave_equal(extent.entry, piece(extent)) {
+                Ok(true) => {}
+                Ok(false) => files.push(Complete { entry: extent.entry, content: piece(extent) }),
+                Err(error) => self.local_failure(extent.entry, &error)?,
+            }
+        }
+        for (entry, error) in self.small.write_complete(&mut self.ground, self.keep, &files) {
             self.local_failure(entry, &error)?;
         }
         for extent in &pieces {

@@ -7,8 +7,8 @@ use longhaul_net::zone;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::DEFAULT_PORT;
 
-/// Reads `ADDRESS:PORT`, `ADDRESS` (the port is 7717) or `:PORT` (all addresses). An address of one
-/// interface is `[fe80::1%eth0]:PORT`.
+/// Reads `ADDRESS:PORT`, `ADDRESS` (the port is 7717), `:PORT` or `PORT` (all addresses). An
+/// address of one interface is `[fe80::1%eth0]:PORT`. `localhost` stands for 127.0.0.1.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`]: the text is no address, or this host has no such interface.
@@ -24,6 +24,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, Error> {
         true => zone::read(host).map_err(|why| usage(why.into()))?,
         false => host.to_owned(),
     };
+    let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
     match zone::address(&host, port) {
         Ok(Some(address)) => Ok(address),
         Ok(None) => {
@@ -41,6 +42,9 @@ fn split(text: &str) -> Option<(&str, u16)> {
         // An IPv6 address alone has more than one colon.
         None => match text.rsplit_once(':') {
             Some(("", _)) => ("::", text),
+            None if text.parse::<u16>().is_ok_and(|port| port > 0) => {
+                return Some(("::", text.parse().ok()?));
+            }
             Some((host, _)) if !host.contains(':') => text.split_at(host.len()),
             _ => (text, ""),
         },
@@ -66,13 +70,15 @@ mod tests {
         assert_eq!(text("[::1]:9").unwrap(), "[::1]:9");
         assert_eq!(text("192.0.2.1").unwrap(), "192.0.2.1:7717");
         assert_eq!(text(":9").unwrap(), "[::]:9");
+        assert_eq!(text("7801").unwrap(), "[::]:7801");
+        assert_eq!(text("localhost:9").unwrap(), "127.0.0.1:9");
         let zoned = text("[fe80::1%lo]:9").unwrap();
         assert!(zoned.starts_with("[fe80::1%") && zoned.ends_with("]:9"), "{zoned}");
         assert_eq!(text("[fe80::1%25lo]:9").as_ref(), Ok(&zoned));
         assert_eq!(text("fe80::1%lo").unwrap(), zoned.replace("]:9", "]:7717"));
         assert!(text("[fe80::1%nosuch0]:9").unwrap_err().contains("no interface nosuch0"));
         assert!(text("[fe80::1]:9").unwrap_err().contains("[fe80::1%eth0]"));
-        for wrong in ["localhost:9", "", "[]:9", "[::]9", "1.2.3.4:", "[::1:9"] {
+        for wrong in ["dtn:9", "70000", "", "[]:9", "[::]9", "1.2.3.4:", "[::1:9"] {
             assert!(text(wrong).unwrap_err().contains("[::]:7717"), "{wrong}");
         }
     }

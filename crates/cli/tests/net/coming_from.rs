@@ -1,0 +1,89 @@
+//! The commands of docs/coming-from.md, as they stand there, over a real ssh.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use super::ssh::Ssh;
+use crate::rig::{bytes, need, write};
+
+const PAGE: &str = include_str!("../../../../docs/coming-from.md");
+const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
+
+/// The commands of the tables' second columns, in their order.
+fn commands() -> Vec<String> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    let second = |row: &str| {
+        // A pipe within a command is written `\|`.
+        let row = row.replace("\\|", "\u{1}");
+        let cell = row.split('|').nth(2).expect("a row has two columns").trim().to_owned();
+        cell.trim_matches('`').replace('\u{1}', "|")
+    };
+    rows.map(second).collect()
+}
+
+/// What is to be there, or to be printed, after a command.
+fn outcome(command: &str) -> Outcome {
+    let printing = ["cp -avn", "longhaul ls", "small.txt -", "longhaul probe"];
+    match command {
+        _ if printing.iter().any(|part| command.contains(part)) => Outcome::Printed,
+        _ if command.contains("run42.tar") => Outcome::There("run42.tar"),
+        _ if command.contains("/new/") => Outcome::There("new/a.dat"),
+        _ if command.contains("run42") => Outcome::There("run42/a.dat"),
+        _ if command.contains("big.tar") => Outcome::There("big.tar"),
+        _ if command.contains("run7") => Outcome::Here("run7/b.dat"),
+        _ => Outcome::Here("small.txt"),
+    }
+}
+
+enum Outcome {
+    There(&'static str),
+    Here(&'static str),
+    Printed,
+}
+
+#[test]
+fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
+    let ssh = need!(Ssh::new());
+    let (tools, here, there) = (ssh.path("tools"), ssh.path("near"), ssh.path("data"));
+    fs::create_dir(&tools).expect("there is room for a folder");
+    symlink(BINARY, tools.join("longhaul")).expect("it has no such name yet");
+    let wrapper =
+        format!("#!/bin/sh\nexec /usr/bin/ssh -F '{}' \"$@\"\n", ssh.path("ssh_config").display());
+    write(&tools.join("ssh"), wrapper.as_bytes());
+    let mut mode = Command::new("chmod");
+    assert!(mode.arg("+x").arg(tools.join("ssh")).status().expect("it is everywhere").success());
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").expect("there is one"));
+    let all = commands();
+    assert!(all.len() > 12, "{all:?}");
+    for line in all {
+        for folder in [&here, &there] {
+            let _ = fs::remove_dir_all(folder);
+        }
+        write(&here.join("big.tar"), &bytes(300_000, 1));
+        write(&here.join("run42/a.dat"), &bytes(50_000, 2));
+        write(&here.join("run42/x.tmp"), b"not this");
+        write(&there.join("run7/b.dat"), &bytes(50_000, 3));
+        write(&there.join("small.txt"), b"a small text\n");
+        let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
+        // ssh runs its command without the PATH of this test.
+        let far = format!(" --remote-path {BINARY} ");
+        let run = ["cp ", "ls ", "probe "].iter().fold(run, |run, name| {
+            let name = format!("longhaul {name}");
+            run.replace(&name, &format!("{}{far}", name.trim_end()))
+        });
+        let mut command = Command::new("sh");
+        command.args(["-c", &run]).env("PATH", &path);
+        command.env("LONGHAUL_CONFIG_DIR", &ssh.client.config);
+        let output = command.current_dir(&here).output().expect("there is a shell");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {said}");
+        match outcome(&line) {
+            Outcome::There(name) => assert!(there.join(name).exists(), "{line}: {said}"),
+            Outcome::Here(name) => assert!(here.join(name).exists(), "{line}: {said}"),
+            Outcome::Printed => assert!(!output.stdout.is_empty(), "{line}: {said}"),
+        }
+        let excluded = line.contains("--exclude");
+        assert!(!excluded || !there.join("run42/x.tmp").exists(), "{line}");
+    }
+}
