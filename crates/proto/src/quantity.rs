@@ -216,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn a_number_has_25_digits_and_38_with_its_zeros_at_most() {
+        let is_number = |zeros: usize, digits: usize| {
+            parse_bytes(&format!("{}{}B", "0".repeat(zeros), "1".repeat(digits))).is_ok()
+        };
+        assert!(is_number(37, 1) && !is_number(38, 1));
+        let says = |text: &str| parse_bytes(text).unwrap_err();
+        assert!(says("1.2.3B").contains("starts with no number"), "{}", says("1.2.3B"));
+        assert!(says(&"1".repeat(26)).contains("starts with no number"));
+    }
+
+    #[test]
     fn sizes_are_bytes_decimal_or_binary() {
         assert_eq!(bytes("450MB"), 450_000_000);
         assert_eq!(bytes("64Mi"), 64 << 20);

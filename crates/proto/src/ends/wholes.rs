@@ -67,5 +67,17 @@ mod tests {
         assert_eq!(note(0..10), []);
         assert_eq!(note(0..25), [2]);
         assert_eq!(note(25..26), []);
+        assert!(wholes.is_all());
+    }
+
+    #[test]
+    fn a_segment_that_was_told_is_known_and_no_other() {
+        let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
+        let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
+        let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());
+        there.insert(10..20);
+        wholes.note(&there, 10..20, |_| {});
+        assert_eq!([0, 1, 2].map(|segment| wholes.is_told(segment)), [false, true, false]);
+        assert!(!wholes.is_all());
     }
 }

@@ -174,6 +174,10 @@ mod tests {
         let mut sfc = Controller::new(100e6);
         sfc.on_rtt(&rules, path.queued(&rules));
         near(sfc.rate(), 95e6);
+        // Of a path whose round trip took no time there is no share.
+        let mut instant = PathRtt::new(Time::ZERO, Span::ZERO, Span::from_secs(10));
+        instant.on_sample(Time::ZERO, Span::from_millis(10));
+        assert_eq!(instant.queued(&rules), 0.0);
         // A path that has become longer for good is a longer path.
         for second in [11, 22, 33] {
             path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(135));

@@ -384,6 +384,13 @@ fn what_no_layout_has_is_refused() {
     inn.arrive(ms(0), &[(0, 4)]);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 3);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().received, 0);
+    // Nor does a sender make reports.
+    inn.receiver.on_control(
+        ms(0),
+        FLOW,
+        &Control::Report(Report::fill(0, 1, 0..4, [].into_iter())),
+    );
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 4);
     let mut out = Out::new(&setup(4, 0));
     out.run();
     out.report(1, 5, &[]);

@@ -352,6 +352,17 @@ fn what_comes_late_is_reported_lost_and_then_a_duplicate() {
 }
 
 #[test]
+fn a_gap_is_due_at_once_though_nothing_waits_to_be_reported_again() {
+    let mut inn = In::<SabulReceiver>::new(&setup(1000));
+    inn.arrive(ms(0), [0]);
+    inn.said(ms(0));
+    inn.arrive(ms(1), [2]);
+    // The acknowledgement has time until 10 ms.
+    assert_eq!(inn.receiver.next_wakeup(), Wake::At(ms(0), Why::Report));
+    assert_eq!(inn.lost(ms(1)), [1..2]);
+}
+
+#[test]
 fn an_acknowledgement_goes_each_interval_if_anything_new_has_come() {
     let mut inn = In::<SabulReceiver>::new(&setup(10));
     let ack = |sequence, next, received| Control::Ack(Ack { sequence, next, received });

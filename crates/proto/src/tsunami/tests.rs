@@ -422,3 +422,11 @@ fn a_restart_is_asked_for_once_and_while_it_passes_only_what_was_lost_behind_it(
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));
 }
+
+#[test]
+fn a_receiver_refuses_what_only_a_sender_hears() {
+    let mut inn = In::new(&setup(10));
+    let ack = Control::Ack(Ack { sequence: 1, next: 5, received: 5 });
+    inn.receiver.on_control(ms(0), FLOW, &ack);
+    assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 1);
+}
