@@ -25,6 +25,7 @@ use longhaul_transfer::control::{
     Attach, ChunkPiece, Compare, Digests, FilterWire, Frame, Lease, Message, Offer, Outcome, Pass,
     PassEnd, Ping, Plan, Probe, ProbeRun, Ranges, Relay, Request, Status, Survey, Surveyed, Wait,
 };
+use longhaul_transfer::options::Filter;
 use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
@@ -256,8 +257,8 @@ fn request() -> Request {
         flow: 77,
         recursive: true,
         filters: vec![
-            FilterWire { include: true, glob: "/a/**/*.[ch]".to_owned() },
-            FilterWire { include: false, glob: "{x,y}/".to_owned() },
+            FilterWire::from(&Filter::Include("/a/**/*.[ch]".to_owned())),
+            FilterWire::from(&Filter::Exclude("{x,y}/".to_owned())),
         ],
         protocol: "rbudp".to_owned(),
         cipher: "aes-128-gcm".to_owned(),

@@ -7,12 +7,13 @@ use longhaul_transfer::control::{
     Attach, Direction, FilterWire, Frame, Message, Ping, Probe, Request, Survey,
 };
 use longhaul_transfer::error::ErrorKind;
+use longhaul_transfer::options::Filter;
 
 use super::liar;
 use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
 
 fn pattern(glob: String) -> FilterWire {
-    FilterWire { include: false, glob }
+    FilterWire::from(&Filter::Exclude(glob))
 }
 
 /// Every message that may come first, with nothing in it that a check of rights could refuse.

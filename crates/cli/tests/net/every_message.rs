@@ -18,6 +18,7 @@ use longhaul_transfer::control::{
     Frame, Heard, Held, Lease, Message, Named, Needless, Outcome, Pass, PassEnd, Ping, Plan, Probe,
     ProbeCount, ProbeRun, Ranges, Relay, Request, Setting, Status, Survey, Surveyed, Wait,
 };
+use longhaul_transfer::options::Filter;
 use prost::Message as _;
 
 use super::liar::{self, FLOW};
@@ -236,7 +237,7 @@ fn pass(protocol: &str) -> Message {
 fn honest(name: &str) -> Message {
     let all = || Some(Ranges::encode(std::iter::once(0..1)));
     let compare = Compare { entry: 0, chunks: vec![0], values: vec![7; 32] };
-    let filters = vec![FilterWire { include: true, glob: "*.c".to_owned() }];
+    let filters = vec![FilterWire::from(&Filter::Include("*.c".to_owned()))];
     match name {
         "Request" => {
             let settings = vec![Setting { name: "early-retransmit".to_owned(), value: Some(1.0) }];
