@@ -119,6 +119,12 @@ pub(crate) struct CpArgs {
     /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
+    /// Leave out files of a folder that are larger than this, whatever --include says
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_size: Option<Bytes>,
+    /// Leave out files of a folder that are smaller than this, whatever --include says
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    min_size: Option<Bytes>,
     #[command(flatten)]
     reach: ReachArgs,
     /// Compare files that are there already, and what an earlier run left of them, by content and

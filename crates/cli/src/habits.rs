@@ -90,11 +90,6 @@ const OF_CP: &Habits = &[
         &["--safe-links", "--copy-unsafe-links", "--munge-links"],
         "links are copied as they are and never followed; name those to leave out with --exclude",
     ),
-    (
-        &["--max-size", "--min-size"],
-        "there is no choice by size; name what to leave out with --exclude, or a list of it with \
-         --exclude-from",
-    ),
     (&["--numeric-ids"], "owners and groups are not copied; leave it out"),
     (
         &["--itemize-changes", "--log-file", "--out-format", "--log-file-format"],

@@ -111,10 +111,8 @@ impl Asked {
         }
         // Filters do not apply to what the request names itself.
         let names_itself = is_named && entry.parent().is_none();
-        if names_itself
-            || self.filters.is_empty()
-            || self.filters.takes(&manifest.path(number), is_folder)
-        {
+        let is_fit = entry.size().is_none_or(|size| self.filters.fits(size));
+        if names_itself || is_fit && self.filters.takes(&manifest.path(number), is_folder) {
             return Ok(());
         }
         let what =
@@ -271,6 +269,18 @@ mod tests {
         let folders = filtered(&["t"], true, &[Filter::Exclude("d/".into())]);
         assert!(admits(&folders, Shape::Named, &["t/", "t/d"]));
         assert!(!admits(&folders, Shape::Named, &["t/", "t/d/"]));
+    }
+
+    #[test]
+    fn a_size_applies_to_files_below_the_names_of_the_request() {
+        let admits = |paths: &[&str], limit, shape, entries: &[&str]| {
+            filtered(paths, true, &[limit]).admits(&manifest(shape, entries)).is_ok()
+        };
+        let (small, large) = (Filter::MinSize(1 << 40), Filter::MaxSize(1 << 40));
+        assert!(!admits(&["t"], small.clone(), Shape::Named, &["t/", "t/x"]));
+        assert!(admits(&["t"], large, Shape::Named, &["t/", "t/x"]));
+        assert!(admits(&["t"], small.clone(), Shape::Named, &["t/", "t/d/", "t/d/x@"]));
+        assert!(admits(&["x"], small, Shape::File, &["x"]), "it was named itself");
     }
 
     #[test]

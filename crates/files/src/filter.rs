@@ -6,6 +6,7 @@
 //! looked into. What matches nothing is taken.
 
 use globset::GlobBuilder;
+use longhaul_proto::units::Bytes;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
@@ -29,16 +30,21 @@ const MAX_CACHE: usize = 1 << 20;
 /// Characters with a meaning of their own in a glob.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// Which files a tree copy takes; the first pattern that matches decides.
+/// Which files a tree copy takes. The first glob that matches decides; limits of size apply to
+/// every file, whatever the globs say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Leave out what matches this glob.
     Exclude(String),
     /// Take what matches this glob.
     Include(String),
+    /// Leave out files with more bytes than this.
+    MaxSize(u64),
+    /// Leave out files with fewer bytes than this.
+    MinSize(u64),
 }
 
-/// One filter, ready to judge paths.
+/// One glob, ready to judge paths.
 #[derive(Debug)]
 struct CompiledFilter {
     take: bool,
@@ -58,37 +64,50 @@ enum Test {
 
 /// Filters that are ready to judge paths.
 #[derive(Debug, Default)]
-pub struct CompiledFilters(Vec<CompiledFilter>);
+pub struct CompiledFilters {
+    globs: Vec<CompiledFilter>,
+    least: u64,
+    most: Option<u64>,
+}
 
 impl CompiledFilters {
     /// Compiles patterns, in the order in which they were given.
     ///
     /// # Errors
-    /// Class `Request`, for a pattern that is no glob, and for too many or too large ones.
+    /// Class `Request`, for a pattern that is no glob, for too many or too large ones, and for
+    /// limits of size that no file meets.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         if filters.len() > MAX_PATTERNS {
             return Err(too_much(format!("{} patterns", filters.len()), "10000"));
         }
-        let bytes: usize = filters.iter().map(|filter| text(filter).len()).sum();
+        let bytes: usize = filters.iter().filter_map(glob).map(|(_, glob)| glob.len()).sum();
         if bytes > MAX_BYTES {
             return Err(too_much(format!("{bytes} bytes of patterns"), "262144"));
         }
         let cache = MAX_CACHE.min(MAX_CACHES / filters.len().max(1));
         let mut compiled = 0;
-        let rules = filters.iter().map(|filter| {
-            let rule = CompiledFilter::new(filter, cache)?;
+        let globs = filters.iter().filter_map(glob).map(|(take, glob)| {
+            let rule = CompiledFilter::new(take, glob, cache)?;
             compiled += rule.test.size();
             if compiled > MAX_COMPILED {
                 return Err(too_much("patterns that take too much memory".into(), "24 MiB"));
             }
             Ok(rule)
         });
-        rules.collect::<Result<_, _>>().map(CompiledFilters)
+        let globs = globs.collect::<Result<_, _>>()?;
+        let (least, most) = sizes(filters);
+        if let Some(most) = most.filter(|most| *most < least) {
+            let (least, most) = (Bytes::new(least), Bytes::new(most));
+            let what = format!("no file has at least {least} and at most {most}");
+            return Err(Error::new(FileErrorKind::Request, what)
+                .advise("raise the most, or lower the least"));
+        }
+        Ok(CompiledFilters { globs, least, most })
     }
 
-    /// Whether there is no pattern, so that everything is taken.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether a file of `size` bytes is taken, if its path is.
+    pub(crate) fn fits(&self, size: u64) -> bool {
+        size >= self.least && self.most.is_none_or(|most| size <= most)
     }
 
     /// Whether `path` (from the top of the copy) is taken.
@@ -98,13 +117,30 @@ impl CompiledFilters {
             let subject = if rule.whole_path { path } else { name };
             (is_folder || !rule.folders_only) && rule.test.passes(subject)
         };
-        self.0.iter().find(matches).is_none_or(|rule| rule.take)
+        self.globs.iter().find(matches).is_none_or(|rule| rule.take)
     }
 }
 
-fn text(filter: &Filter) -> &str {
-    let (Filter::Include(pattern) | Filter::Exclude(pattern)) = filter;
-    pattern
+/// The glob of a filter that has one, and whether what matches is taken.
+fn glob(filter: &Filter) -> Option<(bool, &str)> {
+    match filter {
+        Filter::Include(glob) => Some((true, glob)),
+        Filter::Exclude(glob) => Some((false, glob)),
+        Filter::MaxSize(_) | Filter::MinSize(_) => None,
+    }
+}
+
+/// The least and the most bytes of a file that meets all limits of size.
+fn sizes(filters: &[Filter]) -> (u64, Option<u64>) {
+    let (mut least, mut most) = (0, None);
+    for filter in filters {
+        match filter {
+            Filter::MinSize(limit) => least = least.max(*limit),
+            Filter::MaxSize(limit) => most = Some(most.unwrap_or(*limit).min(*limit)),
+            Filter::Include(_) | Filter::Exclude(_) => {}
+        }
+    }
+    (least, most)
 }
 
 fn too_much(what: String, limit: &str) -> Error {
@@ -113,8 +149,7 @@ fn too_much(what: String, limit: &str) -> Error {
 }
 
 impl CompiledFilter {
-    fn new(filter: &Filter, cache: usize) -> Result<CompiledFilter, Error> {
-        let (take, pattern) = (matches!(filter, Filter::Include(_)), text(filter));
+    fn new(take: bool, pattern: &str, cache: usize) -> Result<CompiledFilter, Error> {
         let wrong = |why: &str| {
             Error::new(FileErrorKind::Request, format!("the pattern {pattern:?} {why}"))
         };
@@ -224,7 +259,7 @@ mod tests {
             let glob = pattern.replace('b', "[b]").replace('a', "[a]");
             let (plain, glob) =
                 (filters(&[&format!("-{pattern}")]), filters(&[&format!("-{glob}")]));
-            assert!(matches!(glob.0[0].test, Test::Matches(_)));
+            assert!(matches!(glob.globs[0].test, Test::Matches(_)));
             for subject in subjects {
                 let taken = plain.takes(subject.as_bytes(), false);
                 assert_eq!(taken, glob.takes(subject.as_bytes(), false), "{pattern} {subject}");
@@ -256,7 +291,7 @@ mod tests {
                 (0..count).map(|n| Filter::Exclude(pattern(24 + n % 8))).collect();
             let sum: usize = CompiledFilters::new(&filters)
                 .unwrap()
-                .0
+                .globs
                 .iter()
                 .map(|rule| match &rule.test {
                     Test::Matches(regex) => remembered(regex),
@@ -265,6 +300,21 @@ mod tests {
                 .sum();
             assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
         }
+    }
+
+    #[test]
+    fn a_size_counts_whatever_the_globs_and_the_order_say() {
+        use Filter::{Include, MaxSize, MinSize};
+        let compiled = |filters: &[Filter]| CompiledFilters::new(filters).unwrap();
+        let between = compiled(&[MaxSize(30), Include("*".into()), MinSize(10), MaxSize(20)]);
+        let taken: Vec<u64> = (0..40).filter(|size| between.fits(*size)).collect();
+        assert_eq!(taken, (10..=20).collect::<Vec<u64>>());
+        assert!(between.takes(b"x", false), "a size says nothing of a path");
+        assert!(compiled(&[]).fits(u64::MAX) && compiled(&[MaxSize(0)]).fits(0));
+        assert!(!compiled(&[MaxSize(0)]).fits(1) && !compiled(&[MinSize(1)]).fits(0));
+        let refused = CompiledFilters::new(&[MaxSize(1), MinSize(2)]).unwrap_err();
+        assert_eq!(refused.kind, FileErrorKind::Request);
+        assert!(refused.what.contains("at least 2 B and at most 1 B"), "{refused}");
     }
 
     #[test]

@@ -192,7 +192,8 @@ impl Walk {
                 return None;
             }
         };
-        if !filters.takes(path, attributes.kind == FileKind::Folder) {
+        let is_fit = attributes.kind != FileKind::File || filters.fits(attributes.size);
+        if !is_fit || !filters.takes(path, attributes.kind == FileKind::Folder) {
             return None;
         }
         if path.len() > MAX_PATH {

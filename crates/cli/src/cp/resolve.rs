@@ -105,7 +105,7 @@ pub(super) fn prepare(
         .preserve(args.preserve || args.archive)
         .checksum(args.checksum)
         .dry_run(args.dry_run)
-        .filters(read_filters(filters)?)
+        .filters(read_filters(args, filters)?)
         .names(match args.verbose {
             0 => Names::None,
             1 => Names::Done,
@@ -295,8 +295,12 @@ fn host(location: &Location) -> Option<(&str, u16)> {
     }
 }
 
-fn read_filters(words: Vec<FilterFlag>) -> Result<Vec<Filter>, Error> {
-    let mut filters = Vec::new();
+fn read_filters(args: &CpArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, Error> {
+    let sizes = [
+        args.max_size.map(|size| Filter::MaxSize(size.get())),
+        args.min_size.map(|size| Filter::MinSize(size.get())),
+    ];
+    let mut filters: Vec<Filter> = sizes.into_iter().flatten().collect();
     for word in words {
         match word {
             FilterFlag::Exclude(glob) => filters.push(Filter::Exclude(glob)),

@@ -296,6 +296,39 @@ fn filters_decide_in_their_order_both_ways() {
 }
 
 #[test]
+fn limits_of_size_leave_files_of_a_folder_out_both_ways() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&["--max-size=2k", "--include=*"], &["d/one", "none", "two"]),
+        (&["--min-size", "1000"], &["d/big", "d/one", "two"]),
+        (&["--min-size=1k", "--max-size=3k", "--exclude=two"], &["d/one"]),
+    ];
+    let pair = Pair::new();
+    for (file, size) in [("none", 0), ("d/one", 1000), ("two", 2000), ("d/big", 3001)] {
+        write(&pair.here.join("t").join(file), &bytes(size, 1));
+        write(&pair.there.join("t").join(file), &bytes(size, 1));
+    }
+    for (number, (limits, expected)) in cases.into_iter().enumerate() {
+        let copy = |from: &OsStr, to: &OsStr| {
+            pair.copy(&[&["-r"], limits].concat(), from, to).end().summary();
+        };
+        let into = format!("to {number}");
+        copy(OsStr::new("t/"), &pair.at(&into));
+        copy(&pair.at("t/"), OsStr::new(&into));
+        for root in [pair.there.join(&into), pair.here.join(&into)] {
+            let is_file = |name: &String| root.join(name).is_file();
+            let found: Vec<String> = names(&root).into_iter().filter(is_file).collect();
+            assert_eq!(found, expected, "{limits:?}");
+        }
+    }
+    // What the command names itself is copied, however large it is.
+    pair.copy(&["--max-size=1"], OsStr::new("t/d/big"), pair.at("named")).end().summary();
+    assert!(pair.there.join("named").is_file());
+    let refused =
+        pair.copy(&["-r", "--min-size=2k", "--max-size=1k"], pair.at("t/"), OsStr::new("refused"));
+    refused.end().is(2, &["at least 2.00 kB and at most 1.00 kB"]);
+}
+
+#[test]
 fn a_server_is_reached_by_either_family_and_by_a_name_with_both() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(100_000, 1));

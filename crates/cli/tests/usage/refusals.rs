@@ -152,7 +152,6 @@ fn habits_of_scp_and_rsync_are_told_what_to_write() {
         ("--size-only", "--checksum"),
         ("--ignore-existing", "--exclude"),
         ("--rsync-path=/x", "--remote-path"),
-        ("--max-size=1G", "--exclude-from"),
         ("--append-verify", "never before"),
         ("--out-format=%n", "--json"),
         ("-R", "last name"),

@@ -112,25 +112,37 @@ pub struct FilterWire {
     /// Take what matches, rather than leave it out.
     #[prost(bool, tag = "1")]
     pub include: bool,
-    /// The glob.
+    /// The glob. An older end refuses an empty one, and so each filter below.
     #[prost(string, tag = "2")]
     pub glob: String,
+    /// Instead of a glob: leave out files with more bytes than this.
+    #[prost(uint64, optional, tag = "3")]
+    pub max_size: Option<u64>,
+    /// Or those with fewer.
+    #[prost(uint64, optional, tag = "4")]
+    pub min_size: Option<u64>,
 }
 
 impl From<&Filter> for FilterWire {
     fn from(filter: &Filter) -> FilterWire {
+        let mut wire = FilterWire::default();
         match filter {
-            Filter::Include(glob) => FilterWire { include: true, glob: glob.clone() },
-            Filter::Exclude(glob) => FilterWire { include: false, glob: glob.clone() },
+            Filter::Include(glob) => (wire.include, wire.glob) = (true, glob.clone()),
+            Filter::Exclude(glob) => wire.glob = glob.clone(),
+            Filter::MaxSize(size) => wire.max_size = Some(*size),
+            Filter::MinSize(size) => wire.min_size = Some(*size),
         }
+        wire
     }
 }
 
 impl From<&FilterWire> for Filter {
-    fn from(pattern: &FilterWire) -> Filter {
-        match pattern.include {
-            true => Filter::Include(pattern.glob.clone()),
-            false => Filter::Exclude(pattern.glob.clone()),
+    fn from(wire: &FilterWire) -> Filter {
+        match (wire.max_size, wire.min_size) {
+            (Some(size), _) => Filter::MaxSize(size),
+            (None, Some(size)) => Filter::MinSize(size),
+            (None, None) if wire.include => Filter::Include(wire.glob.clone()),
+            (None, None) => Filter::Exclude(wire.glob.clone()),
         }
     }
 }
