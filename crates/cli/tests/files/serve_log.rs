@@ -1,5 +1,5 @@
-//! What a server says of its clients: one calm line each on stderr, on stdout nothing but that it
-//! is ready.
+//! What a server says of its clients: one calm line each on stderr; with `--json`, as servers of
+//! these tests have it, one event each on stdout.
 
 use std::time::Duration;
 
@@ -29,7 +29,12 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
         }
         pair.server.child().signal(Signal::TERM);
         let ended = pair.server.into_child().end();
-        assert_eq!(ended.stdout.len(), 1, "{ended}");
+        let events = ended.stdout.iter().map(|line| {
+            let event: serde_json::Value = serde_json::from_str(line).expect("an event is JSON");
+            event["event"].as_str().expect("an event has a name").to_owned()
+        });
+        let told = ["ready", "asked", "ended", "asked", "ended", "refused"];
+        assert_eq!(events.collect::<Vec<_>>(), told, "{ended}");
         let said = ended.stderr.lines().filter(|line| line.contains(&pair.client.id));
         let said: Vec<&str> = said.collect();
         if quiet {
