@@ -147,7 +147,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// How much received data may wait in memory, at most: blocks of incomplete chunks, and chunks
-    /// that wait for the disk; the list of files counts, too; at least 32Mi
+    /// that wait for the disk; the list of files counts, too; at least 32Mi. A pipe that is sent is
+    /// read ahead in parts of up to a quarter of it
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// How data are sealed; none must be allowed by the server too (serve --allow-plain)

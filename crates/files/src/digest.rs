@@ -153,6 +153,11 @@ impl StreamRoot {
         self.subtrees.push(value);
     }
 
+    /// Whether chunk `chunk` was given.
+    pub(crate) fn has(&self, chunk: u64) -> bool {
+        chunk < self.next || self.early.contains_key(&chunk)
+    }
+
     /// How many chunks have come without a gap.
     pub(crate) fn chunks(&self) -> u64 {
         self.next

@@ -117,8 +117,8 @@ impl Walk {
     /// the copy).
     ///
     /// # Errors
-    /// Class `Request`, for more entries than a manifest may have; `Unfinished`, where nobody waits
-    /// for it any more; as [`ListMemory::hold`].
+    /// `FileErrorKind::Request`, for more entries than a manifest may have; `Unfinished`, where
+    /// nobody waits for it any more; as [`ListMemory::hold`].
     pub(crate) fn tree(
         &mut self,
         source: u16,

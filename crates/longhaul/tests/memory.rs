@@ -1,11 +1,14 @@
 //! Copies between memory and a server.
 
 use std::fs;
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, poll_fn};
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_io::AsyncRead;
 use longhaul::units::{Bytes, Rate};
@@ -74,6 +77,57 @@ fn a_reader_is_written_to_its_end() {
         let reader = Slow::new(content.clone());
         rig.client().write(reader, url(&server, "x")).await.expect("it is written");
         assert_eq!(fs::read(rig.there("x")).expect("it is there"), content);
+    });
+}
+
+/// A reader that brings something and then nothing; its end waits for a file that must not come.
+struct Stuck {
+    content: Option<Vec<u8>>,
+    is_stuck: Arc<AtomicBool>,
+    there: PathBuf,
+}
+
+impl AsyncRead for Stuck {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let Some(content) = self.content.take() else {
+            self.is_stuck.store(true, Ordering::Relaxed);
+            return Poll::Pending;
+        };
+        buf[..content.len()].copy_from_slice(&content);
+        Poll::Ready(Ok(content.len()))
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while !self.there.exists() && begun.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_before_the_end_of_its_reader_gets_no_name() {
+    blocking::wait(async {
+        let rig = Rig::new();
+        let mut server = rig.server().start().await.expect("it listens");
+        let (there, is_stuck) = (rig.there("x"), Arc::<AtomicBool>::default());
+        let reader = Stuck { content: Some(noise(100)), is_stuck: is_stuck.clone(), there };
+        let mut write = rig.client().write(reader, url(&server, "x")).into_future();
+        poll_fn(|context| {
+            assert!(write.as_mut().poll(context).is_pending());
+            context.waker().wake_by_ref();
+            if is_stuck.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(write);
+        server.shutdown(Duration::from_secs(10)).await;
+        assert!(!rig.there("x").exists());
     });
 }
 

@@ -77,6 +77,21 @@ fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
 }
 
 #[test]
+fn a_pipe_of_many_parts_keeps_to_the_rate_that_was_asked_for() {
+    let pair = Pair::new();
+    let (sent, there) = (bytes(12_000_000, 5), pair.at("x"));
+    for flag in ["--rate=20M", "--bwlimit=20M"] {
+        let output = piped(cp(&pair, &[&"--memory=8Mi", &"--json", &flag, &"-", &there]), &sent);
+        assert!(output.status.success(), "{}", said(&output));
+        let events = String::from_utf8_lossy(&output.stdout);
+        let last: serde_json::Value =
+            serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
+        let goodput = last["goodput_bps"].as_u64().expect("a rate");
+        assert!(goodput <= 22_000_000, "{flag}: {last}");
+    }
+}
+
+#[test]
 fn a_pipe_whose_client_is_killed_leaves_nothing() {
     let pair = Pair::new();
     fs::write(pair.there.join("x"), b"before").expect("a new file");

@@ -28,6 +28,8 @@ pub struct PipeFile {
     root: StreamRoot,
     /// Where the content ends that has come.
     end: u64,
+    /// The first chunk that is shorter than others: only the last may be.
+    short: Option<u64>,
     unsynced: u64,
     /// A write or sync failed: nothing of the file may get its name.
     has_failed: bool,
@@ -67,13 +69,15 @@ impl PipeFile {
             file,
             root: StreamRoot::default(),
             end: 0,
+            short: None,
             unsynced: 0,
             has_failed: false,
             is_named: false,
         })
     }
 
-    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it.
+    /// Writes chunk `chunk`, counted from the start of the pipe: `content` is all of it. One that
+    /// was written before stays as it is, since its digest counts.
     ///
     /// # Errors
     /// The chunk is too far ahead of what has come, or the system says no; then the file never
@@ -84,7 +88,13 @@ impl PipeFile {
             let what = "a part of the pipe does not follow what has come";
             return Err(Error::new(FileErrorKind::Request, what));
         }
+        if self.root.has(chunk) {
+            return Ok(());
+        }
         let end = chunk * CHUNK + content.len() as u64;
+        if content.len() as u64 != CHUNK {
+            self.short = Some(self.short.map_or(chunk, |short| short.min(chunk)));
+        }
         let mut written = self.file.write_all_at(content, chunk * CHUNK);
         self.unsynced += content.len() as u64;
         if written.is_ok() && self.unsynced >= MOST_UNSYNCED {
@@ -109,9 +119,12 @@ impl PipeFile {
     /// Gives the file its name, if it has `total` bytes and this digest; else returns `false`.
     ///
     /// # Errors
-    /// The system says no. Nothing stands under the name then but what stood there before.
+    /// The system says no. Then what stood under the name before stands there, unless only the
+    /// folder could not be synced.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
-        let is_whole = self.end == total && self.root.chunks() == total.div_ceil(CHUNK);
+        let chunks = self.root.chunks();
+        let is_even = self.short.is_none_or(|short| short + 1 == chunks);
+        let is_whole = self.end == total && chunks == total.div_ceil(CHUNK) && is_even;
         if !is_whole || self.root.root() != Some(*digest) || self.has_failed {
             return Ok(false);
         }
@@ -162,4 +175,39 @@ fn manifest(place: &Place) -> Result<Arc<Manifest>, Error> {
         modified: FileTime::default(),
     };
     Ok(Arc::new(Manifest::new(Shape::File, vec![listed]).map_err(|_| unnamed())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const FULL: usize = CHUNK as usize;
+
+    #[test]
+    fn what_came_first_of_a_chunk_is_what_its_digest_is_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
+        file.write(0, &[1; FULL]).unwrap();
+        file.write(1, &[3; 10]).unwrap();
+        file.write(0, &[2; FULL]).unwrap();
+        let content = [&[1; FULL][..], &[3; 10]].concat();
+        let digest = *blake3::hash(&content).as_bytes();
+        assert!(file.finish(content.len() as u64, &digest).unwrap());
+        assert!(fs::read(folder.path().join("x")).unwrap() == content);
+    }
+
+    #[test]
+    fn a_short_chunk_is_the_last_or_the_file_gets_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
+        let mut root = StreamRoot::default();
+        for (chunk, len) in [(0, FULL / 2), (1, FULL)] {
+            file.write(chunk, &vec![1; len]).unwrap();
+            root.give(chunk, stream_value(chunk, &vec![1; len]));
+        }
+        assert!(!file.finish(2 * CHUNK, &root.root().unwrap()).unwrap());
+        drop(file);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }

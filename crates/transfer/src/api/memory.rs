@@ -132,7 +132,7 @@ impl<'a> WriteRequest<'a> {
         let destination = self.destination?;
         let (pieces, brought) = mpsc::channel(WAITING);
         let copy = self.client.copy([PathBuf::from(name(&destination))], destination);
-        let brought = Brought { pieces: brought, piece: Vec::new(), at: 0 };
+        let brought = Brought { pieces: brought, piece: Vec::new(), at: 0, is_over: false };
         let mut transfer = (self.configure)(copy.input(brought)).start()?;
         let (mut finish, mut failed) = (pin!(transfer.finish()), None);
         let mut bringing = pin!(bring(self.reader, pieces, self.most));
@@ -178,7 +178,11 @@ async fn bring(
     loop {
         let read = poll_fn(|context| reader.as_mut().poll_read(context, &mut piece)).await;
         let read = match read {
-            Ok(0) => return Ok(()),
+            // An empty piece is the end. Without it, the caller has dropped the future.
+            Ok(0) => {
+                let _ = pieces.send(Ok(Vec::new())).await;
+                return Ok(());
+            }
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
@@ -205,14 +209,18 @@ struct Brought {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     at: usize,
+    is_over: bool,
 }
 
 impl io::Read for Brought {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.piece.len() {
-            // Without a further piece the reader has ended: an error would have come.
-            let Some(piece) = self.pieces.blocking_recv() else { return Ok(0) };
+        if self.at == self.piece.len() && !self.is_over {
+            let Some(piece) = self.pieces.blocking_recv() else {
+                let what = "the writing was dropped before the reader's end";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+            };
             (self.piece, self.at) = (piece?, 0);
+            self.is_over = self.piece.is_empty();
         }
         let read = io::Read::read(&mut &self.piece[self.at..], buf)?;
         self.at += read;

@@ -54,6 +54,7 @@ pub fn copy(
     cancel: Cancel,
 ) -> Result<Summary, Error> {
     let routes = Route::all(&options)?;
+    check_input(&options, &routes)?;
     check_output(&options, &routes)?;
     check_dry_run(&options)?;
     reactor::block_on("the copy", async {
@@ -76,6 +77,14 @@ pub fn copy(
             _ => many::run(&options, &routes, &observer, &cancel, one).await,
         }
     })
+}
+
+/// A reader is the one source of its copy.
+fn check_input(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
+    match options.input.is_some() && routes.len() != 1 {
+        true => Err(Error::new(ErrorKind::Usage, "a reader has no other sources beside it")),
+        false => Ok(()),
+    }
 }
 
 /// A dry run ends with the plan.

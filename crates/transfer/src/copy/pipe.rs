@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::units::Bytes;
+use longhaul_proto::units::{Bytes, Rate};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -199,11 +199,18 @@ impl Parts<'_> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// The options of a copy of `bytes`.
+    /// The options of a copy of `bytes`. Parts that travel together share what is asked for.
     fn of(&self, bytes: Vec<u8>) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);
-        CopyOptions { local: Some(folder), input: None, ..self.options.clone() }
+        let share = |rate: Rate| Rate::from_bps((rate.as_bps() / TRAVELLING as u64).max(1));
+        CopyOptions {
+            local: Some(folder),
+            input: None,
+            rate: self.options.rate.map(share),
+            rate_limit: self.options.rate_limit.map(share),
+            ..self.options.clone()
+        }
     }
 }
 

@@ -89,12 +89,12 @@ impl PipeBoard {
 }
 
 fn add(all: &mut Progress, part: &Progress) {
-    all.bytes += part.bytes;
+    all.bytes = all.bytes.saturating_add(part.bytes);
     all.rate_now = Rate::from_bps(all.rate_now.as_bps().saturating_add(part.rate_now.as_bps()));
-    all.sent += part.sent;
-    all.retransmitted += part.retransmitted;
-    all.blocks_lost += part.blocks_lost;
-    all.refused += part.refused;
+    all.sent = all.sent.saturating_add(part.sent);
+    all.retransmitted = all.retransmitted.saturating_add(part.retransmitted);
+    all.blocks_lost = all.blocks_lost.saturating_add(part.blocks_lost);
+    all.refused = all.refused.saturating_add(part.refused);
     all.rtt = all.rtt.max(part.rtt);
     all.setup = all.setup.or(part.setup);
 }

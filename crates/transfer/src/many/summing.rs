@@ -11,7 +11,7 @@ use crate::summary::{BoundBy, Summary};
 /// What sources that each brought something else come to; `failed` more have failed.
 pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
     let mut whole = of_flows(summaries, rows);
-    let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
     whole.bytes = sum(|s| s.bytes);
     whole.files = sum(|s| s.files);
     whole.copied_files = sum(|s| s.copied_files);
@@ -29,9 +29,14 @@ pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summa
     whole
 }
 
+/// Of all summaries together; counts of other ends may be of any size.
+fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
+    summaries.iter().map(of).fold(0, u64::saturating_add)
+}
+
 /// What the flows of all sources come to; of the object, only its sources' words are in it.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
-    let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
     let longest = |of: fn(&Summary) -> Span| summaries.iter().map(of).max().unwrap_or(Span::ZERO);
     // Who moved most has bounded most.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
@@ -94,5 +99,17 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         sources: rows.table(),
         receives: None,
         failed_sources: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_other_ends_of_any_size_have_a_sum() {
+        let part = Summary { links: u64::MAX, resumed_bytes: u64::MAX, ..Summary::default() };
+        let whole = of_parts(&[part.clone(), part], 0, &Rows::new(Vec::new()));
+        assert_eq!((whole.links, whole.resumed_bytes), (u64::MAX, u64::MAX));
     }
 }

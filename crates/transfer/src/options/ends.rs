@@ -16,6 +16,7 @@ use longhaul_text::reason;
 const MOST_WRONG: u32 = 4;
 /// A writer gets no more at once, so that its caller can end soon.
 const PIECE: usize = 1 << 16;
+static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// What a copy reads in place of a file: content whose length nobody knows. Clones are the same
 /// content, which is read once.
@@ -60,13 +61,26 @@ struct State {
     /// Nothing where a hole has no digest.
     root: Option<RootBuilder>,
     wrong: u32,
+    /// The attempt that may write: an earlier one may still be at work.
+    attempt: u64,
+}
+
+impl State {
+    /// # Errors
+    /// A later attempt than `attempt` has begun.
+    fn check(&self, attempt: u64) -> Result<(), Error> {
+        match self.attempt == attempt {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Unfinished, "another attempt writes the output")),
+        }
+    }
 }
 
 impl Output {
     /// An output to `writer`.
     pub fn new(writer: impl Write + Send + 'static) -> Output {
         let (writer, root) = (Box::new(writer), None);
-        let state = State { writer, version: None, chunks: 0, root, wrong: 0 };
+        let state = State { writer, version: None, chunks: 0, root, wrong: 0, attempt: 0 };
         Output(Arc::new(Shared { waits: AtomicBool::new(false), state: Mutex::new(state) }))
     }
 
@@ -80,11 +94,12 @@ impl Output {
         self.0.waits.load(Ordering::Relaxed)
     }
 
-    /// Begins or goes on with a file of `size` bytes; how many chunks of it were written.
+    /// Begins or goes on with a file of `size` bytes; the number of this attempt, and how many
+    /// chunks were written. From now on earlier attempts can write nothing.
     ///
     /// # Errors
     /// [`ErrorKind::RemoteFile`]: chunks of another version were written.
-    pub(crate) fn begin(&self, size: u64, version: (FileTime, u64)) -> Result<u64, Error> {
+    pub(crate) fn begin(&self, size: u64, version: (FileTime, u64)) -> Result<(u64, u64), Error> {
         let mut state = self.state();
         let version = (size, version.0, version.1);
         if state.chunks > 0 && state.version != Some(version) {
@@ -96,55 +111,71 @@ impl Output {
         if state.chunks == 0 {
             (state.version, state.root) = (Some(version), Some(RootBuilder::new(size)));
         }
-        Ok(state.chunks)
+        state.attempt += 1;
+        Ok((state.attempt, state.chunks))
     }
 
     /// Writes the next chunk, whose value is verified.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`]: the writer takes no more.
-    pub(crate) fn write(&self, content: &[u8], value: Option<Digest>) -> Result<(), Error> {
-        self.write_part(content)?;
-        let mut state = self.state();
-        let chunk = state.chunks;
-        if let (Some(root), Some(value)) = (&mut state.root, value) {
-            root.give(chunk, value);
-        }
-        state.chunks += 1;
-        Ok(())
+    /// [`ErrorKind::LocalFile`]: the writer takes no more. [`ErrorKind::Unfinished`]: a later
+    /// attempt than `attempt` has begun.
+    pub(crate) fn write(&self, attempt: u64, content: &[u8], value: Digest) -> Result<(), Error> {
+        self.wait_for(attempt, |state| {
+            content.chunks(PIECE).try_for_each(|piece| state.writer.write_all(piece))?;
+            if let Some(root) = &mut state.root {
+                root.give(state.chunks, value);
+            }
+            state.chunks += 1;
+            Ok(())
+        })
     }
 
-    /// Writes a part of a chunk.
+    /// Writes the next chunk, which is `len` zeros of a hole. What has one gets no digest.
     ///
     /// # Errors
     /// As [`Output::write`].
-    pub(crate) fn write_part(&self, content: &[u8]) -> Result<(), Error> {
-        self.wait_for(|writer| content.chunks(PIECE).try_for_each(|piece| writer.write_all(piece)))
-    }
-
-    /// What was written has no digest: a hole was.
-    pub(crate) fn no_digest(&self) {
-        self.state().root = None;
+    pub(crate) fn write_hole(&self, attempt: u64, len: usize) -> Result<(), Error> {
+        self.wait_for(attempt, |state| {
+            for at in (0..len).step_by(PIECE) {
+                state.writer.write_all(&ZEROS[..(len - at).min(PIECE)])?;
+            }
+            state.root = None;
+            state.chunks += 1;
+            Ok(())
+        })
     }
 
     /// All is written; the digest of it.
     ///
     /// # Errors
     /// As [`Output::write`].
-    pub(crate) fn finish(&self, size: u64) -> Result<Option<Digest>, Error> {
-        self.wait_for(|writer| writer.flush())?;
-        let state = self.state();
-        debug_assert_eq!(state.chunks, size.div_ceil(CHUNK));
-        Ok(state.root.as_ref().and_then(RootBuilder::root))
+    pub(crate) fn finish(&self, attempt: u64, size: u64) -> Result<Option<Digest>, Error> {
+        let mut all = (0, None);
+        self.wait_for(attempt, |state| {
+            all = (state.chunks, state.root.as_ref().and_then(RootBuilder::root));
+            state.writer.flush()
+        })?;
+        let (chunks, root) = all;
+        if chunks != size.div_ceil(CHUNK) {
+            let what = format!("{chunks} chunks were written of a file of {size} bytes");
+            return Err(Error::new(ErrorKind::Verification, what));
+        }
+        Ok(root)
     }
 
+    /// Does `work`, if no later attempt has begun: all of it before another can begin.
     fn wait_for(
         &self,
-        work: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+        attempt: u64,
+        work: impl FnOnce(&mut State) -> std::io::Result<()>,
     ) -> Result<(), Error> {
         self.0.waits.store(true, Ordering::Relaxed);
-        let written = work(&mut *self.state().writer);
+        let mut state = self.state();
+        let written = state.check(attempt).map(|()| work(&mut state));
         self.0.waits.store(false, Ordering::Relaxed);
+        drop(state);
+        let written = written?;
         written.map_err(|error| {
             Error::new(ErrorKind::LocalFile, format!("cannot write the output: {}", reason(&error)))
         })

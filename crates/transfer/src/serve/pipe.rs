@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::Server;
@@ -76,7 +77,12 @@ struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.pipes.0.borrow_mut().remove(&self.key);
-        self.file.end();
+        // To end a file may take as long as its disk likes.
+        let file = self.file.clone();
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || file.end())),
+            Err(_) => file.end(),
+        }
     }
 }
 
@@ -138,8 +144,9 @@ impl Piping {
     ) -> Result<(), Error> {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Write)?;
-        let file = at_disk(move || PipedFile::create(&place)).await?;
-        let entered = self.server.pipes.enter(session.peer, asked.pipe, Arc::new(file))?;
+        let file = Arc::new(PipedFile::default());
+        let entered = self.server.pipes.enter(session.peer, asked.pipe, file.clone())?;
+        at_disk(move || file.begin(&place)).await?;
         session.write(&Piped { done: false }).await?;
         // The client may be as slow as what feeds it: only its end, or the server's, ends this.
         let next = async { Ok::<_, Error>(session.read::<PipeEnd>().await?) };

@@ -10,7 +10,9 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::{self, Digest};
 use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdict, VirtualObject};
 
-/// The file of a pipe, which each part on its way has a hold of.
+/// The file of a pipe, which each part on its way has a hold of; nothing before it has begun, and
+/// after it has ended.
+#[derive(Default)]
 pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
 
 impl PipedFile {
@@ -18,8 +20,10 @@ impl PipedFile {
     ///
     /// # Errors
     /// As [`PipeFile::create`].
-    pub(crate) fn create(place: &Place) -> Result<PipedFile, Error> {
-        Ok(PipedFile(Mutex::new(Some(PipeFile::create(place)?))))
+    pub(crate) fn begin(&self, place: &Place) -> Result<(), Error> {
+        let file = PipeFile::create(place)?;
+        *self.file() = Some(file);
+        Ok(())
     }
 
     /// Gives the file its name.

@@ -21,8 +21,6 @@ use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 /// How long early chunks may fill all room while the next one does not come: by several streams it
 /// may wait for the room that they have. A new attempt gets that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
-/// Zeros of a hole are written in pieces of this length.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// The output of a copy as its destination.
 pub(crate) struct Ordered {
@@ -43,6 +41,8 @@ enum Early {
 
 struct Writing {
     to: Ordered,
+    /// The number of the attempt, by which the output knows a later one.
+    attempt: u64,
     object: VirtualObject,
     size: u64,
     /// The next chunk, counted in the file.
@@ -70,7 +70,7 @@ impl Open for Ordered {
         else {
             return Err(Error::new(ErrorKind::Usage, "an output takes one file, and no folder"));
         };
-        let next = self.output.begin(size, (file.modified, file.version))?;
+        let (attempt, next) = self.output.begin(size, (file.modified, file.version))?;
         let bytes = (next * CHUNK).min(size);
         let first = object.manifest_chunks();
         let have = std::iter::once(first..first + next).filter(|have| !have.is_empty()).collect();
@@ -79,6 +79,7 @@ impl Open for Ordered {
         reporter.tell(planned::event(manifest, plan, object.implied()));
         Ok(Box::new(Writing {
             to: *self,
+            attempt,
             object,
             size,
             next,
@@ -98,9 +99,16 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Writes the next chunk.
+    /// Writes the next chunk; without a value, as many zeros of a hole as it has bytes.
     fn write(&mut self, content: &[u8], value: Option<Digest>) -> Result<(), Error> {
-        self.spent.on(|| self.to.output.write(content, value))?;
+        let (output, attempt) = (&self.to.output, self.attempt);
+        let len = (self.size - self.next * CHUNK).min(CHUNK) as usize;
+        self.spent.on(|| match value {
+            Some(value) => output.write(attempt, content, value),
+            None => output.write_hole(attempt, len),
+        })?;
+        // A reader that took its time has kept the next chunk waiting.
+        self.came = Instant::now();
         self.next += 1;
         self.reporter.wrote((self.next * CHUNK).min(self.size), 0);
         self.spent.publish(&self.reporter.board);
@@ -120,11 +128,6 @@ impl Writing {
                     Early::Kept(content) => self.write_content(content, value)?,
                 }
             } else if self.is_hole(chunk) {
-                let len = (self.size - chunk * CHUNK).min(CHUNK) as usize;
-                for at in (0..len).step_by(ZEROS.len()) {
-                    self.to.output.write_part(&ZEROS[..(len - at).min(ZEROS.len())])?;
-                }
-                self.to.output.no_digest();
                 self.write(&[], None)?;
             } else {
                 return Ok(());
@@ -216,7 +219,7 @@ impl Opened for Writing {
             }
             return Ok(self.is_over);
         }
-        let digest = self.to.output.finish(self.size)?;
+        let digest = self.to.output.finish(self.attempt, self.size)?;
         let outcome = SinkOutcome { files: 1, bytes: self.size, digest, ..SinkOutcome::default() };
         let outcome = planned::outcome(outcome, &BTreeMap::new(), 0);
         self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
@@ -311,6 +314,21 @@ mod tests {
         assert!(*written.0.lock().unwrap() == content());
         let Ok(WriterEvent::Outcome(outcome, None)) = events.try_recv() else { panic!("no end") };
         assert_eq!(outcome.digest, blake3::hash(&content()).as_bytes());
+    }
+
+    #[test]
+    fn an_attempt_that_is_over_writes_nothing_once_the_next_has_begun() {
+        let written = Written::default();
+        let output = Output::new(written.clone());
+        let (mut old, _events) = open(&output, 9 * CHUNK, 1).unwrap();
+        [0, 2, 3].into_iter().for_each(|number| give(&mut *old, number, true).unwrap());
+        let (mut new, mut events) = open(&output, CHUNK, 1).unwrap();
+        assert_eq!(have(&mut events), std::iter::once(0..1).collect::<Vec<_>>());
+        let error = give(&mut *old, 1, true).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unfinished);
+        [1, 2, 3, 4, 5].into_iter().for_each(|number| give(&mut *new, number, true).unwrap());
+        assert!(new.settle(PassState::default()).unwrap());
+        assert!(*written.0.lock().unwrap() == content());
     }
 
     #[test]
