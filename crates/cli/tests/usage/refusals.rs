@@ -270,10 +270,12 @@ fn a_configuration_folder_that_cannot_be_made_says_what_to_do() {
 
 #[test]
 fn files_that_are_missing_here_are_local_trouble() {
-    let (_folder, id) = identity();
-    let run = longhaul(&["serve", "--root", "/nonexistent", "--allow", &id]);
+    let (folder, id) = identity();
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().expect("a path of a test is UTF-8");
+    let run = longhaul(&["serve", "--root", missing, "--allow", &id]);
     assert_eq!(run.status, 4, "{}", run.stderr);
-    let run = longhaul(&["serve", "--root", ".", "--allow-file", "/nonexistent"]);
+    let run = longhaul(&["serve", "--root", ".", "--allow-file", missing]);
     assert_eq!(run.status, 4, "{}", run.stderr);
     let run = longhaul(&["cp", "--exclude-from=/nonexistent/x", "a", "h:b"]);
     assert_eq!(run.status, 4, "{}", run.stderr);
