@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn every_habit_is_unknown_to_its_command_and_is_explained() {
         for (command, table) in [("cp", OF_CP), ("serve", OF_SERVE)] {
-            for (flag, said) in table.iter().flat_map(|(flags, said)| flags.iter().zip([said; 9])) {
+            let each = table.iter().flat_map(|(flags, said)| flags.iter().map(move |f| (f, said)));
+            for (flag, said) in each {
                 let words = ["longhaul", command, flag, "a", "h:b"];
                 let error = Cli::command().try_get_matches_from(words).expect_err(flag);
                 let text = explain(error, command).to_string();

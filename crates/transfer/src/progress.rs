@@ -45,6 +45,26 @@ pub struct Progress {
     pub sources: Vec<SourceRow>,
 }
 
+impl Progress {
+    /// Adds the counts of a part that runs beside others; those of other ends may be of any size.
+    pub(crate) fn add(&mut self, part: &Progress) {
+        for (sum, more) in [
+            (&mut self.bytes, part.bytes),
+            (&mut self.total_bytes, part.total_bytes),
+            (&mut self.files, part.files),
+            (&mut self.total_files, part.total_files),
+            (&mut self.sent, part.sent),
+            (&mut self.retransmitted, part.retransmitted),
+            (&mut self.blocks_lost, part.blocks_lost),
+            (&mut self.refused, part.refused),
+            (&mut self.resumed_bytes, part.resumed_bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.rtt = self.rtt.max(part.rtt);
+    }
+}
+
 /// One of several sources of a copy.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]

@@ -281,17 +281,24 @@ fn filters_decide_in_their_order_both_ways() {
         write(&pair.there.join("t").join(file), b"x");
     }
     for (number, (filters, expected)) in cases.into_iter().enumerate() {
-        let copy = |from: &OsStr, to: &OsStr| {
-            pair.copy(&[&["-r"], filters].concat(), from, to).end().summary();
-        };
-        let into = format!("to {number}");
-        copy(OsStr::new("t/"), &pair.at(&into));
-        copy(&pair.at("t/"), OsStr::new(&into));
-        for root in [pair.there.join(&into), pair.here.join(&into)] {
-            let is_file = |name: &String| root.join(name).is_file();
-            let found: Vec<String> = names(&root).into_iter().filter(is_file).collect();
-            assert_eq!(found, expected, "{filters:?}");
-        }
+        assert_both_ways(&pair, number, filters, expected);
+    }
+}
+
+/// Copies of `t/` both ways with `filters` bring the files `expected`; `number` tells the copies of
+/// a pair apart.
+#[track_caller]
+fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
+    let copy = |from: &OsStr, to: &OsStr| {
+        pair.copy(&[&["-r"], filters].concat(), from, to).end().summary();
+    };
+    let into = format!("to {number}");
+    copy(OsStr::new("t/"), &pair.at(&into));
+    copy(&pair.at("t/"), OsStr::new(&into));
+    for root in [pair.there.join(&into), pair.here.join(&into)] {
+        let is_file = |name: &String| root.join(name).is_file();
+        let found: Vec<String> = names(&root).into_iter().filter(is_file).collect();
+        assert_eq!(found, expected, "{filters:?}");
     }
 }
 
@@ -308,17 +315,7 @@ fn limits_of_size_leave_files_of_a_folder_out_both_ways() {
         write(&pair.there.join("t").join(file), &bytes(size, 1));
     }
     for (number, (limits, expected)) in cases.into_iter().enumerate() {
-        let copy = |from: &OsStr, to: &OsStr| {
-            pair.copy(&[&["-r"], limits].concat(), from, to).end().summary();
-        };
-        let into = format!("to {number}");
-        copy(OsStr::new("t/"), &pair.at(&into));
-        copy(&pair.at("t/"), OsStr::new(&into));
-        for root in [pair.there.join(&into), pair.here.join(&into)] {
-            let is_file = |name: &String| root.join(name).is_file();
-            let found: Vec<String> = names(&root).into_iter().filter(is_file).collect();
-            assert_eq!(found, expected, "{limits:?}");
-        }
+        assert_both_ways(&pair, number, limits, expected);
     }
     // What the command names itself is copied, however large it is.
     pair.copy(&["--max-size=1"], OsStr::new("t/d/big"), pair.at("named")).end().summary();

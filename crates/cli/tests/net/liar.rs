@@ -1,6 +1,7 @@
 //! Peers that mean harm: they hold a real session with the real binary, as an honest end would,
 //! and say in it whatever a test likes.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 
@@ -12,7 +13,7 @@ use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Listener, Session, Settings, connect};
 use tokio::sync::oneshot;
 
-use crate::rig::{DEADLINE, Host, Pair};
+use crate::rig::{DEADLINE, Ended, Host, Pair};
 
 /// The flow and the transfer of a liar's request.
 pub(super) const FLOW: u32 = 7;
@@ -28,6 +29,39 @@ impl Observer for Nobody {
     fn trust_new_server(&self, _: &str, _: &str) -> bool {
         false
     }
+}
+
+/// What `asks` makes of a server that reads a message of `service`, says `lies` and hangs up; it is
+/// given a client, the server's id and a location there.
+pub(super) fn lied<Asked: prost::Message + Default>(
+    service: &'static str,
+    lies: Vec<impl prost::Message + 'static>,
+    asks: impl FnOnce(&Host, &str, OsString) -> Ended,
+) -> Ended {
+    let scratch = tempfile::tempdir().expect("there is room for a folder");
+    let client = Host::new(scratch.path());
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let server = thread::spawn(move || {
+        block_on(async {
+            let identity = Identity::ephemeral();
+            let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+            let mut listener =
+                Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
+            let _ = ready.send((listener.local_addr(), identity.id().to_string()));
+            // The first stream asks at once: nothing goes back and forth before.
+            let mut session: Session = listener.accept().await;
+            assert_eq!(session.asked(), (service, 1));
+            let _ = session.read::<Asked>().await;
+            for lie in lies {
+                let _ = session.write(&lie).await;
+            }
+            let _ = session.close(None).await;
+        });
+    });
+    let (address, id) = is_ready.recv().expect("it listens");
+    let ended = asks(&client, &id, format!("lh://{address}/x").into());
+    server.join().expect("no panic");
+    ended
 }
 
 /// An honest request, for a liar to begin with.

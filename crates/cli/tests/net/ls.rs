@@ -4,18 +4,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::Ordering;
-use std::thread;
 
 use longhaul_transfer::api::{Client, Connection, Identity as Key, Trust};
 use longhaul_transfer::control::list::{List, Listed, ListedName};
 use longhaul_transfer::control::{Direction, Frame, Message, Probe, Survey};
 use longhaul_transfer::error::{Error, ErrorKind};
 use longhaul_transfer::options::ReachOptions;
-use longhaul_transfer::session::{Identity, Listener, Session, Settings};
 use serde_json::Value;
 
 use super::liar::{block_on, meet};
@@ -265,30 +262,7 @@ fn a_server_refuses_lies_of_a_client_that_lists_and_lives_on() {
 
 /// A server that answers a listing with `lies` and hangs up; lists there.
 fn lied(lies: Vec<Listed>) -> Ended {
-    let scratch = tempfile::tempdir().expect("there is room for a folder");
-    let client = Host::new(scratch.path());
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let server = thread::spawn(move || {
-        block_on(async {
-            let identity = Identity::ephemeral();
-            let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-            let mut listener =
-                Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
-            let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // The first stream asks at once: nothing goes back and forth before.
-            let mut session: Session = listener.accept().await;
-            assert_eq!(session.asked(), ("list", 1));
-            let _ = session.read::<List>().await;
-            for lie in lies {
-                let _ = session.write(&lie).await;
-            }
-            let _ = session.close(None).await;
-        });
-    });
-    let (address, id) = is_ready.recv().expect("it listens");
-    let ended = ls(&client, &id, &[], format!("lh://{address}/x").into());
-    server.join().expect("no panic");
-    ended
+    liar::lied::<List>("list", lies, |client, id, there| ls(client, id, &[], there))
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -12,7 +11,7 @@ use longhaul_files::{Kind, Listed, Manifest, Shape};
 use longhaul_transfer::control::pipe::{Extent, Pipe, PipeEnd, Piped};
 use longhaul_transfer::control::{Direction, Frame, Message, Request};
 use longhaul_transfer::error::{Error, ErrorKind};
-use longhaul_transfer::session::{Identity, Listener, Session, Settings};
+use longhaul_transfer::session::Session;
 
 use super::Relayed;
 use super::liar::{self, block_on, meet};
@@ -207,35 +206,15 @@ fn a_client_has_sixteen_pipes_and_no_more() {
 
 /// Pipes to a server that answers the wish with `lies` and hangs up.
 fn lied(lies: Vec<Piped>) -> Ended {
-    let scratch = tempfile::tempdir().expect("there is room for a folder");
-    let client = Host::new(scratch.path());
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let server = thread::spawn(move || {
-        block_on(async {
-            let identity = Identity::ephemeral();
-            let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-            let mut listener =
-                Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
-            let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            let mut session: Session = listener.accept().await;
-            assert_eq!(session.asked(), ("pipe", 1));
-            let _ = session.read::<Pipe>().await;
-            for lie in lies {
-                let _ = session.write(&lie).await;
-            }
-            let _ = session.close(None).await;
-        });
-    });
-    let (address, id) = is_ready.recv().expect("it listens");
-    let ended = piped(&client, &id, format!("lh://{address}/x").into(), bytes(6 << 20, 1));
-    server.join().expect("no panic");
-    ended
+    liar::lied::<Pipe>("pipe", lies, |client, id, there| {
+        piped(client, id, there, bytes(6 << 20, 1))
+    })
 }
 
 #[test]
 fn a_client_believes_no_server_that_ends_a_pipe_before_its_time() {
     lied(vec![Piped { done: true }]).is(1, &["answers what was not asked"]);
     lied(vec![]).is(1, &["the server ended the pipe"]);
-    lied(vec![Piped { done: false }]).is(1, &["the server"]);
+    lied(vec![Piped { done: false }]).is(1, &["the server ended the pipe"]);
     lied(vec![Piped { done: false }, Piped { done: true }]).is(1, &["ends the pipe too early"]);
 }

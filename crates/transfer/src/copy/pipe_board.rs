@@ -89,13 +89,8 @@ impl PipeBoard {
 }
 
 fn add(all: &mut Progress, part: &Progress) {
-    all.bytes = all.bytes.saturating_add(part.bytes);
+    all.add(part);
     all.rate_now = Rate::from_bps(all.rate_now.as_bps().saturating_add(part.rate_now.as_bps()));
-    all.sent = all.sent.saturating_add(part.sent);
-    all.retransmitted = all.retransmitted.saturating_add(part.retransmitted);
-    all.blocks_lost = all.blocks_lost.saturating_add(part.blocks_lost);
-    all.refused = all.refused.saturating_add(part.refused);
-    all.rtt = all.rtt.max(part.rtt);
     all.setup = all.setup.or(part.setup);
 }
 

@@ -109,28 +109,18 @@ impl Rows {
     pub(super) fn total(&self) -> Progress {
         let sources = self.table();
         let rows = self.rows();
-        let sum = |of: fn(&Progress) -> u64| rows.iter().map(|row| of(&row.progress)).sum::<u64>();
-        let (bytes, total_bytes) = (sum(|p| p.bytes), sum(|p| p.total_bytes));
-        let resumed_bytes = sum(|p| p.resumed_bytes);
+        let mut all = Progress::default();
+        rows.iter().for_each(|row| all.add(&row.progress));
         let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
         let rate_now = Rate::from_bps(sources.iter().map(|row| row.rate.as_bps()).sum());
-        let missing = Bytes::new(total_bytes.saturating_sub(bytes));
+        let missing = Bytes::new(all.total_bytes.saturating_sub(all.bytes));
         Progress {
-            bytes,
-            total_bytes,
-            files: sum(|p| p.files),
-            total_files: sum(|p| p.total_files),
             rate_now,
-            rate_average: Bytes::new(bytes.saturating_sub(resumed_bytes)) / elapsed,
+            rate_average: Bytes::new(all.bytes.saturating_sub(all.resumed_bytes)) / elapsed,
             setup: rows.iter().filter_map(|row| row.progress.setup).min(),
-            left: (rate_now > Rate::ZERO && total_bytes > 0).then(|| missing / rate_now),
-            sent: sum(|p| p.sent),
-            retransmitted: sum(|p| p.retransmitted),
-            blocks_lost: sum(|p| p.blocks_lost),
-            refused: sum(|p| p.refused),
-            rtt: rows.iter().map(|row| row.progress.rtt).max().unwrap_or(Span::ZERO),
-            resumed_bytes,
+            left: (rate_now > Rate::ZERO && all.total_bytes > 0).then(|| missing / rate_now),
             sources,
+            ..all
         }
     }
 
@@ -204,6 +194,14 @@ mod tests {
         assert_eq!(total.rate_now, Rate::from_mbps(40));
         let shares: Vec<f64> = total.sources.iter().map(|row| row.share).collect();
         assert_eq!(shares, [0.75, 0.25, 0.0]);
+    }
+
+    #[test]
+    fn counts_of_other_ends_of_any_size_have_a_sum() {
+        let rows = Rows::new(vec!["a".into(), "b".into()]);
+        let most = Progress { total_bytes: u64::MAX, sent: u64::MAX, ..Progress::default() };
+        (0..2).for_each(|number| rows.set_progress(number, &most));
+        assert_eq!((rows.total().total_bytes, rows.total().sent), (u64::MAX, u64::MAX));
     }
 
     #[test]

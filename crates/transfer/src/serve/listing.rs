@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::Server;
 use super::dispatch::first;
 use super::door::Access;
-use super::events::{ServedClient, ServerEvent};
+use super::events::ServedClient;
+use super::running::{Running, attend};
 use crate::control::list::{self, List, Listed, ListedName, PIECE};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Session, allow};
@@ -52,20 +53,16 @@ impl Service for Listing {
 
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
-            let Some((mut session, asked)) = first::<List>(&self.server, stream).await else {
+            let Some((session, asked)) = first::<List>(&self.server, stream).await else {
                 return;
             };
             let server = &self.server;
             let client = ServedClient::of_list(&session, &asked);
-            (server.tell)(ServerEvent::Asked(client.clone()));
-            // Kept until the client has heard the last word.
-            let begun = server.begin(session.peer, Some(Access::Read));
-            let ended = match &begun {
-                Ok(running) => running.or(self.answer(&mut session, &asked)).await,
-                Err(error) => Err(error.clone()),
+            let answer = async |running: &Running, session: &mut Session| {
+                running.or(self.answer(session, &asked)).await
             };
-            (server.tell)(client.ended(&ended));
-            let _ = session.close(ended.as_ref().err().map(Into::into)).await;
+            // It has heard how it ended, and nobody else waits for that.
+            let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }
 }

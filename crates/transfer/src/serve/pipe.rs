@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use super::Server;
 use super::dispatch::first;
 use super::door::Access;
-use super::events::{ServedClient, ServerEvent};
-use super::running::Running;
+use super::events::ServedClient;
+use super::running::{Running, attend};
 use crate::control::pipe::{self, Extent, Pipe, PipeEnd, Piped};
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
@@ -107,20 +107,15 @@ impl Service for Piping {
 
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
-            let Some((mut session, asked)) = first::<Pipe>(&self.server, stream).await else {
+            let Some((session, asked)) = first::<Pipe>(&self.server, stream).await else {
                 return;
             };
             let server = &self.server;
             let client = ServedClient::of_pipe(&session, &asked);
-            (server.tell)(ServerEvent::Asked(client.clone()));
-            // Kept until the client has heard the last word.
-            let begun = server.begin(session.peer, Some(Access::Write));
-            let ended = match &begun {
-                Ok(running) => self.answer(running, &mut session, &asked).await,
-                Err(error) => Err(error.clone()),
+            let answer = async |running: &Running, session: &mut Session| {
+                self.answer(running, session, &asked).await
             };
-            (server.tell)(client.ended(&ended));
-            let _ = session.close(ended.as_ref().err().map(Into::into)).await;
+            let ended = attend(server, session, client, Access::Write, answer).await;
             // Whoever waited for it may be gone.
             let _ = self.ended.send(ended);
         })

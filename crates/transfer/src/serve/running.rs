@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::Server;
 use super::closing::{Busy, Closing};
 use super::door::{Access, Right};
+use super::events::{ServedClient, ServerEvent};
 use crate::error::Error;
-use crate::session::PeerId;
+use crate::session::{PeerId, Session};
 
 /// How often a request that waits looks whether it may go on.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -34,6 +35,27 @@ impl Server {
         let right = self.door.right(peer, access);
         Ok(Running(Rc::new(Needs { closing: self.closing.clone(), right, _busy })))
     }
+}
+
+/// Answers one request of a stream: who watches hears of it and of its end, it ends with the right
+/// that it needs, and the client hears the last word.
+pub(super) async fn attend(
+    server: &Server,
+    mut session: Session,
+    client: ServedClient,
+    access: Access,
+    answer: impl AsyncFnOnce(&Running, &mut Session) -> Result<(), Error>,
+) -> Result<(), Error> {
+    (server.tell)(ServerEvent::Asked(client.clone()));
+    // Kept until the client has heard the last word.
+    let begun = server.begin(session.peer, Some(access));
+    let ended = match &begun {
+        Ok(running) => answer(running, &mut session).await,
+        Err(error) => Err(error.clone()),
+    };
+    (server.tell)(client.ended(&ended));
+    let _ = session.close(ended.as_ref().err().map(Into::into)).await;
+    ended
 }
 
 impl Running {

@@ -99,14 +99,12 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Writes the next chunk; without a value, as many zeros of a hole as it has bytes.
-    fn write(&mut self, content: &[u8], value: Option<Digest>) -> Result<(), Error> {
-        let (output, attempt) = (&self.to.output, self.attempt);
-        let len = (self.size - self.next * CHUNK).min(CHUNK) as usize;
-        self.spent.on(|| match value {
-            Some(value) => output.write(attempt, content, value),
-            None => output.write_hole(attempt, len),
-        })?;
+    /// Goes on behind the next chunk, which `write` writes as this attempt.
+    fn advance(
+        &mut self,
+        write: impl FnOnce(&Output, u64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.spent.on(|| write(&self.to.output, self.attempt))?;
         // A reader that took its time has kept the next chunk waiting.
         self.came = Instant::now();
         self.next += 1;
@@ -123,12 +121,13 @@ impl Writing {
                 match early {
                     Early::Copied(content) => {
                         self.copied -= content.len() as u64;
-                        self.write(&content, Some(value))?;
+                        self.advance(|to, attempt| to.write(attempt, &content, value))?;
                     }
                     Early::Kept(content) => self.write_content(content, value)?,
                 }
             } else if self.is_hole(chunk) {
-                self.write(&[], None)?;
+                let len = (self.size - chunk * CHUNK).min(CHUNK) as usize;
+                self.advance(|to, attempt| to.write_hole(attempt, len))?;
             } else {
                 return Ok(());
             }
@@ -137,7 +136,8 @@ impl Writing {
 
     fn write_content(&mut self, content: Content, value: Digest) -> Result<(), Error> {
         let len = self.object.chunk_content(self.object.manifest_chunks() + self.next);
-        self.write(content.bytes().get(..len).unwrap_or_default(), Some(value))?;
+        let bytes = content.bytes().get(..len).unwrap_or_default();
+        self.advance(|to, attempt| to.write(attempt, bytes, value))?;
         if content.release(len) {
             self.reporter.tell(WriterEvent::Drained);
         }
