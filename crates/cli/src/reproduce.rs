@@ -162,7 +162,8 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    let as_committed = page.files(&simulated).map_err(failed)?;
+    // Emulated values differ from day to day.
+    let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
         let cases: Vec<Case> = cases.iter().filter(asked).cloned().collect();
@@ -176,8 +177,7 @@ fn one(
             console::note(format_args!("  {changed} of {} files are new", files.len()));
             Ok(true)
         }
-        // Emulated values differ from day to day.
-        Some(folder) => compare(folder, &as_committed),
+        Some(folder) => compare(folder, &as_committed.files(&simulated).map_err(failed)?),
         None => Ok(true),
     }
 }

@@ -174,13 +174,18 @@ pub(crate) static FIG1: Experiment = Experiment {
               did at its best, if an acknowledgement costs nothing: while there is anything unsent \
               the sender does not look at what was acknowledged, and what was lost comes first in \
               its circle. Where one holds the receiving program up for a millisecond, in which 11 \
-              packets come and 8 find room, the paper's curve bends out of the straight line: 12 \
-              to 14 % of the card with one for 2 packets, 59 to 65 % with one for 16, 78 to 84 % \
-              from one for 128 on. So the paper's main parameter is about its hosts, not its path. \
-              Ours is better where it was chosen badly, for it makes one from a bitmap without \
-              holding up what comes in; at the best frequency it has the paper's 90 % within a \
-              point on either path. Over real sockets it has 0.27 to 0.45 points less than \
-              simulated without loss, and 0.66 to 1.51 less at 0.1 %, at any frequency alike.",
+              packets come and 8 find room, the paper's curve bends out of the straight line: \
+              {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % of the card with \
+              one for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* takes 1 ms, * for \
+              16]} % with one for 16, {least [* takes 1 ms, * for 128]} to {most [* takes 1 ms, * \
+              for 1024]} % from one for 128 on. So the paper's main parameter is about its hosts, \
+              not its path. Ours is better where it was chosen badly, for it makes one from a \
+              bitmap without holding up what comes in; at the best frequency it has the paper's 90 \
+              % within a point on either path. Over real sockets it has {-most [* loss 0 %, * | \
+              from simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} points less \
+              than simulated without loss, and {-most [* loss 0.1 %, * | from simulated] | 2} to \
+              {-least [* loss 0.1 %, * | from simulated] | 2} less at 0.1 %, at any frequency \
+              alike.",
     set: Set::Full,
 };
 
@@ -209,14 +214,19 @@ pub(crate) static FIG2: Experiment = Experiment {
               an assumption ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greed has a price that can be worked out beforehand: a round trip at full rate, \
               however small the object. On large objects it vanishes, on small ones it is all \
-              there is. Ours wastes 0.8 and 1.9 % where the paper's wasted 3 %: that price and \
+              there is. Ours wastes {short haul, loss 0 %, the best of them | 1} and {long haul, \
+              loss 0 %, the best of them | 1} % where the paper's wasted 3 %: that price and \
               nothing else. What a receiver misses while it acknowledges is the other price: at a \
-              millisecond each, 5 to 7 times the object is sent for nothing with one \
-              acknowledgement for 2 packets, 39 to 56 % of it with one for 16, and 9 to 18 % at \
-              best. Ours is better by 1.1 to 2.3 points where an acknowledgement costs nothing, \
-              and worse by 5.6 to 14.5 where it costs that millisecond: so the paper's 3 % say \
-              that its acknowledgements, at the frequency that was best, cost it far less than \
-              that.",
+              millisecond each, {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * \
+              for 2] / 100} times the object is sent for nothing with one acknowledgement for 2 \
+              packets, {least [* takes 1 ms, * for 16]} to {most [* takes 1 ms, * for 16]} % of it \
+              with one for 16, and {least [* takes 1 ms, the best of them]} to {most [* takes 1 \
+              ms, the best of them]} % at best. Ours is better by {-most [* loss 0 %, * | \
+              difference] | 1} to {-least [* loss 0 %, * | difference] | 1} points where an \
+              acknowledgement costs nothing, and worse by {least [* takes 1 ms, * | difference] | \
+              1} to {most [* takes 1 ms, * | difference] | 1} where it costs that millisecond: so \
+              the paper's 3 % say that its acknowledgements, at the frequency that was best, cost \
+              it far less than that.",
     set: Set::Full,
 };
 
@@ -279,10 +289,12 @@ pub(crate) static FIG3: Experiment = Experiment {
               frame. Its hosts' cost is taken as one for each datagram, of which the paper says \
               only that the size makes a tremendous difference.",
     learned: "Where the host pays for each datagram, throughput follows the size of the datagram \
-              in a straight line, from 4.6 to 51 % of the link. That is what batching (GSO, GRO) \
-              is for. Ours is 1.5 points worse at the peak, for the last round trip; that it is no \
+              in a straight line, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % of \
+              the link. That is what batching (GSO, GRO) is for. Ours is {-[packets of 1440 bytes \
+              | difference] | 1} points worse at the peak, for the last round trip; that it is no \
               further from it says nothing about us, because the host's cost was taken from it. \
-              The line is what we add; over real sockets it is the same, within 0.11 points.",
+              The line is what we add; over real sockets it is the same, within {off [* | from \
+              simulated] | 2} points.",
     set: Set::Quick,
 };
 
@@ -332,12 +344,14 @@ pub(crate) static TABLE1: Experiment = Experiment {
               paper puts the 50 % down to \"some contention in the network\"; nothing contends \
               here.",
     learned: "On an empty path TCP with large enough windows is no worse than FOBS but for its \
-              slow start: 82 % on the long haul, 84 by the kernel's, where the paper's TCP had 50 \
-              and its FOBS 90. That is 32 points better than the paper's because nothing contends \
-              here; where nothing contended there, on the short haul, and where a window is the \
-              limit, ours is within 2.2 points of it. So the paper's headline, 1.8 times TCP, is \
-              about contention: [fobs-table2](fobs-table2.md). What a window of 64 kB allows is \
-              the same everywhere: 64 kB a round trip.",
+              slow start: {TCP, long haul, with large windows} % on the long haul, {TCP, long \
+              haul, with large windows | emulated} by the kernel's, where the paper's TCP had 50 \
+              and its FOBS 90. That is {TCP, long haul, with large windows | difference} points \
+              better than the paper's because nothing contends here; where nothing contended \
+              there, on the short haul, and where a window is the limit, ours is within {-[TCP, \
+              long haul, without * | difference] | 1} points of it. So the paper's headline, 1.8 \
+              times TCP, is about contention: [fobs-table2](fobs-table2.md). What a window of 64 \
+              kB allows is the same everywhere: 64 kB a round trip.",
     set: Set::Quick,
 };
 
@@ -401,12 +415,13 @@ pub(crate) static TABLE2: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes neither the path's round trip nor the contention, and the \
               table's waste and number of sockets are lost from the text.",
-    learned: "FOBS takes what it can get from others and pays for it in waste, 16.9 % of the \
-              object; connections in parallel back off one by one, so more of them get more, until \
-              beyond 16 they take from each other: 32 have 67 %. FOBS's 78 % say nothing against \
-              the paper's 76: the contention was chosen so that a quarter of the path is missing. \
-              PSockets is better than the paper's by 16 points. Over real sockets FOBS has 70 %, \
-              and the order is the same. How many connections are best has to be tried: one gets \
-              8 %, sixteen 72.",
+    learned: "FOBS takes what it can get from others and pays for it in waste, {FOBS | waste | 1} \
+              % of the object; connections in parallel back off one by one, so more of them get \
+              more, until beyond 16 they take from each other: 32 have {PSockets, 32 connections} \
+              %. FOBS's {FOBS} % say nothing against the paper's 76: the contention was chosen so \
+              that a quarter of the path is missing. PSockets is better than the paper's by \
+              {PSockets, the best of them | difference} points. Over real sockets FOBS has {FOBS | \
+              emulated} %, and the order is the same. How many connections are best has to be \
+              tried: one gets {PSockets, 1 connections} %, sixteen {PSockets, 16 connections}.",
     set: Set::Quick,
 };

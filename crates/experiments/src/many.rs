@@ -156,18 +156,25 @@ pub(crate) static MANY: Experiment = Experiment {
     learned: "What all receivers together need is that the link behind the sender carries the \
               object once for each, and told its share of that link each of the protocols that \
               keep to a rate does nearly so, whatever the distance: 4 receivers have it by RBUDP \
-              and FOBS after 3.59 s for the 3.42 that the link alone would take, by NETBLT after \
-              3.64, 16 after 14.05 to 14.10 for 13.67. Nothing is sent for nothing but FOBS's last \
-              round trip, and all have it at nearly the same time. Tsunami comes a second later, \
-              for it begins slowly. Told the whole link each, four copies of RBUDP gain 0.05 s and \
-              send 225 % of the object for nothing, into a link that is then nobody else's.\n\n\
+              and FOBS after {RBUDP, told its share, to 4 | 2} s for the {RBUDP, told its share, \
+              to 4 | model | 2} that the link alone would take, by NETBLT after {NETBLT, told its \
+              share, to 4 | 2}, 16 after {RBUDP, told its share, to 16 | 2} to {NETBLT, told its \
+              share, to 16 | 2} for {RBUDP, told its share, to 16 | model | 2}. Nothing is sent \
+              for nothing but FOBS's last round trip, and all have it at nearly the same time. \
+              Tsunami comes a second later, for it begins slowly. Told the whole link each, four \
+              copies of RBUDP gain {[RBUDP, told its share, to 4] - [RBUDP, told the link, to 4] | \
+              2} s and send {RBUDP, told the link, to 4 | waste} % of the object for nothing, into \
+              a link that is then nobody else's.\n\n\
               GTP's receivers share out their own links, and it is not these that are short: 16 of \
-              them ask for more than the sender's link carries, and 58 % of the object is sent for \
-              nothing, by four 41 %. SABUL finds its part, with 5 % of waste among four and 18 % \
-              among 16, of which the last has the object 2.3 s after RBUDP's and the first in half \
-              of their time. TCP gives the near ones all they want first: of four receivers one \
-              has the object after 1.0 s and the last after 9.12 s, when the link has long been \
-              idle. Eight connections for each help where there are 16 (15.6 s for 29.4), not \
-              where there are four (12.4 s).",
+              them ask for more than the sender's link carries, and {GTP, to 16 | waste} % of the \
+              object is sent for nothing, by four {GTP, to 4 | waste} %. SABUL finds its part, \
+              with {SABUL, to 4 | waste} % of waste among four and {SABUL, to 16 | waste} % among \
+              16, of which the last has the object {[SABUL, to 16] - [RBUDP, told its share, to \
+              16] | 1} s after RBUDP's and the first in half of their time. TCP gives the near \
+              ones all they want first: of four receivers one has the object after {TCP CUBIC, to \
+              4 | time until one has it | 1} s and the last after {TCP CUBIC, to 4 | 2} s, when \
+              the link has long been idle. Eight connections for each help where there are 16 \
+              ({TCP CUBIC, 8 connections, to 16 | 1} s for {TCP CUBIC, to 16 | 1}), not where \
+              there are four ({TCP CUBIC, 8 connections, to 4 | 1} s).",
     set: Set::Full,
 };

@@ -2,10 +2,13 @@
 //!
 //! What was emulated is kept from the committed page, each value with the run that it is of, and
 //! so is why a run gave none. `absence`: what the page says of cases without an emulated value.
+//! `prose`: the numbers below the tables.
 
 mod absence;
+mod prose;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::experiment::{Case, Experiment, Figure};
 use crate::outcome::Outcomes;
@@ -13,6 +16,7 @@ use crate::plot::{Origin, PlotError};
 use crate::scenarios::Variant;
 use crate::table::{self, Key, Row, Said, Table};
 use absence::Tried;
+use prose::ProseError;
 
 /// The lines that say where emulated values come from begin so.
 const EMULATED: &str = "Emulated values";
@@ -34,6 +38,38 @@ pub struct Page {
     committed_courses: Vec<(String, String)>,
     /// What cases took in virtual time.
     simulated: Outcomes,
+}
+
+/// A page that cannot be made.
+#[derive(Debug)]
+pub enum PageError {
+    /// A figure of it cannot be drawn.
+    Plot(PlotError),
+    /// A number of its prose is in no table of it.
+    Prose(ProseError),
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PageError::Plot(error) => error.fmt(f),
+            PageError::Prose(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PageError {}
+
+impl From<PlotError> for PageError {
+    fn from(error: PlotError) -> PageError {
+        PageError::Plot(error)
+    }
+}
+
+impl From<ProseError> for PageError {
+    fn from(error: ProseError) -> PageError {
+        PageError::Prose(error)
+    }
 }
 
 /// A file of the folder of results.
@@ -135,8 +171,8 @@ impl Page {
     /// is among them only where this run has drawn it.
     ///
     /// # Errors
-    /// [`PlotError`] where a figure cannot be drawn.
-    pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PlotError> {
+    /// [`PageError`] where a figure cannot be drawn, or the prose names a row that is not there.
+    pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PageError> {
         let mut figures = (self.experiment.courses)(simulated);
         figures.extend((self.experiment.figures)(simulated, &self.tables));
         let mut shown: Vec<(String, String)> = Vec::new();
@@ -151,11 +187,11 @@ impl Page {
         let older = older.filter(|(name, _)| !shown.iter().any(|(other, _)| other == name));
         let older: Vec<(String, String)> = older.cloned().collect();
         shown.extend(older);
-        files.insert(0, File { name: self.experiment.file(), text: self.text(&shown) });
+        files.insert(0, File { name: self.experiment.file(), text: self.text(&shown)? });
         Ok(files)
     }
 
-    fn text(&self, figures: &[(String, String)]) -> String {
+    fn text(&self, figures: &[(String, String)]) -> Result<String, ProseError> {
         let Experiment { id, title, source, setup, differs, learned, .. } = self.experiment;
         let cases = (self.experiment.cases)();
         let mut text = format!("# {title}\n\n{source}.\n\n`longhaul reproduce {id}` makes ");
@@ -180,9 +216,10 @@ impl Page {
         for (file, title) in figures {
             text += &format!("![{title}]({file})\n\n");
         }
+        let (differs, learned) = (prose::fill(differs, &text)?, prose::fill(learned, &text)?);
         text += &format!("## What differs from the paper, and why\n\n{differs}\n\n");
         text += &format!("## What we learn\n\n{learned}\n");
-        text
+        Ok(text)
     }
 }
 
@@ -342,6 +379,14 @@ mod tests {
         assert_eq!(table::emulated_value(&again.tables, "one", GOODPUT), Some(91.0));
         assert_eq!(text(&again, &simulated), committed);
         assert!(differences(&text(&again, &simulated), &committed).is_empty());
+    }
+
+    #[test]
+    fn prose_that_names_no_row_makes_no_page() {
+        static BROKEN: Experiment = Experiment { learned: "{one} and {three}", ..EXAMPLE };
+        let simulated = outcomes(&[("one", 90), ("two", 80)]);
+        let error = Page::new(&BROKEN, &simulated, None).files(&simulated).unwrap_err();
+        assert!(error.to_string().contains("{three}"), "{error}");
     }
 
     #[test]

@@ -164,13 +164,15 @@ pub(crate) static FIG5: Experiment = Experiment {
     learned: "Up to the receiver's limit RBUDP gives the application what it asks for, and \
               equation 4 predicts it within a fraction of a per cent. Beyond, what is sent in \
               excess is lost in the receiver's socket, round after round: asked for 878 Mbit/s, \
-              ours delivers 590 with scatter/gather, 8 % worse than the paper's for the rounds of \
-              repair, and the path carries a third more than the object for nothing. A program \
-              that takes 10 % more because it moves the data once delivers 11 to 13 % more. This \
-              says nothing about scatter/gather, whose 10 % are an input of the simulation: on \
-              today's hosts our own copies are slower with it, 6.59 instead of 7.48 Gbit/s in the \
-              clear and 5.66 instead of 6.37 sealed ([transfer.md](transfer.md)). The loss that \
-              RBUDP then reports is the host's, not the network's: longhaul counts the two apart \
+              ours delivers {RBUDP, scatter/gather at 878 Mbit/s} with scatter/gather, {-[RBUDP, \
+              scatter/gather at 878 Mbit/s | difference]} % worse than the paper's for the rounds \
+              of repair, and the path carries a third more than the object for nothing. A program \
+              that takes 10 % more because it moves the data once delivers {least [* | gain by \
+              scatter/gather]} to {most [* | gain by scatter/gather]} % more. This says nothing \
+              about scatter/gather, whose 10 % are an input of the simulation: on today's hosts \
+              our own copies are slower with it, 6.59 instead of 7.48 Gbit/s in the clear and 5.66 \
+              instead of 6.37 sealed ([transfer.md](transfer.md)). The loss that RBUDP then \
+              reports is the host's, not the network's: longhaul counts the two apart \
               (`socket_lost`).",
     set: Set::Full,
 };
@@ -237,8 +239,8 @@ pub(crate) static FIG6: Experiment = Experiment {
               so there is one line. The sending limit is a service time for each datagram.",
     learned: "A sender that cannot keep up slows itself and loses nothing: the same excess that \
               costs a slow receiver a quarter of its datagrams ([quanta-fig5](quanta-fig5.md)) \
-              costs a slow sender none. Ours is worse, 2 % below the paper's limit, which is the \
-              last round trip.",
+              costs a slow sender none. Ours is worse, {-[RBUDP at 878 Mbit/s | difference]} % \
+              below the paper's limit, which is the last round trip.",
     set: Set::Quick,
 };
 
@@ -338,12 +340,13 @@ pub(crate) static FIG7: Experiment = Experiment {
               from them by one, which shows where a round trip is a large part of the time.",
     learned: "The round trips decide at small payloads, the rate at large ones. The price of 12 % \
               loss is what is sent again (13.6 % of the payload) and some round trips: at 900 MB \
-              that is 568 Mbit/s of 682, less than one part in five, at 2 MB it is 36 against 127 \
-              without loss. Ours keeps to the model within 4 %, or is up to 17 % better where a \
-              round or two fewer than the model's are enough; the paper's own values are not \
-              known. A product that sends small objects over long paths must avoid rounds, not \
-              loss: longhaul's default sends small last rounds twice (`tail-copies`), which this \
-              page leaves out.",
+              that is {900 MB at 682 Mbit/s, loss 12 %} Mbit/s of 682, less than one part in five, \
+              at 2 MB it is {2 MB at 682 Mbit/s, loss 12 %} against {2 MB at 611 Mbit/s, loss 0 %} \
+              without loss. Ours keeps to the model within {-least [* | goodput | difference]} %, \
+              or is up to {most [* | goodput | difference]} % better where a round or two fewer \
+              than the model's are enough; the paper's own values are not known. A product that \
+              sends small objects over long paths must avoid rounds, not loss: longhaul's default \
+              sends small last rounds twice (`tail-copies`), which this page leaves out.",
     set: Set::Quick,
 };
 
@@ -390,9 +393,10 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
               so loses less. The loss is counted over all rounds.",
     learned: "iperf says what a program can take that throws the data away. A rate chosen by it \
               overruns a program that keeps them, and all of the loss is in the host: the line \
-              loses nothing in either case. Ours is better, 22 % lost for the paper's 33, for its \
-              program is faster by the paper's own later measurement. This is why longhaul counts \
-              the socket's drops apart and grants a sender only what the receiving end can take.",
+              loses nothing in either case. Ours is better, {a program that takes 643 Mbit/s} % \
+              lost for the paper's 33, for its program is faster by the paper's own later \
+              measurement. This is why longhaul counts the socket's drops apart and grants a \
+              sender only what the receiving end can take.",
     set: Set::Quick,
 };
 
@@ -466,11 +470,14 @@ pub(crate) static STREAMING: Experiment = Experiment {
               not describe; here a payload is sent. The model is equation 4 and knows no loss: a \
               single lost datagram costs a round trip of 0.1 s, a fifth of the delay.",
     learned: "Equation 11 is exact where nothing is lost, and leaves no room for anything else: at \
-              its rate the first lost datagram makes a payload late, by 20 to 26 %: that is the \
-              one round trip of its repair. Ours needs the paper's 288 Mbit/s to the digit and is \
-              no better; over real sockets a payload takes 1 % less where nothing is lost and 2 to \
-              4 % more where something is; a stream over a path that loses needs a rate (or a \
-              delay) with a round trip to spare.",
+              its rate the first lost datagram makes a payload late, by {10 frames at 288 Mbit/s, \
+              loss 0.1 % | difference} to {10 frames at 400 Mbit/s, loss 0.1 % | difference} %: \
+              that is the one round trip of its repair. Ours needs the paper's 288 Mbit/s to the \
+              digit and is no better; over real sockets a payload takes {-[10 frames at 288 \
+              Mbit/s, loss 0 % | from simulated]} % less where nothing is lost and {10 frames at \
+              400 Mbit/s, loss 0.1 % | from simulated} to {10 frames at 288 Mbit/s, loss 0.1 % | \
+              from simulated} % more where something is; a stream over a path that loses needs a \
+              rate (or a delay) with a round trip to spare.",
     set: Set::Quick,
 };
 

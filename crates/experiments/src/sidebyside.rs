@@ -163,21 +163,31 @@ pub(crate) static COMPARE: Experiment = Experiment {
               same path [transfer](transfer.md) measures 832 Mbit/s of BBR without loss and 459 at \
               5 % by one connection with 64 MiB of window, 838 and 732 by eight.",
     learned: "With the rate told, RBUDP, greedy FOBS and NETBLT are within two per cent of each \
-              other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: 95 % \
-              of what the path leaves, of 97.8 that there are. They differ in what it costs: RBUDP \
-              sends again what was lost and hardly more; greedy FOBS sends a round trip more, \
-              which is 4 to 8 points of 300 MB and less than one of 3 GB. FOBS with its table \
-              stays 10 points behind at 5 %, for it slows down for it. Tsunami needs seconds to \
-              come to its rate: 54 to 68 % of a small object, 89 to 92 of a large one. GTP is the \
-              best of all on 3 GB without loss, and finds out what the path loses by itself: at 5 \
-              % it has 78 % of a small object and 95 of a large one. SABUL and TCP, which take any \
-              loss for congestion, are left with 5 % or less at one lost packet in a thousand.\n\n\
+              other without loss, and with 3 GB RBUDP and FOBS keep their rate at any loss: \
+              {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of what the path leaves, of 97.8 \
+              that there are. They differ in what it costs: RBUDP sends again what was lost and \
+              hardly more; greedy FOBS sends a round trip more, which is {[FOBS, greedy, 300 MB, \
+              loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to {[FOBS, greedy, 300 MB, \
+              loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} points of 300 MB and less \
+              than one of 3 GB. FOBS with its table stays {[FOBS, greedy, 3000 MB, loss 5 % | \
+              goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, loss 5 % | goodput of C·(1 − \
+              L)]} points behind at 5 %, for it slows down for it. Tsunami needs seconds to come \
+              to its rate: {least [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, \
+              300 MB, * | goodput of C·(1 − L)]} % of a small object, {least [Tsunami, 3000 MB, * \
+              | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} of a \
+              large one. GTP is the best of all on 3 GB without loss, and finds out what the path \
+              loses by itself: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of a \
+              small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} of a large one. \
+              SABUL and TCP, which take any loss for congestion, are left with 5 % or less at one \
+              lost packet in a thousand.\n\n\
               All aims for 3 GB are met, and met over real sockets in every run in which the \
               emulator kept time. There, with the rate told, 3 GB go within 1 % of what is \
               simulated by RBUDP, greedy FOBS and NETBLT, at any loss; FOBS with its table and \
-              Tsunami, which slow down for loss, are 4 to 5 % below it at 5 %. The kernel's BBR \
-              has 854 Mbit/s of 3 GB at 0.1 % and 434 at 5 %. SABUL is told no more than a \
-              ceiling; without one nothing but loss ends its increase \
-              ([sabul](../docs/protocols/sabul.md)).",
+              Tsunami, which slow down for loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | \
+              from simulated]} to {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from \
+              simulated]} % below it at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | \
+              emulated} Mbit/s of 3 GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 \
+              %. SABUL is told no more than a ceiling; without one nothing but loss ends its \
+              increase ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

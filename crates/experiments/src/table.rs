@@ -308,9 +308,19 @@ pub(crate) struct Said {
     pub run: String,
 }
 
-/// Reads the rows of all tables of a page.
-pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
-    let mut said = BTreeMap::new();
+/// A row of a page: its cells, each with the heading of its column.
+pub(crate) struct Cells(Vec<(String, String)>);
+
+impl Cells {
+    /// The cell below a heading; nothing where there is none.
+    pub(crate) fn get(&self, heading: &str) -> &str {
+        self.0.iter().find(|(name, _)| name == heading).map_or("", |(_, cell)| cell)
+    }
+}
+
+/// The rows of all tables of a page, in order.
+pub(crate) fn cells(page: &str) -> Vec<Cells> {
+    let mut rows = Vec::new();
     let mut headings: Vec<&str> = Vec::new();
     for line in page.lines() {
         let Some(inner) = line.strip_prefix("| ").and_then(|rest| rest.strip_suffix(" |")) else {
@@ -320,24 +330,23 @@ pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
         let cells: Vec<&str> = inner.split(" | ").map(str::trim).collect();
         if headings.is_empty() {
             headings = cells;
-            continue;
+        } else if !cells.iter().all(|cell| cell.trim_matches(':') == "---") {
+            let named = headings.iter().zip(cells);
+            rows.push(Cells(named.map(|(name, cell)| ((*name).into(), cell.into())).collect()));
         }
-        let cell = |column: Column| {
-            let place = headings.iter().position(|heading| *heading == column.heading());
-            place.and_then(|place| cells.get(place)).copied().unwrap_or_default().to_owned()
-        };
-        if cells.iter().all(|cell| cell.trim_matches(':') == "---") {
-            continue;
-        }
-        let key = (cell(Column::Case), cell(Column::What));
-        let row = Said {
-            simulated: cell(Column::Simulated),
-            emulated: cell(Column::Emulated),
-            run: cell(Column::Run),
-        };
-        said.insert(key, row);
     }
-    said
+    rows
+}
+
+/// What a page says of each row of its tables.
+pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
+    let said = |row: Cells| {
+        let cell = |column: Column| row.get(column.heading()).to_owned();
+        let (simulated, emulated) = (cell(Column::Simulated), cell(Column::Emulated));
+        let said = Said { simulated, emulated, run: cell(Column::Run) };
+        ((cell(Column::Case), cell(Column::What)), said)
+    };
+    cells(page).into_iter().map(said).collect()
 }
 
 #[cfg(test)]

@@ -3,18 +3,15 @@
 mod api;
 mod arrows;
 mod docs;
-mod figures;
 mod flags;
 mod lengths;
 mod loops;
 mod modules;
 mod names;
-mod prose;
 mod purity;
 mod registry;
 mod skips;
 mod wire;
-mod worked_out;
 
 use std::fs;
 use std::path::{Path, PathBuf};

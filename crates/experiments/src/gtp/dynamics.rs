@@ -86,9 +86,10 @@ pub(super) static FIG7: Experiment = Experiment {
               1 Gbit/s leaves of it. Emulated, each flow is a copy of the real binary, and all of \
               them go to one server, in which one receiver asks them all.",
     learned: "One receiver that says who sends how much makes round-trip times irrelevant for \
-              shares: from a second after the last join on, four flows from 20 to 80 ms have 234.1 \
-              Mbit/s each, all that the link carries, and in all of the run nothing is lost. The \
-              index is 1, no better and no worse than in the paper's simulation.",
+              shares: from a second after the last join on, four flows from 20 to 80 ms have \
+              {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each, all that the link carries, and in all of the \
+              run nothing is lost. The index is 1, no better and no worse than in the paper's \
+              simulation.",
     set: Set::Quick,
 };
 
@@ -109,10 +110,11 @@ pub(super) static FIG8: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper does not give its queue, nor how long it measured; with a drop-tail queue \
               TCP's shares hang on both.",
-    learned: "TCP's shares follow the round trips: who is near gets more, 604 Mbit/s at 20 ms \
-              against 28 at 80. Ours is worse than the paper's (an index of 0.41 for 0.67): the \
-              queue of 512 kB is a fraction of the path's product, so the far flows lose before \
-              they have climbed, and 30 s are not enough for them to come back.",
+    learned: "TCP's shares follow the round trips: who is near gets more, {TCP, * flow 1} Mbit/s \
+              at 20 ms against {TCP, * flow 4} at 80. Ours is worse than the paper's (an index of \
+              {TCP, 0 to 30 s | fairness index | 2} for 0.67): the queue of 512 kB is a fraction \
+              of the path's product, so the far flows lose before they have climbed, and 30 s are \
+              not enough for them to come back.",
     set: Set::Full,
 };
 
@@ -166,9 +168,10 @@ pub(super) static FIG9: Experiment = Experiment {
               headers and tags leave 936 for the object, and the two flows use all of them.",
     learned: "The share that one sender cannot use goes to the other: max-min fairness is not \
               equal shares. A sender tells the receiver what its card puts out when it joins, so \
-              from then on flow 1 has all that is left (740.5 Mbit/s, or 642.7), neither better \
-              nor worse than in the paper; nothing has to be tried out. Over real sockets, where \
-              no card tells its rate, it comes to the same within 2 %.",
+              from then on flow 1 has all that is left ({* 200 Mbit/s: flow 1 | 1} Mbit/s, or {* \
+              300 Mbit/s: flow 1 | 1}), neither better nor worse than in the paper; nothing has to \
+              be tried out. Over real sockets, where no card tells its rate, it comes to the same \
+              within {off [* | from simulated]} %.",
     set: Set::Full,
 };
 
@@ -219,23 +222,26 @@ pub(super) static FIG10: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The paper's curves are not in its text, only their sense: with all of the link GTP \
-              \"does not let most of the TCP traffic through\", with 85 % of it TCP \
-              \"could make use of the remaining bandwidth\". What it tells of GTP's rate is a \
-              setting, not a measurement, so no published value stands here. 85 % of what the \
-              link carries of object are 796, of which GTP has 789.\n\n\
+              \"does not let most of the TCP traffic through\", with 85 % of it TCP \"could make \
+              use of the remaining bandwidth\". What it tells of GTP's rate is a setting, not a \
+              measurement, so no published value stands here. 85 % of what the link carries of \
+              object are 796, of which GTP has {GTP with 85 % of the link}.\n\n\
               Over real sockets, with all of the link, it is GTP that gives way. The simulator's \
               sender sends each datagram at its time; the real one shares two cores with the other \
               flows, the receiver and the emulator, wakes late, and sends what has become due at \
               once. TCP keeps the switch's queue full: of datagrams that come one by one it takes \
               nearly all, of a clump only the first. GTP takes that loss for a rate that is too \
               high, and TCP fills what it gives up. The last case has this alone, in the \
-              simulator: packets up to 2 ms late take GTP from 923 to 669 Mbit/s, as far as it \
-              falls over real sockets. At 85 % it is within 3 % of the simulator there, too.",
+              simulator: packets up to 2 ms late take GTP from {GTP with all of the link} to {GTP \
+              with all of the link, GTP's *} Mbit/s, as far as it falls over real sockets. At 85 % \
+              it is within {off [GTP with 85 % of the link | from simulated]} % of the simulator \
+              there, too.",
     learned: "A protocol that counts its own flows only must be told what to leave for others. In \
-              the simulator, with all of the link, it leaves three TCP flows 13 Mbit/s; told to \
-              take 85 %, it does just that, and TCP fills the rest, as in the paper and, within 3 \
-              %, over real sockets. Told nothing, GTP on a busy host does worse than the paper's, \
-              and TCP better: who sends in clumps into a queue that TCP keeps full is who loses.",
+              the simulator, with all of the link, it leaves three TCP flows {beside GTP with all \
+              of the link} Mbit/s; told to take 85 %, it does just that, and TCP fills the rest, \
+              as in the paper and, within {off [GTP with 85 % of the link | from simulated]} %, \
+              over real sockets. Told nothing, GTP on a busy host does worse than the paper's, and \
+              TCP better: who sends in clumps into a queue that TCP keeps full is who loses.",
     set: Set::Full,
 };
 
@@ -271,10 +277,11 @@ pub(super) static FIG11: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that lost 0.3 % of a full link's packets by \
               itself; ours loses what its queue has no room for.",
-    learned: "What joins late is not left behind by GTP (index 1.000, over real sockets too, a \
-              little better than the paper's 0.99); TCP's late flow climbs by a segment a round \
-              trip and has 88 Mbit/s of the 812 on average from its join on (index 0.62, worse \
-              than the paper's 0.77, whose router lost packets by itself).",
+    learned: "What joins late is not left behind by GTP (index {GTP, 10 to 33 s | fairness index | \
+              3}, over real sockets too, a little better than the paper's 0.99); TCP's late flow \
+              climbs by a segment a round trip and has {TCP, * flow 2} Mbit/s of the {TCP, 10 to \
+              33 s} on average from its join on (index {TCP, 10 to 33 s | fairness index | 2}, \
+              worse than the paper's 0.77, whose router lost packets by itself).",
     set: Set::Full,
 };
 
@@ -324,11 +331,12 @@ pub(super) static FIG12: Experiment = Experiment {
               what it told last, a tenth of a second late: of five seconds that is some per cent.",
     learned: "More flows are not more loss: in the simulator the receiver's sum stays within a per \
               mille from one flow to eight, and nothing is lost, better than the paper's bound of \
-              3 %; over real sockets it is 4 to 20 % below that, for eight senders, the receiver \
-              and the emulator have two cores, with 0.3 % lost at the most. A request for a rate \
-              is kept by the sender's clock, so the queue before the receiver never fills. As long \
-              as a sender took a turn of its clock for each datagram, which eight of them cannot \
-              have on two cores, seven lost every sixth.",
+              3 %; over real sockets it is {-most [* flows | from simulated]} to {-least [* flows \
+              | from simulated]} % below that, for eight senders, the receiver and the emulator \
+              have two cores, with {most [* flows | loss | emulated] | 1} % lost at the most. A \
+              request for a rate is kept by the sender's clock, so the queue before the receiver \
+              never fills. As long as a sender took a turn of its clock for each datagram, which \
+              eight of them cannot have on two cores, seven lost every sixth.",
     set: Set::Full,
 };
 

@@ -131,13 +131,15 @@ pub(super) static SCALE: Experiment = Experiment {
             the first request; ours else send 64 blocks before it, which of a thousand senders \
             would be more than the queue holds. What a decision costs a processor is in \
             [scheduler](scheduler.md); here stands how often a flow is looked at.",
-    learned: "The scheduler's work grows as N log N: 11 looks at each of a thousand flows for a \
-            decision. A receiver that is told its senders' rates fills what there is in all \
-            twelve cases, the senders' links where they are the limit and its own where that is, \
-            and asks nobody for more: nothing is lost, shares are equal (index 1.000) from \
-            1 to 300 ms away, and a join takes 0.35 s at most. A thousand senders on 1 Gbit/s, \
-            with less than a megabit each, are asked for several blocks at a time, and a thousand \
-            joins at once are one schedule: asked block by block and join by join, \
-            they stood still behind what asked them.",
+    learned: "The scheduler's work grows as N log N: {[1000 senders] / 1000} looks at each of a \
+              thousand flows for a decision. A receiver that is told its senders' rates fills what \
+              there is in all twelve cases, the senders' links where they are the limit and its \
+              own where that is, and asks nobody for more: nothing is lost, shares are equal \
+              (index {least [* | fairness index] | 3}) from 1 to 300 ms away, and a join takes \
+              {1000 into 100 Gbit/s | fair after a join within | 2} s at most, but {1000 into 1 \
+              Gbit/s | fair after a join within | 2} s where a thousand share 1 Gbit/s. A thousand \
+              senders on 1 Gbit/s, with less than a megabit each, are asked for several blocks at \
+              a time, and a thousand joins at once are one schedule: asked block by block and join \
+              by join, they stood still behind what asked them.",
     set: Set::Named,
 };

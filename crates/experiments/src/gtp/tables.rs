@@ -59,11 +59,13 @@ pub(super) static TABLE2: Experiment = Experiment {
               kB on 58 ms cannot do better than 9.04 Mbit/s; the paper's 4.88 is what a window of \
               35 kB gives, which the text does not explain.",
     learned: "On a clean circuit of one's own a rate that is told or known is all that counts: \
-              RBUDP and GTP deliver 927 to 930 of the 936 Mbit/s that the line carries, 3 to 6 % \
-              better than what the paper's hosts got out. SABUL, which has to find it by losing, \
-              is 12 % behind them and 9 % behind the paper's (which was UDT). All three are 92 to \
-              105 times TCP without a tuned window, and within 1 % of what is simulated over real \
-              sockets. What tells them apart is company, in the next tables.",
+              RBUDP and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP \
+              | difference} to {RBUDP | difference} % better than what the paper's hosts got out. \
+              SABUL, which has to find it by losing, is {100 - 100 * [SABUL] / [GTP]} % behind \
+              them and {-[SABUL | difference]} % behind the paper's (which was UDT). All three are \
+              {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times TCP without a tuned window, and within \
+              {off [* | goodput | from simulated]} % of what is simulated over real sockets. What \
+              tells them apart is company, in the next tables.",
     set: Set::Full,
 };
 
@@ -133,15 +135,15 @@ pub(super) static TABLE3: Experiment = Experiment {
     differs: "As for [Table 2](gtp-table2.md): 1 GB, a SABUL that is not UDT, hosts without a \
               limit of their own. The table says \"fair\" of all four; the index beside it is \
               ours. A full card holds the programs back here, each for its own datagrams, so \
-              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. \
-              Emulated, the kernel's token bucket is the card, and holds the programs back too. \
-              TCP's three windows of 64 kB give what they must, 84 % more than the paper's, as in \
-              Table 2.",
+              nothing of RBUDP's excess is lost; the paper's hosts lost 2.1 % somewhere. Emulated, \
+              the kernel's token bucket is the card, and holds the programs back too. TCP's three \
+              windows of 64 kB give what they must, {TCP | difference} % more than the paper's, as \
+              in Table 2.",
     learned: "Three senders on one host that know nothing of each other share its card evenly \
               whatever protocol they speak, because the card treats them alike, and a card holds \
               its own programs back where a switch would drop. RBUDP, SABUL and GTP are within \
-              3 % of the paper's rates, and better in loss, for nothing in our hosts loses a \
-              packet.",
+              {[GTP | difference]} % of the paper's rates, and better in loss, for nothing in our \
+              hosts loses a packet.",
     set: Set::Full,
 };
 
@@ -178,26 +180,27 @@ pub(super) static TABLE4: Experiment = Experiment {
     differs: "As for [Table 2](gtp-table2.md). The paper's table also has a row \"Fairness\": No \
               for TCP, RBUDP and SABUL, Yes for GTP; here it is Jain's index. The near sender's \
               distance is not given; a millisecond is a campus. TCP's aggregate is the near \
-              sender's, who has 64 kB on the way a millisecond's round trip long; the two far \
-              ones have 9 Mbit/s each. The paper's 677 are what a near sender 0.8 ms away would \
-              have: the difference of 25 % is that distance. RBUDP's goodput hangs on what the \
-              receiving host makes of three times its link's rate: ours takes what the link \
-              delivers, so it loses two thirds at the switch but keeps the link full; the paper's \
-              lost half and got less through.\n\nOver real sockets RBUDP loses less and brings \
-              less than in the simulator. Its three senders, the receiver and the emulator share \
-              two cores, so that all senders together get out less than half of what three links \
-              would carry: fewer datagrams meet a full queue, and whenever all three wait for a \
-              core the queue, which holds a few milliseconds, runs empty. GTP asks for no more \
-              than the link carries and is much nearer to the simulator; what it loses are clumps \
-              that late senders make.",
+              sender's, who has 64 kB on the way a millisecond's round trip long; the two far ones \
+              have 9 Mbit/s each. The paper's 677 are what a near sender 0.8 ms away would have: \
+              the difference of {-[TCP | difference]} % is that distance. RBUDP's goodput hangs on \
+              what the receiving host makes of three times its link's rate: ours takes what the \
+              link delivers, so it loses two thirds at the switch but keeps the link full; the \
+              paper's lost half and got less through.\n\n\
+              Over real sockets RBUDP loses less and brings less than in the simulator. Its three \
+              senders, the receiver and the emulator share two cores, so that all senders together \
+              get out less than half of what three links would carry: fewer datagrams meet a full \
+              queue, and whenever all three wait for a core the queue, which holds a few \
+              milliseconds, runs empty. GTP asks for no more than the link carries and is much \
+              nearer to the simulator; what it loses are clumps that late senders make.",
     learned: "Senders that each believe the receiver's link to be theirs throw away most of what \
-              they send, at the receiver's own door, where no network can help: RBUDP loses 64 % \
-              (53 in the paper), though it fills the link where the paper's hosts, overrun, did \
-              not. SABUL finds its way by losing 0.2 % (the paper's lost 8.7, without having more \
-              of the link) and leaves 12 % of it unused. GTP's receiver says who sends how much: \
-              nothing is lost, the shares are equal whatever the distance, and the link is full \
-              to 99 %, 7.5 % better than the paper's, whose hosts took 900 of 1000 Mbit/s. Over \
-              real sockets on one machine the order is the same, and GTP ahead of RBUDP in \
+              they send, at the receiver's own door, where no network can help: RBUDP loses {RBUDP \
+              | loss} % (53 in the paper), though it fills the link where the paper's hosts, \
+              overrun, did not. SABUL finds its way by losing {SABUL | loss | 1} % (the paper's \
+              lost 8.7, without having more of the link) and leaves {100 - 100 * [SABUL] / 936} % \
+              of it unused. GTP's receiver says who sends how much: nothing is lost, the shares \
+              are equal whatever the distance, and the link is full to {100 * [GTP] / 936} %, {GTP \
+              | difference | 1} % better than the paper's, whose hosts took 900 of 1000 Mbit/s. \
+              Over real sockets on one machine the order is the same, and GTP ahead of RBUDP in \
               goodput too. TCP is the least fair, for a window that nobody tuned gives the near \
               sender nearly all that TCP has.",
     set: Set::Full,
@@ -286,34 +289,38 @@ pub(super) static TABLE5: Experiment = Experiment {
         group_figure(outcomes, "Two senders, one receiver", &published, CaseOutcome::aggregate)
     },
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
-              Mbit/s from one sender, by its section 5.2). The first table has a switch that \
-              loses only what its queue has no room for, and carries what its link carries. The \
-              second takes the paper's word for the loss and for what its hosts got out; that \
-              such a router, which forwards at its clock's ticks, loses several packets together \
-              is ours, and so is the mean of 20. That RBUDP still has 29 % more there than the \
-              paper's is the one thing that no link here has: its router delivered less the more \
-              it was overrun (834 of 879 Mbit/s that came at half rates, 701 of 1028 at whole \
-              ones).\n\nThe paper's \"SABUL\" is UDT 1.0, which reacts to delay; ours reacts to \
-              loss, as SABUL's own paper has it.\n\nOver real sockets its two flows share \
-              otherwise than in the simulator, though together they have much the same. Which of \
-              them loses, freezes for a round trip and slows down is decided by whose datagrams \
-              come while the queue is full; of datagrams in clumps, as hosts send them that wake \
-              late, one flow has all of a loss, and needs seconds to come back. With packets a \
-              millisecond late the simulator's shares of SABUL differ as much, and it depends on \
-              the seed which flow is ahead. RBUDP's two flows differ most: the one over 50 ms \
-              brings 85 % less than simulated. All hosts share two cores there, but that does not \
-              explain why one of two equal flows has nearly everything; the cause is not known. \
-              What GTP brings behind the router that loses in clumps is chance, here as over real \
-              sockets: how soon it takes the loss for the path's own hangs on the clumps that it \
-              meets first, and so do the shares of its two flows.",
-    learned: "Telling each of two flows half of the link's rate is all that RBUDP needs here (934 \
-              Mbit/s and no loss, for 930 with half of it lost), and just what nobody can tell in \
-              advance: GTP's receiver works it out and comes within 0.1 % of it, 2 % above the \
-              paper's. SABUL works it out by loss: half as much again as the paper's and a \
+              Mbit/s from one sender, by its section 5.2). The first table has a switch that loses \
+              only what its queue has no room for, and carries what its link carries. The second \
+              takes the paper's word for the loss and for what its hosts got out; that such a \
+              router, which forwards at its clock's ticks, loses several packets together is ours, \
+              and so is the mean of 20. That RBUDP still has {RBUDP, clumps | difference} % more \
+              there than the paper's is the one thing that no link here has: its router delivered \
+              less the more it was overrun (834 of 879 Mbit/s that came at half rates, 701 of 1028 \
+              at whole ones).\n\n\
+              The paper's \"SABUL\" is UDT 1.0, which reacts to delay; ours reacts to loss, as \
+              SABUL's own paper has it.\n\n\
+              Over real sockets its two flows share otherwise than in the simulator, though \
+              together they have much the same. Which of them loses, freezes for a round trip and \
+              slows down is decided by whose datagrams come while the queue is full; of datagrams \
+              in clumps, as hosts send them that wake late, one flow has all of a loss, and needs \
+              seconds to come back. With packets a millisecond late the simulator's shares of \
+              SABUL differ as much, and it depends on the seed which flow is ahead. RBUDP's two \
+              flows differ most: the one over 50 ms brings {-[RBUDP, 50 ms | from simulated]} % \
+              less than simulated. All hosts share two cores there, but that does not explain why \
+              one of two equal flows has nearly everything; the cause is not known. What GTP \
+              brings behind the router that loses in clumps is chance, here as over real sockets: \
+              how soon it takes the loss for the path's own hangs on the clumps that it meets \
+              first, and so do the shares of its two flows.",
+    learned: "Telling each of two flows half of the link's rate is all that RBUDP needs here \
+              ({RBUDP at half rate} Mbit/s and no loss, for {RBUDP} with half of it lost), and \
+              just what nobody can tell in advance: GTP's receiver works it out and comes within \
+              {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of it, {GTP | difference} % above \
+              the paper's. SABUL works it out by loss: half as much again as the paper's and a \
               hundredth of its loss, but a fifth of the link stays empty. Behind a router that \
               loses 2.8 % in clumps RBUDP keeps its rate and loses less than the paper's; GTP \
-              takes a loss that stays as it is for the path's own, but late: it keeps 620 Mbit/s, \
-              32 % less than the paper's; and our SABUL is far worse than the paper's, 11 Mbit/s \
-              for 493, because no rate is low enough to be rid of that loss.",
+              takes a loss that stays as it is for the path's own, but late: it keeps {GTP, \
+              clumps} Mbit/s, {-[GTP, clumps | difference]} % less than the paper's; and our SABUL \
+              is far worse than the paper's, {SABUL, clumps} Mbit/s for 493, because no rate is \
+              low enough to be rid of that loss.",
     set: Set::Full,
 };

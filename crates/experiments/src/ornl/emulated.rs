@@ -86,27 +86,32 @@ pub(super) static MEMORY: Experiment = Experiment {
               With loss, TCP and SABUL come out elsewhere over real sockets than simulated. TCP's \
               goodput hangs on where its few losses fall: of twenty seeds, eight bring the \
               simulated one above the emulated. SABUL's does not: by the same seeds it hardly \
-              moves; over real sockets it is 14 % lower, after five times as many losses as \
-              reported. Why is not known.\n\n\
+              moves; over real sockets it is {-[SABUL, loss 0.0107 % | from simulated]} % lower, \
+              after five times as many losses as reported. Why is not known.\n\n\
               Over real sockets some counts are not to be had: the kernel's TCP says how many \
               segments it sent and sent again, not which losses were reported to it nor what came \
               twice; and iperf's UDP counts what did not come, but nobody sees a datagram that \
               comes twice.\n\n\
               The study counts a loss as often as it is reported. Our FOBS names a missing packet \
-              in each acknowledgement until it has come, so that 16 drops are 2029 reports. TCP, \
-              with nothing to overrun, loses what the path drops and no more. The study's SABUL \
-              and Tsunami reported tens of thousands where 15 to 20 packets were dropped, and it \
-              suspects reordering: [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing \
-              here reorders.",
+              in each acknowledgement until it has come, so that 16 drops are {FOBS, loss 0.0107 % \
+              | lost, as reported} reports. TCP, with nothing to overrun, loses what the path \
+              drops and no more. The study's SABUL and Tsunami reported tens of thousands where 15 \
+              to 20 packets were dropped, and it suspects reordering: \
+              [ornl-reorder](ornl-reorder.md) puts that to the test. Nothing here reorders.",
     learned: "On a path that is one's own, RBUDP at a known rate delivers that rate and sends \
               nothing that it need not: at a loss of one in ten thousand it repairs exactly what \
-              was dropped, for one more round trip. The same sixteen losses cost TCP 44 % of its \
-              rate here, 43 % in the study. FOBS comes out 12 to 14 % above the study's, whose \
-              desired rate was 86 Mbit/s (its section 4.3.3) and fell with each loss; Tsunami is \
-              the study's within 4 %, and SABUL 7 to 12 % better: it fills the card, told nothing, \
-              and loses next to nothing where the study's reported 37,480 losses that nobody has \
-              explained. TCP is 15 to 17 % better, for its windows are as wide as path and card \
-              allow; RBUDP and UDP, which are told a rate, are the study's within 3 %.",
+              was dropped, for one more round trip. The same sixteen losses cost TCP {100 - 100 * \
+              [TCP, 3 streams, loss 0.0107 %] / [TCP, 3 streams, loss 0]} % of its rate here, 43 % \
+              in the study. FOBS comes out {FOBS, loss 0 | difference} to {FOBS, loss 0.0107 % | \
+              difference} % above the study's, whose desired rate was 86 Mbit/s (its section \
+              4.3.3) and fell with each loss; Tsunami is the study's within {off [Tsunami, * | \
+              goodput | difference]} %, and SABUL {SABUL, loss 0 | difference} to {SABUL, loss \
+              0.0107 % | difference} % better: it fills the card, told nothing, and loses next to \
+              nothing where the study's reported 37,480 losses that nobody has explained. TCP is \
+              {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 streams, loss 0 | \
+              difference} % better, for its windows are as wide as path and card allow; RBUDP and \
+              UDP, which are told a rate, are the study's within {off [RBUDP, * | goodput | \
+              difference]} %.",
     set: Set::Quick,
 };
 
@@ -255,14 +260,15 @@ pub(super) static FILE: Experiment = Experiment {
               ours. Datagrams carry 1440 bytes here, so 149,063 are needed (the study: 146,219 to \
               146,421).",
     learned: "What the study measured as protocols were programs. The same rules without those \
-              programs' faults need little more than the packets that the path dropped: Tsunami 16 \
-              repairs in place of 207,317 and its rate at the study's best run in all four, FOBS \
-              four datagrams in a thousand too many and 25 % more goodput. SABUL sends 84 packets \
-              again for the study's 19,911 and is 7 % faster than its best run, three times its \
-              worst: behind a card that holds its host back its search for the rate costs nothing. \
-              Over real sockets FOBS and Tsunami are what is simulated; SABUL is 10.5 % below it, \
-              after five times as many losses as reported, and so a little worse than the study's \
-              better runs. The same is to be seen on [ornl-memory](ornl-memory.md); why is not \
-              known.",
+              programs' faults need little more than the packets that the path dropped: Tsunami \
+              {Tsunami | retransmitted} repairs in place of 207,317 and its rate at the study's \
+              best run in all four, FOBS four datagrams in a thousand too many and {FOBS, fastest \
+              * | difference} % more goodput. SABUL sends {SABUL | retransmitted} packets again \
+              for the study's 19,911 and is {SABUL, fastest * | difference} % faster than its best \
+              run, three times its worst: behind a card that holds its host back its search for \
+              the rate costs nothing. Over real sockets FOBS and Tsunami are what is simulated; \
+              SABUL is {-[SABUL | from simulated] | 1} % below it, after five times as many losses \
+              as reported, and so a little worse than the study's better runs. The same is to be \
+              seen on [ornl-memory](ornl-memory.md); why is not known.",
     set: Set::Full,
 };

@@ -158,19 +158,23 @@ pub(super) static LBL: Experiment = Experiment {
               out. Its Tsunami was stopped by hand on that day (8.2 Mbit/s), which is all of the \
               difference to ours. Our FOBS names what is missing in each acknowledgement, and a \
               repair waits while the disk has left no room, so that some 4,700 drops of the bad \
-              day are reported 387,459 times. Datagrams carry 1440 bytes here, so 149,063 are \
-              needed (the study: 146,219 to 146,421).",
+              day are reported {FOBS, worst case | lost, as reported} times. Datagrams carry 1440 \
+              bytes here, so 149,063 are needed (the study: 146,219 to 146,421).",
     learned: "With a disk slower than the path every protocol is the disk's, within half a per \
-              cent: ours have 55.1 Mbit/s and are better than the study's, which lost 5 to 18 % of \
-              that, FOBS because it waited for each chunk to be written before it sent the next, \
-              the others in 32,077 and 35,421 duplicates that the host had to take in beside its \
-              writing. Ours send on while there is memory, and duplicates are 0 (Tsunami) to 2,165 \
-              (FOBS) on the good day. TCP is not the disk's but the loss's: 32 Mbit/s by three \
-              streams, 4 % less than the study's, and 29 over real sockets. On the bad day ours \
-              have the 32.3 that were worked out from the study's FOBS, 13 % better than it and 13 \
-              % worse than its SABUL, which found the disk faster. The loss is three per cent \
-              then, and one stream is left 1 Mbit/s of the study's 13: that loss was not on its \
-              path.",
+              cent: ours have {FOBS, best case | 1} Mbit/s and are better than the study's, which \
+              lost {100 - 100 * [SABUL, best case | published] / [SABUL, best case]} to {100 - 100 \
+              * [FOBS, best case | published] / [FOBS, best case]} % of that, FOBS because it \
+              waited for each chunk to be written before it sent the next, the others in 32,077 \
+              and 35,421 duplicates that the host had to take in beside its writing. Ours send on \
+              while there is memory, and duplicates are 0 (Tsunami) to {FOBS, best case | \
+              duplicates} (FOBS) on the good day. TCP is not the disk's but the loss's: {GridFTP, \
+              best case} Mbit/s by three streams, {-[GridFTP, best case | difference]} % less than \
+              the study's, and {GridFTP, best case | emulated} over real sockets. On the bad day \
+              ours have the {FOBS, worst case | 1} that were worked out from the study's FOBS, \
+              {FOBS, worst case | difference} % better than it and {-[SABUL, worst case | \
+              difference]} % worse than its SABUL, which found the disk faster. The loss is three \
+              per cent then, and one stream is left {GridFTP, worst case} Mbit/s of the study's \
+              13: that loss was not on its path.",
     set: Set::Full,
 };
 
@@ -231,23 +235,25 @@ pub(super) static CERN: Experiment = Experiment {
     figures: |outcomes, _| over_time(outcomes, &TO_CERN, DAYS[1]),
     differs: "Round trip, path and disk are assumptions, and of the worse runs only what SABUL's \
               counts tell is known: that its reports went missing, not for how long. What FOBS \
-              then sends again is near it (16,405 for 14,245), so a second at a time is near the \
-              truth. The study's hosts got 248 to 271 Mbit/s at best and 140 to 153 at worst; that \
-              it was a disk that held the better ones is taken from their being as near to each \
-              other as three programs are that begin so differently. Its Tsunami was stopped by \
-              hand (4.3 Mbit/s). That our worse runs are faster by 77 % (FOBS) and 95 % (SABUL) is \
-              what else went wrong on that day: four seconds without reports explain what was sent \
-              again, but not that the transfers took 11 and 12 s where they took 7 on the better \
-              day, and nothing that the study tells says what does. Datagrams carry 1440 bytes \
-              here.",
+              then sends again is near it ({FOBS, worst case | retransmitted} for 14,245), so a \
+              second at a time is near the truth. The study's hosts got 248 to 271 Mbit/s at best \
+              and 140 to 153 at worst; that it was a disk that held the better ones is taken from \
+              their being as near to each other as three programs are that begin so differently. \
+              Its Tsunami was stopped by hand (4.3 Mbit/s). That our worse runs are faster by \
+              {FOBS, worst case | difference} % (FOBS) and {SABUL, worst case | difference} % \
+              (SABUL) is what else went wrong on that day: four seconds without reports explain \
+              what was sent again, but not that the transfers took 11 and 12 s where they took 7 \
+              on the better day, and nothing that the study tells says what does. Datagrams carry \
+              1440 bytes here.",
     learned: "A report that does not come costs what the sender does meanwhile. FOBS goes round \
               what is not acknowledged and sends a tenth of the object for nothing; SABUL's EXP \
               timer sends as much again, a fifth of what it did in the study. Both still bring \
               what the disk takes, within a hundredth of their good day, where the study's lost 38 \
               and 44 % of it. Tsunami's sender needs no report to go on, only to repair, and sends \
-              least for nothing: it ends at 195 Mbit/s, where the program of the study stood \
-              still. On the good day the disk makes ours alike: better than the study's by 10 % \
-              (FOBS) and 9 % (SABUL), and Tsunami, which begins at a third of its rate, 12 % \
-              worse.",
+              least for nothing: it ends at {Tsunami, worst case} Mbit/s, where the program of the \
+              study stood still. On the good day the disk makes ours alike: better than the \
+              study's by {FOBS, best case | difference} % (FOBS) and {SABUL, best case | \
+              difference} % (SABUL), and Tsunami, which begins at a third of its rate, {-[Tsunami, \
+              best case | difference]} % worse.",
     set: Set::Full,
 };

@@ -119,14 +119,17 @@ pub(super) static INTERNET: Experiment = Experiment {
               under a loss that they did not have. Tsunami counts datagrams here, blocks of 16 kB \
               there.",
     learned: "A loss of three per cent that no queue of one's own has made costs a protocol with a \
-              given rate three per cent and some round trips: RBUDP, FOBS and Tsunami keep 72 to \
-              93 % of what they are told. Against the study FOBS is 15 and 22 % better, and what \
-              held its program back is not told; Tsunami, which begins slowly there and here, is 4 \
-              and 1 % worse. SABUL, which takes loss for congestion but holds its rate over 200 \
-              ms, comes out better than the study's on both days, by 36 % and more than twice, for \
-              nothing but loss stands in its way here. TCP, which takes every loss for its own \
-              fault, is left with 31 Mbit/s at five lost packets in ten thousand and with 3 at \
-              three in a hundred: that it had 280 and 230 in the study shows that its day had not \
-              this loss.",
+              given rate three per cent and some round trips: RBUDP, FOBS and Tsunami keep {100 * \
+              [Tsunami, worst case] / 335} to {100 * [FOBS, worst case] / 335} % of what they are \
+              told. Against the study FOBS is {FOBS, best case | difference} and {FOBS, worst case \
+              | difference} % better, and what held its program back is not told; Tsunami, which \
+              begins slowly there and here, is {-[Tsunami, best case | difference]} and \
+              {-[Tsunami, worst case | difference]} % worse. SABUL, which takes loss for \
+              congestion but holds its rate over 200 ms, comes out better than the study's on both \
+              days, by {SABUL, best case | difference} % and more than twice, for nothing but loss \
+              stands in its way here. TCP, which takes every loss for its own fault, is left with \
+              {TCP*, best case} Mbit/s at five lost packets in ten thousand and with {TCP*, worst \
+              case} at three in a hundred: that it had 280 and 230 in the study shows that its day \
+              had not this loss.",
     set: Set::Quick,
 };

@@ -60,14 +60,18 @@ pub(super) static FIG2: Experiment = Experiment {
               packets), ours max(BDP, 100 packets); its share is perhaps of packets, ours is of \
               object bits, of which framing and headers leave 93.6 %.",
     learned: "SABUL's steps are of the size of its rate, not of its round trips, so over two \
-              orders of magnitude of capacity and of distance its share stays between 71 and 78 %: \
-              the paper's claim, \"independent of bandwidth and network delay\", holds within ten \
-              points. Whether ours is better or worse than its figure cannot be said. What it does \
-              not use is the time in which it climbs, framing and headers (6.4 points), and the \
-              round trip for which each decrease freezes it: distance costs 4 to 7 points, \
-              capacity 2 to 6. Over real sockets it is 1 to 5 points less, but 13 at 1 Gbit/s \
-              over 1 ms, where the queue of 100 packets is little more than one burst. \
-              Alone on a link a fixed rate is better: [gtp-table2](gtp-table2.md).",
+              orders of magnitude of capacity and of distance its share stays between {least [*]} \
+              and {most [*]} %: the paper's claim, \"independent of bandwidth and network delay\", \
+              holds within ten points. Whether ours is better or worse than its figure cannot be \
+              said. What it does not use is the time in which it climbs, framing and headers (6.4 \
+              points), and the round trip for which each decrease freezes it: distance costs {[10 \
+              Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[100 Mbit/s, 1 ms] - [100 Mbit/s, 100 ms]} \
+              points, capacity {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} to {[10 Mbit/s, 10 ms] - \
+              [1000 Mbit/s, 10 ms]}. Over real sockets it is {-[1000 Mbit/s, 10 ms | from \
+              simulated]} to {-[10 Mbit/s, 100 ms | from simulated]} points less, but {-[1000 \
+              Mbit/s, 1 ms | from simulated]} at 1 Gbit/s over 1 ms, where the queue of 100 \
+              packets is little more than one burst. Alone on a link a fixed rate is better: \
+              [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 
@@ -115,10 +119,10 @@ pub(super) static FIG5: Experiment = Experiment {
     differs: "The application chose the paper's initial rate and does not say which; ours is near \
               what it then had. The routes are alike here, so their rows are. Of 1 Gbit/s 936 \
               Mbit/s are left for the object; the paper's 903 to 907 are 96 to 97 % of that, ours \
-              89 %.",
-    learned: "On a route of its own SABUL holds 89 % of what the route carries even if it begins \
-              near it, because it climbs until it loses and then gives an eighth back; routes side \
-              by side add up. Ours is worse, 8 % below the paper's, whose hosts or release seldom \
-              met a loss.",
+              {100 * [first route] / 936} %.",
+    learned: "On a route of its own SABUL holds {100 * [first route] / 936} % of what the route \
+              carries even if it begins near it, because it climbs until it loses and then gives \
+              an eighth back; routes side by side add up. Ours is worse, {-[all three | \
+              difference]} % below the paper's, whose hosts or release seldom met a loss.",
     set: Set::Full,
 };

@@ -78,12 +78,14 @@ pub(super) static TABLE2: Experiment = Experiment {
               between network interface and disk\". The synchronization is what the model \
               leaves out: here a chunk goes to the disk when it is whole, and the network goes \
               on meanwhile. Neither sizes nor round trips are given.",
-    learned: "Where the disk writes 500 or 550 Mbit/s, ours has 92 to 99.5 % of it, 4 to 12 % \
-              better than the paper's, whose losses were in waiting for the disk. Where it writes \
-              800, SABUL over 110 ms is the limit (689, a quarter more than the paper's), and \
-              within a site the disk again (793 of 800, a third more). The receiver's memory evens \
-              the two out: what the disk has not taken yet waits there, and the sender is granted \
-              no more than there is room for. The most is lacking over the ocean, from SARA to \
-              StarLight: 458 of 500.",
+    learned: "Where the disk writes 500 or 550 Mbit/s, ours has {[SARA to StarLight] / 5} to \
+              {[StarLight to StarLight] / 5 | 1} % of it, {SARA to StarLight | difference} to \
+              {Canarie to StarLight | difference} % better than the paper's, whose losses were in \
+              waiting for the disk. Where it writes 800, SABUL over 110 ms is the limit \
+              ({StarLight to SARA}, a quarter more than the paper's), and within a site the disk \
+              again ({SARA to SARA} of 800, a third more). The receiver's memory evens the two \
+              out: what the disk has not taken yet waits there, and the sender is granted no more \
+              than there is room for. The most is lacking over the ocean, from SARA to StarLight: \
+              {SARA to StarLight} of 500.",
     set: Set::Full,
 };

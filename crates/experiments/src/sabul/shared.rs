@@ -66,10 +66,13 @@ pub(super) static FIG3: Experiment = Experiment {
               ours.",
     learned: "Flows of one receiver that begin at 100, 300 and 500 Mbit/s and whose round trips \
               differ by ten come together: SABUL adds the same whatever the distance and takes \
-              away in proportion, so after 40 s none is more than 2.6 % from an equal share. \
-              Together they hold 798 of the 936 Mbit/s that the link carries of object, 5 % worse \
-              than three times the paper's 280: that is the price of probing by loss, three times \
-              over. Each is 3 to 7 % below the paper's.",
+              away in proportion, so after 40 s none is more than {three flows | furthest from an \
+              equal share | 1} % from an equal share. Together they hold {[10 ms, from 100] + [50 \
+              ms, from 300] + [100 ms, from 500]} of the 936 Mbit/s that the link carries of \
+              object, {100 - 100 * ([10 ms, from 100] + [50 ms, from 300] + [100 ms, from 500]) / \
+              840} % worse than three times the paper's 280: that is the price of probing by loss, \
+              three times over. Each is {-most [* from * | difference]} to {-least [* from * | \
+              difference]} % below the paper's.",
     set: Set::Quick,
 };
 
@@ -184,11 +187,11 @@ pub(super) static FIG6: Experiment = Experiment {
               make of queue (4 ms).",
     learned: "Where the round trip is far below SABUL's clock of 10 ms, SABUL gives way to TCP, \
               and much more than the paper's did, where TCP was slightly ahead: two TCP flows of \
-              342 and 340 Mbit/s beside SABUL's 202 and 57. That is worse than the paper for SABUL \
-              and better for TCP; its switch, and so how soon SABUL lost, is not known. The two \
-              SABUL flows are not even with each other after 20 s, here as over real sockets: at \
-              each loss both freeze, and who loses first in an interval gives way first. On a \
-              local network take TCP, or a protocol that is told its rate.",
+              {TCP 1} and {TCP 2} Mbit/s beside SABUL's {SABUL 1} and {SABUL 2}. That is worse \
+              than the paper for SABUL and better for TCP; its switch, and so how soon SABUL lost, \
+              is not known. The two SABUL flows are not even with each other after 20 s, here as \
+              over real sockets: at each loss both freeze, and who loses first in an interval \
+              gives way first. On a local network take TCP, or a protocol that is told its rate.",
     set: Set::Full,
 };
 
@@ -258,8 +261,12 @@ pub(super) static FIG7: Experiment = Experiment {
               they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. The queue here holds \
               a bandwidth-delay product, so that mice are delayed more than dropped.",
     learned: "Short connections live in slow start, where a queue that others keep full costs them \
-              losses and time: 7 to 12 % of their goodput, 8 % with nine SABUL flows. SABUL keeps \
-              71 to 75 % of the link beside them. Over real sockets the mice have 3 % more to 7 % \
-              less than simulated.",
+              losses and time: {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} to {100 - 100 * [5 \
+              SABUL flows] / [0 SABUL flows]} % of their goodput, {100 - 100 * [9 SABUL flows] / \
+              [0 SABUL flows]} % with nine SABUL flows. SABUL keeps {[1 SABUL flows | aggregate \
+              goodput] / 10} to {[9 SABUL flows | aggregate goodput] / 10} % of the link beside \
+              them. Over real sockets the mice have {most [* | goodput of the mice | from \
+              simulated]} % more to {-least [* | goodput of the mice | from simulated]} % less \
+              than simulated.",
     set: Set::Full,
 };

@@ -94,32 +94,35 @@ pub(super) static TCP: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is worked \
-              out from one of its three numbers by the square-root law, which is for a steady \
-              state: in 60 s our tuned connection is still ahead of it (83 Mbit/s for the law's \
-              30), because its slow start filled the pipe before the first loss. The other two \
-              rows of that table were not fitted. 64 connections come to nearly all of the link \
-              at that loss, three times the paper's; its hosts of the time, or a queue smaller \
-              than ours, may have been the limit. Lambda Merge's two streams are two tuned \
-              connections here; the paper says nothing of theirs but that they had about 55 \
-              Mbit/s, nearly twice what one alone had, so loss and not its merging held them \
-              back. SABUL's own 600 to 671 Mbit/s in that table are those of a program that \
-              matches records. Of the two flows into one host the paper does not give windows, \
-              nor how much the switch holds.\n\nOver real sockets the far flow of the two has \
-              more than in the simulator, and the near one less. The near sender's packets come \
-              in clumps there, for the host that sends them wakes late; so the queue before the \
-              receiver is not always full, and the far flow, which climbs back from a loss by a \
-              segment a round trip, meets fewer. Packets up to 0.2 ms late do the same in the \
-              simulator: 8.85 Mbit/s for 2.53.",
+    differs: "The paper gives neither the path's loss nor how long TCP ran. The loss is worked out \
+              from one of its three numbers by the square-root law, which is for a steady state: \
+              in 60 s our tuned connection is still ahead of it ({window 12 MB, loss 0.0019 %} \
+              Mbit/s for the law's 30), because its slow start filled the pipe before the first \
+              loss. The other two rows of that table were not fitted. 64 connections come to \
+              nearly all of the link at that loss, three times the paper's; its hosts of the time, \
+              or a queue smaller than ours, may have been the limit. Lambda Merge's two streams \
+              are two tuned connections here; the paper says nothing of theirs but that they had \
+              about 55 Mbit/s, nearly twice what one alone had, so loss and not its merging held \
+              them back. SABUL's own 600 to 671 Mbit/s in that table are those of a program that \
+              matches records. Of the two flows into one host the paper does not give windows, nor \
+              how much the switch holds.\n\n\
+              Over real sockets the far flow of the two has more than in the simulator, and the \
+              near one less. The near sender's packets come in clumps there, for the host that \
+              sends them wakes late; so the queue before the receiver is not always full, and the \
+              far flow, which climbs back from a loss by a segment a round trip, meets fewer. \
+              Packets up to 0.2 ms late do the same in the simulator: {from 110 ms away, * | 2} \
+              Mbit/s for {from 110 ms away | 2}.",
     learned: "An untuned window is the path's limit whatever the path: window over round-trip \
-              time, 4.7 Mbit/s here and 4.5 in the paper. A tuned one moves the limit to loss, and \
-              on a path this long two lost packets in a hundred thousand take it from 856 to 83 \
+              time, {window 64 kB, no loss | 1} Mbit/s here and 4.5 in the paper. A tuned one \
+              moves the limit to loss, and on a path this long two lost packets in a hundred \
+              thousand take it from {window 12 MB, no loss} to {window 12 MB, loss 0.0019 %} \
               Mbit/s. Many connections hide that, each losing only its own share. And where a near \
-              flow fills a queue that a far one must cross, the far one starves: 2.5 Mbit/s beside \
-              939, in the paper 3.5 beside 890, and hardly more with the kernel's TCP. Ours is \
-              better wherever loss decides (83 for 30 Mbit/s, 933 for 320), because of the paper's \
-              path hardly anything is known; where a window or a neighbour decides the two are \
-              alike.",
+              flow fills a queue that a far one must cross, the far one starves: {from 110 ms away \
+              | 1} Mbit/s beside {from 0.4 ms away}, in the paper 3.5 beside 890, and hardly more \
+              with the kernel's TCP. Ours is better wherever loss decides ({window 12 MB, loss \
+              0.0019 %} for 30 Mbit/s, {64 connections of 2 MB, loss 0.0019 %} for 320), because \
+              of the paper's path hardly anything is known; where a window or a neighbour decides \
+              the two are alike.",
     set: Set::Full,
 };
 
