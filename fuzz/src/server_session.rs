@@ -39,7 +39,7 @@ pub fn run(bytes: &[u8]) {
         _ => (CLIENT, Some("in".into())),
     };
     let (id, others) = (id.to_string(), Vec::new());
-    let allow = Allow { id, read: who == 1, write: who == 2, subfolder, others };
+    let allow = Allow { id, read: who == 1, write: who == 2, subfolder, others, name: None };
     let options = ServeOptions {
         listen: ([127, 0, 0, 1], 0).into(),
         data_port: None,

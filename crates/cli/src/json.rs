@@ -10,14 +10,14 @@ use std::path::Path;
 
 use longhaul::accounting::ReceiveCapacity;
 use longhaul::{
-    Event, Location, Progress, Segments, ServedClient, ServerEvent, SourceRow, Summary,
+    Event, Location, Moved, Progress, Segments, ServedClient, ServerEvent, SourceRow, Summary,
 };
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::{exit, report};
+use crate::{exit, report, utc};
 
 /// The copy begins.
 pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
@@ -226,6 +226,16 @@ pub(crate) fn put_error(value: &mut Value, error: &Error) {
     value["advice"] = json!(error.advice);
 }
 
+/// How a request ended: `done`, `partial` where some files failed, `failed`.
+pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
+    match moved {
+        _ if has_error => "failed",
+        Moved { failed: 0, .. } => "done",
+        Moved { files: 0, .. } => "failed",
+        _ => "partial",
+    }
+}
+
 /// What happened at a server; nothing for what a newer library reports.
 pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
     let of = |name: &str, client: &ServedClient| {
@@ -233,10 +243,12 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             "event": name,
             "address": client.address.to_string(),
             "peer": client.id,
+            "name": client.name,
+            "path": client.path,
             "wish": client.wish,
         })
     };
-    let value = match event {
+    let mut value = match event {
         ServerEvent::Refused { address, error } => {
             let mut value = json!({"event": "refused", "address": address.to_string()});
             put_error(&mut value, &Error::from(error.clone()));
@@ -244,9 +256,16 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
         }
         ServerEvent::RefusedMore { count } => json!({"event": "refused-more", "count": count}),
         ServerEvent::Asked(client) => of("asked", client),
-        ServerEvent::Ended { client, took, error } => {
+        ServerEvent::Ended { client, took, moved, error } => {
             let mut value = of("ended", client);
-            value["seconds"] = json!(took.as_secs_f64());
+            let seconds = took.as_secs_f64();
+            value["seconds"] = json!(seconds);
+            value["bytes"] = json!(moved.bytes);
+            value["files"] = json!(moved.files);
+            value["failed_files"] = json!(moved.failed);
+            // The time is never nothing.
+            value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
+            value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {
                 put_error(&mut value, &Error::from(error.clone()));
             }
@@ -255,6 +274,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
         ServerEvent::Lagged(count) => json!({"event": "lagged", "count": count}),
         _ => return None,
     };
+    value["time"] = json!(utc::now());
     Some(line(&value))
 }
 

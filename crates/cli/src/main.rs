@@ -42,6 +42,7 @@ mod signals;
 mod sim;
 mod table;
 mod trust;
+mod utc;
 mod words;
 
 use std::process::ExitCode;

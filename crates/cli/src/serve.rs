@@ -1,19 +1,20 @@
 //! `longhaul serve`: a folder that named ids may copy from and to.
 
+mod log;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{
-    Allow, CancelHandle, Identity, ServedClient, Server, ServerEvent, SshServer, access_list,
-    blocking, listen,
-};
+use longhaul::{Allow, CancelHandle, Identity, Server, SshServer, access_list, blocking, listen};
 use longhaul_proto::units::Bytes;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, descriptors, exit, json, plain, signals};
+use crate::{config, console, descriptors, exit, plain, signals};
+use log::Log;
 
 /// Serve a folder to the ids that are allowed
 ///
@@ -65,8 +66,14 @@ pub(crate) struct ServeArgs {
     /// Say nothing of clients on stderr: who came, what for, how it ended, who was turned away
     #[arg(short, long)]
     quiet: bool,
+    /// Append the log to FILE in place of stderr: a line for each transfer when it ends, and for
+    /// each client that was turned away; with --json an object each, in place of stdout. Created
+    /// for this user alone; SIGHUP opens it again, for logrotate
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
     /// Serve the one client whose ssh has started this process, over standard input and output
     #[arg(long, hide = true, conflicts_with_all = ["root", "allow", "allow_file", "json"])]
+    #[arg(conflicts_with = "log_file")]
     ssh: bool,
     /// UDP ports that may be opened for an ssh copy
     #[arg(long, hide = true, requires = "ssh", value_parser = parse_ports)]
@@ -112,6 +119,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         return Err(Error::new(ErrorKind::Usage, what).advise("name one with --data-port"));
     }
     let root = root(args)?;
+    let log = Arc::new(Log::open(args.log_file.as_deref(), args.json, args.quiet)?);
     let builder = Server::builder(Identity::load_or_create(config::folder()?)?)
         .root(root)
         .allow_all(list)
@@ -124,9 +132,16 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     let mut server = blocking::wait(builder.start())?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
+    let reopened = log.clone();
     let reload = move || {
+        let has_log = reopened.reopen();
         let Some(file) = &file else {
-            console::note(format_args!("longhaul: nothing to read again without --allow-file"));
+            if has_log {
+                return;
+            }
+            console::note(format_args!(
+                "longhaul: nothing to read again without --allow-file or --log-file"
+            ));
             return;
         };
         let reloaded = allow_list(&allow, Some(file))
@@ -144,12 +159,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     announce(root, &server, args.json);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
-        if let (true, Some(line)) = (args.json, json::server_event(&event)) {
-            console::out(line);
-        }
-        if let (false, Some(line)) = (args.quiet, said(&event)) {
-            console::note(format_args!("longhaul: {line}"));
-        }
+        log.write(&event);
     }
     Ok(blocking::wait(server.ended())?)
 }
@@ -222,27 +232,4 @@ fn announce(root: &Path, server: &Server, json: bool) {
         id,
     };
     console::out(serde_json::to_string(&line).expect("strings and numbers are JSON"));
-}
-
-/// The line of the log for an event, whatever characters a client has put into a name.
-fn said(event: &ServerEvent) -> Option<String> {
-    let said = |error: &longhaul::Error| Error::from(error.clone());
-    let one = |client: &ServedClient| format!("{} ({}) {}", client.address, client.id, client.wish);
-    let line = match event {
-        ServerEvent::Refused { address, error } => {
-            format!("{address} was turned away: {}", said(error))
-        }
-        ServerEvent::RefusedMore { count } => format!("{count} more clients were turned away"),
-        ServerEvent::Asked(client) => one(client),
-        ServerEvent::Ended { client, took, error: None } => {
-            format!("{}: done in {:.1} s", one(client), took.as_secs_f64())
-        }
-        ServerEvent::Ended { client, took, error: Some(error) } => {
-            let (client, seconds) = (one(client), took.as_secs_f64());
-            format!("{client}: ended after {seconds:.1} s: {}", said(error))
-        }
-        ServerEvent::Lagged(count) => format!("{count} lines of this log were lost"),
-        _ => return None,
-    };
-    Some(plain::text(&line))
 }

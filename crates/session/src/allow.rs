@@ -24,6 +24,8 @@ pub struct Allow {
     /// Rights to services other than files, as the list has them: the word, and what is behind it.
     /// One list may serve hosts of which some lack a service.
     pub others: Vec<(String, String)>,
+    /// What the comment behind the entry calls the client, for logs.
+    pub name: Option<String>,
 }
 
 /// The word for files: copies and listings.
@@ -87,14 +89,16 @@ pub fn parse(text: &str) -> Result<Allow, Error> {
         ),
     };
     let others = Vec::new();
-    Ok(Allow { id: id.to_string(), read: mode != "wo", write: mode != "ro", subfolder, others })
+    let (read, write) = (mode != "wo", mode != "ro");
+    Ok(Allow { id: id.to_string(), read, write, subfolder, others, name: None })
 }
 
 /// Reads `files=ro:/sub,share=rw:/world,stream=rooms/*`.
 fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
     let (read, write) = (false, false);
     let id = id.to_string();
-    let mut allow = Allow { id, read, write, subfolder: None, others: Vec::new() };
+    let others = Vec::new();
+    let mut allow = Allow { id, read, write, subfolder: None, others, name: None };
     for right in words.split(',') {
         let (word, value) = right.split_once('=').unwrap_or((right, ""));
         if allow.has(word) {
@@ -155,7 +159,8 @@ fn looks_like_a_mode(word: &str) -> bool {
 }
 
 /// Reads a list with one entry a line; empty lines and what follows a `#` at the beginning of a
-/// line or behind a space are skipped. `name` is what errors call the list.
+/// line or behind a space are skipped; such a comment behind an entry names its client. `name` is
+/// what errors call the list.
 ///
 /// # Errors
 /// The first line that is no entry, by its number.
@@ -168,10 +173,13 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
         };
         let entry = line[..comment.unwrap_or(line.len())].trim();
         if !entry.is_empty() {
-            allowed.push(parse(entry).map_err(|error| Error {
+            let mut allow = parse(entry).map_err(|error| Error {
                 what: format!("{name} line {}: {}", at + 1, error.what),
                 ..error
-            })?);
+            })?;
+            let comment = comment.map(|at| line[at..].trim_matches(['#', ' ', '\t']).to_owned());
+            allow.name = comment.filter(|comment| !comment.is_empty());
+            allowed.push(allow);
         }
     }
     Ok(allowed)
@@ -221,7 +229,7 @@ mod tests {
 
     fn allow(read: bool, write: bool, subfolder: Option<&str>) -> Allow {
         let (id, subfolder) = (A.to_string(), subfolder.map(PathBuf::from));
-        Allow { id, read, write, subfolder, others: Vec::new() }
+        Allow { id, read, write, subfolder, others: Vec::new(), name: None }
     }
 
     #[test]
@@ -317,7 +325,8 @@ mod tests {
     fn a_file_has_comments_and_its_errors_a_line() {
         let text = format!("# lab\n\n{A}:ro  # Ada\n  {B}:wo:in\t# Bob\n");
         let allowed = parse_list(&text, "file").expect("two entries");
-        assert_eq!(find(&allowed, &A), Some(&allow(true, false, None)));
+        let ada = Allow { name: Some("Ada".to_owned()), ..allow(true, false, None) };
+        assert_eq!(find(&allowed, &A), Some(&ada));
         assert_eq!(find(&allowed, &B).map(|entry| entry.write), Some(true));
         assert_eq!(find(&allowed, &PeerId([3; 32])), None);
         let error = parse_list(&format!("{A}\nlh1:x\n"), "allowed").expect_err("no id");

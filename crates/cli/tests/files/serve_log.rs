@@ -1,6 +1,9 @@
 //! What a server says of its clients: one calm line each on stderr; with `--json`, as servers of
 //! these tests have it, one event each on stdout.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use longhaul_transfer::options::{ServerPin, Trust};
@@ -8,7 +11,7 @@ use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Kind, Settings, connect};
 use rustix::process::Signal;
 
-use crate::rig::{Host, Pair, bytes, write};
+use crate::rig::{Child, Host, Pair, Server, bytes, wait_until, write};
 
 #[test]
 fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_q() {
@@ -42,10 +45,11 @@ fn a_server_tells_of_clients_and_ends_and_refusals_on_stderr_and_is_silent_with_
             continue;
         }
         let [asked, done, _, failed] = said[..] else { panic!("four lines of it: {ended}") };
-        assert!(asked.starts_with("longhaul: 127.0.0.1:"), "{asked}");
+        let (time, asked) = asked.split_once("Z ").expect("a line begins with the time");
+        assert!(time.starts_with("longhaul: 20") && asked.starts_with("127.0.0.1:"), "{asked}");
         assert!(asked.contains(&format!("({}) writes to /new\\nname", pair.client.id)), "{asked}");
-        assert!(done.contains("/new\\nname: done in"), "{done}");
-        assert!(failed.contains("reads /none: ended after") && failed.contains("No such file"));
+        assert!(done.contains("/new\\nname: done, 1 file, 1.00 kB in"), "{done}");
+        assert!(failed.contains("reads /none: failed, 0 files") && failed.contains("No such file"));
     }
 }
 
@@ -90,4 +94,102 @@ fn a_client_of_an_unknown_version_is_told_on_both_sides() {
     for text in [heard.to_string(), told] {
         assert!(text.contains("version 2") && text.contains("versions 7 to 9"), "{text}");
     }
+}
+
+/// A server whose log is `log`, and which calls its client Ada.
+fn logged(scratch: &Path, log: &Path, args: &[&str]) -> Pair {
+    let mut pair = Pair::new();
+    let allowed = scratch.join("allowed");
+    fs::write(&allowed, format!("{}:rw # Ada\n", pair.client.id)).expect("it is ours");
+    fs::set_permissions(&allowed, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let (allowed, log) = (allowed.to_str().expect("text"), log.to_str().expect("text"));
+    let args = [&["--allow-file", allowed, "--log-file", log], args].concat();
+    let mut words = Server::words("127.0.0.1:0", &pair.there, &args);
+    if !args.contains(&"--json") {
+        words.retain(|word| word != "--json");
+        let mut child = Child::spawn(&mut pair.host.command(words));
+        let line = child.line().expect("it is ready");
+        let address = line.split_whitespace().skip_while(|word| *word != "on").nth(1);
+        let address = address.expect("it says where").to_owned();
+        pair.server = Server { child, address, data_port: 0, id: pair.host.id.clone() };
+    } else {
+        words.dedup();
+        pair.server = Server::start_as(&mut pair.host.command(words));
+    }
+    pair
+}
+
+fn lines(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).expect("the log is there");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_log_file_has_a_line_for_each_transfer_with_name_size_rate_and_result() {
+    let scratch = tempfile::tempdir().expect("there is room");
+    let log = scratch.path().join("log");
+    let mut pair = logged(scratch.path(), &log, &["--json"]);
+    write(&pair.here.join("tree/a"), &bytes(300_000, 1));
+    write(&pair.here.join("tree/b"), &bytes(1000, 2));
+    // A folder of that name is in the way of one of the two files.
+    write(&pair.there.join("out/tree/b/x"), b"x");
+    pair.cp(&[&"-r", &"tree", &pair.at("out/")]).is(8, &[]);
+    pair.cp(&[&pair.at("out/tree/a"), &"copy"]).summary();
+    pair.cp(&[&pair.at("none"), &"."]).is(5, &[]);
+    pair.server.child().signal(Signal::TERM);
+    let ended = pair.server.into_child().end();
+    assert_eq!(ended.stdout.len(), 1, "stdout has only the ready line: {ended}");
+    assert!(ended.stderr.is_empty(), "{ended}");
+    let mode = fs::metadata(&log).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let events: Vec<serde_json::Value> =
+        lines(&log).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [some, all, none] = &events[..] else { panic!("three lines: {events:?}") };
+    for event in &events {
+        assert_eq!((&event["event"], &event["name"]), (&"ended".into(), &"Ada".into()), "{event}");
+        assert_eq!(event["peer"], pair.client.id, "{event}");
+        let time = event["time"].as_str().expect("a text");
+        assert!(time.starts_with("20") && time.ends_with('Z') && time.len() == 20, "{event}");
+        assert!(event["seconds"].as_f64().expect("a number") > 0.0, "{event}");
+    }
+    assert_eq!((&some["result"], &some["path"]), (&"partial".into(), &"/out/".into()), "{some}");
+    assert_eq!((&some["files"], &some["failed_files"]), (&1.into(), &1.into()), "{some}");
+    assert!(some["bytes"].as_u64() >= Some(300_000), "{some}");
+    assert_eq!((&all["result"], &all["bytes"]), (&"done".into(), &300_000.into()), "{all}");
+    assert!(all["rate_bps"].as_u64() > Some(0), "{all}");
+    assert_eq!((&none["result"], &none["class"]), (&"failed".into(), &"local-file".into()));
+}
+
+#[test]
+fn a_hangup_opens_the_log_file_again_and_words_stay_on_one_line() {
+    let scratch = tempfile::tempdir().expect("there is room");
+    let (log, old) = (scratch.path().join("log"), scratch.path().join("log.1"));
+    let mut pair = logged(scratch.path(), &log, &[]);
+    write(&pair.here.join("file"), &bytes(1000, 1));
+    pair.cp(&[&"file", &pair.at("new\nname")]).summary();
+    // The client may hear of the end before the log does.
+    wait_until("the first line is there", || !lines(&log).is_empty());
+    fs::rename(&log, &old).expect("as logrotate does");
+    pair.server.child().signal(Signal::HUP);
+    wait_until("the log is there again", || log.exists());
+    pair.cp(&[&"file", &pair.at("second")]).summary();
+    pair.server.child().signal(Signal::TERM);
+    pair.server.into_child().end().is(0, &[]);
+    let [first] = &lines(&old)[..] else { panic!("one line: {:?}", lines(&old)) };
+    let said = format!("({} Ada) writes to /new\\nname: done, 1 file, 1.00 kB in ", pair.client.id);
+    assert!(first.contains(&said), "{first}");
+    let [second] = &lines(&log)[..] else { panic!("one line: {:?}", lines(&log)) };
+    assert!(second.contains("writes to /second: done"), "{second}");
+}
+
+#[test]
+fn a_log_file_that_cannot_be_written_ends_a_server_at_its_start() {
+    let scratch = tempfile::tempdir().expect("there is room");
+    let host = Host::new(&scratch.path().join("config"));
+    let log = scratch.path().join("none/log");
+    let args = ["--allow", &host.id, "--log-file", log.to_str().expect("text")];
+    let words = Server::words("127.0.0.1:0", scratch.path(), &args);
+    let ended = Child::spawn(&mut host.command(words)).end();
+    ended.is(4, &["cannot write the log", "none/log", "--log-file"]);
+    assert!(ended.stdout.is_empty(), "{ended}");
 }

@@ -10,7 +10,7 @@ use super::{Child, Ended, Host, scratch};
 
 /// A running server that has said that it is ready.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     /// Where it listens, with the port.
     pub(crate) address: String,
     /// The UDP port of all data.

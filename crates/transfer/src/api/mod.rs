@@ -40,7 +40,7 @@ pub use trust::{NewServer, Trust};
 pub use crate::error::public::{Error, ErrorKind, Side};
 pub use crate::list::{FileTime, NameKind, Named};
 pub use crate::progress::Cancel as CancelHandle;
-pub use crate::serve::{ServedClient, ServerEvent};
+pub use crate::serve::{Moved, ServedClient, ServerEvent};
 pub use crate::summary::Summary;
 pub use longhaul_files::MemoryFolder;
 pub use longhaul_text::CallOption;

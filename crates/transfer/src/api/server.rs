@@ -67,7 +67,7 @@ impl Access {
             return Err(usage(what).at(folder));
         }
         let (id, others) = (id.to_string(), Vec::new());
-        Ok(Allow { id, read, write, subfolder: folder, others })
+        Ok(Allow { id, read, write, subfolder: folder, others, name: None })
     }
 }
 

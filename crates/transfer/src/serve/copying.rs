@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::dispatch::{first, turn_away};
 use super::door::Access;
-use super::events::{ServedClient, ServerEvent};
+use super::events::{Moved, ServedClient, ServerEvent};
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Error, ErrorKind};
@@ -94,7 +94,8 @@ impl Copying {
             Ok(running) => running,
             Err(error) => return drop(session.close(Some((&error).into())).await),
         };
-        (server.tell)(ServerEvent::Asked(ServedClient::new(&session, "probes the way".to_owned())));
+        let client = ServedClient::of_probe(&session).called(server.door.name(&session.peer));
+        (server.tell)(ServerEvent::Asked(client));
         let stopped = running.stopped();
         probe::server::answer(&server.port, &server.seats, session, probe, stopped).await;
     }
@@ -104,13 +105,14 @@ impl Copying {
     async fn surveyed(&self, mut session: Session, survey: &Survey) -> Option<Result<(), Error>> {
         let server = &self.server;
         let client = ServedClient::of_survey(&session, survey);
+        let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
         // Kept until the client has heard the last word.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;
             let result = running.or(answer_survey(server, &mut session, survey)).await;
-            (server.tell)(client.ended(&result));
+            (server.tell)(client.ended(&result, Moved::default()));
             result?;
             let next = async { Ok(timeout(OTHERS, session.read::<Frame>()).await) };
             running.or::<_, Error>(next).await
@@ -143,13 +145,15 @@ impl Copying {
         };
         // A part is told of with its pipe.
         let is_whole = request.extent.is_none();
-        let client = is_whole.then(|| ServedClient::of_request(&session, &request));
+        let name = self.server.door.name(&session.peer);
+        let client = ServedClient::of_request(&session, &request).called(name);
+        let client = is_whole.then_some(client);
         if let Some(client) = &client {
             (self.server.tell)(ServerEvent::Asked(client.clone()));
         }
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         if let Some(client) = client {
-            (self.server.tell)(client.ended(&result));
+            (self.server.tell)(client.ended(&result, running.moved()));
         }
         result
     }

@@ -144,6 +144,11 @@ impl Door {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access }
     }
 
+    /// What the list calls `peer`, if it has a name there.
+    pub(super) fn name(&self, peer: &PeerId) -> Option<String> {
+        allow::find(&now(&self.allow), peer)?.name.clone()
+    }
+
     /// Whether `peer` has a right to the service that `word` of the list names.
     ///
     /// # Errors

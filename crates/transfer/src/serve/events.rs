@@ -35,11 +35,25 @@ pub enum ServerEvent {
         client: ServedClient,
         /// How long it took.
         took: Duration,
+        /// What it moved.
+        moved: Moved,
         /// Why it was refused or not finished.
         error: Option<Error>,
     },
     /// The reader was too slow: this many events were dropped here.
     Lagged(u64),
+}
+
+/// What a request has moved by its end, parts of files that it did not finish included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Moved {
+    /// Bytes of content, without what was there before.
+    pub bytes: u64,
+    /// Files that it brought.
+    pub files: u64,
+    /// Files, folders and links that failed; the others were copied.
+    pub failed: u64,
 }
 
 /// A client and what it asks for.
@@ -49,8 +63,12 @@ pub struct ServedClient {
     pub address: SocketAddr,
     /// Its id.
     pub id: String,
+    /// What the list of clients calls it.
+    pub name: Option<String>,
     /// What is to be done, and with which paths.
     pub wish: String,
+    /// The paths: the first few of many.
+    pub path: String,
     since: Instant,
 }
 
@@ -70,25 +88,36 @@ fn named(paths: &[Vec<u8>]) -> String {
 }
 
 impl ServedClient {
-    /// The client of `session`, and what it wants.
-    pub(super) fn new(session: &Session, wish: String) -> ServedClient {
+    /// The client of `session`, and what it wants to do with `path`.
+    fn new(session: &Session, verb: &str, path: String) -> ServedClient {
         let (address, id) = (session.remote, session.peer.to_string());
-        ServedClient { address, id, wish, since: Instant::now() }
+        let wish = format!("{verb} {path}");
+        ServedClient { address, id, name: None, wish, path, since: Instant::now() }
+    }
+
+    /// One that measures the way.
+    pub(super) fn of_probe(session: &Session) -> ServedClient {
+        ServedClient { wish: "probes the way".to_owned(), ..Self::new(session, "", String::new()) }
+    }
+
+    /// The same as the list of clients calls it.
+    pub(super) fn called(self, name: Option<String>) -> ServedClient {
+        ServedClient { name, ..self }
     }
 
     /// One that asks what chunks hash to.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
-        ServedClient::new(session, format!("compares {}", named(&survey.paths)))
+        ServedClient::new(session, "compares", named(&survey.paths))
     }
 
     /// One that asks for a listing.
     pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
-        ServedClient::new(session, format!("lists {}", named(std::slice::from_ref(&list.path))))
+        ServedClient::new(session, "lists", named(std::slice::from_ref(&list.path)))
     }
 
     /// One that writes a file whose length it does not know.
     pub(super) fn of_pipe(session: &Session, pipe: &Pipe) -> ServedClient {
-        ServedClient::new(session, format!("pipes to {}", named(std::slice::from_ref(&pipe.path))))
+        ServedClient::new(session, "pipes to", named(std::slice::from_ref(&pipe.path)))
     }
 
     /// One that asks for a transfer.
@@ -98,12 +127,13 @@ impl ServedClient {
             Direction::Pull => "reads",
         };
         let dry = if request.dry_run { ", a dry run" } else { "" };
-        ServedClient::new(session, format!("{verb} {}{dry}", named(&request.paths)))
+        let client = ServedClient::new(session, verb, named(&request.paths));
+        ServedClient { wish: client.wish + dry, ..client }
     }
 
-    pub(super) fn ended(self, result: &Result<(), error::Error>) -> ServerEvent {
+    pub(super) fn ended(self, result: &Result<(), error::Error>, moved: Moved) -> ServerEvent {
         let error = result.as_ref().err().cloned().map(Error::from);
         let took = self.since.elapsed();
-        ServerEvent::Ended { client: self, took, error }
+        ServerEvent::Ended { client: self, took, moved, error }
     }
 }

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::events::Moved;
 use super::register::Question;
 use super::running::Running;
-use crate::control::{self, Message, Ping};
+use crate::control::{self, Message, Outcome, Ping};
+use crate::counters::Counters;
+use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
 use crate::roles::wire::End;
 use crate::roles::{Hooks, There, Whence};
@@ -31,6 +34,9 @@ pub(super) struct ServerHooks {
     outbox: Outbox,
     /// What the transfer needs to go on.
     running: Option<Running>,
+    /// Bytes that were there.
+    there: Cell<u64>,
+    failed: Cell<u64>,
 }
 
 impl ServerHooks {
@@ -45,12 +51,29 @@ impl ServerHooks {
             yielded: RefCell::default(),
             outbox,
             running: None,
+            there: Cell::default(),
+            failed: Cell::default(),
         }
     }
 
     /// The same hooks of a request that may have to end.
     pub(super) fn of(self, running: Running) -> ServerHooks {
         ServerHooks { running: Some(running), ..self }
+    }
+
+    /// What the transfer has moved, by the counters of both ends and, where there is one, its
+    /// outcome. What is not the server's own count is the client's word.
+    pub(super) fn moved(&self, board: &Board, outcome: Option<&Outcome>) -> Moved {
+        let (mine, theirs) = (board.mine().written, board.theirs().written);
+        let resumed = outcome.map_or(0, |outcome| outcome.resumed_bytes);
+        let told = outcome.and_then(|outcome| outcome.status.as_ref()).map(Counters::from);
+        let told = told.map_or(0, |counters| counters.written.bytes);
+        let written = mine.bytes.max(theirs.bytes).max(told);
+        Moved {
+            bytes: written.saturating_sub(self.there.get().max(resumed)),
+            files: outcome.map_or(mine.files.max(theirs.files), |outcome| outcome.files),
+            failed: outcome.map_or(self.failed.get(), |outcome| outcome.failed_count),
+        }
     }
 
     fn answer(&self, lives: bool) {
@@ -102,7 +125,9 @@ impl Hooks for ServerHooks {
         self.outbox.tell(Message::Held(control::Held { path, seconds }));
     }
 
-    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], _there: There) {}
+    fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], there: There) {
+        self.there.set(there.bytes);
+    }
 
     fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
         for named in named_messages(entries) {
@@ -110,7 +135,9 @@ impl Hooks for ServerHooks {
         }
     }
 
-    fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {}
+    fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {
+        self.failed.set(self.failed.get().saturating_add(1));
+    }
 }
 
 #[cfg(test)]

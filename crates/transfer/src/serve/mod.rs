@@ -51,7 +51,7 @@ use pipe::Pipes;
 use refusals::Refusals;
 use register::Register;
 
-pub use events::{ServedClient, ServerEvent};
+pub use events::{Moved, ServedClient, ServerEvent};
 pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;

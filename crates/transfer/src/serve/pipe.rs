@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::Server;
 use super::dispatch::first;
 use super::door::Access;
-use super::events::ServedClient;
+use super::events::{Moved, ServedClient};
 use super::running::{Running, attend};
 use crate::control::pipe::{self, Extent, Pipe, PipeEnd, Piped};
 use crate::error::{Error, ErrorKind};
@@ -153,6 +153,7 @@ impl Piping {
             .map_err(|_| Error::new(ErrorKind::Usage, "the digest of the pipe is none"))?;
         let file = entered.file.clone();
         at_disk(move || file.finish(total, &digest)).await?;
+        running.note(Moved { bytes: total, files: 1, failed: 0 });
         Ok(session.write(&Piped { done: true }).await?)
     }
 }

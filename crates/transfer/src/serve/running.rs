@@ -1,13 +1,14 @@
 //! What each request of each service needs to go on: a server that does not end, and its client's
 //! right.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::Server;
 use super::closing::{Busy, Closing};
 use super::door::{Access, Right};
-use super::events::{ServedClient, ServerEvent};
+use super::events::{Moved, ServedClient, ServerEvent};
 use crate::error::Error;
 use crate::session::{PeerId, Session};
 
@@ -21,6 +22,7 @@ pub(super) struct Running(Rc<Needs>);
 struct Needs {
     closing: Closing,
     right: Right,
+    moved: Cell<Moved>,
     _busy: Busy,
 }
 
@@ -33,7 +35,8 @@ impl Server {
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
         let right = self.door.right(peer, access);
-        Ok(Running(Rc::new(Needs { closing: self.closing.clone(), right, _busy })))
+        let (closing, moved) = (self.closing.clone(), Cell::default());
+        Ok(Running(Rc::new(Needs { closing, right, moved, _busy })))
     }
 }
 
@@ -46,6 +49,7 @@ pub(super) async fn attend(
     access: Access,
     answer: impl AsyncFnOnce(&Running, &mut Session) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
     // Kept until the client has heard the last word.
     let begun = server.begin(session.peer, Some(access));
@@ -53,12 +57,23 @@ pub(super) async fn attend(
         Ok(running) => answer(running, &mut session).await,
         Err(error) => Err(error.clone()),
     };
-    (server.tell)(client.ended(&ended));
+    let moved = begun.as_ref().map(Running::moved).unwrap_or_default();
+    (server.tell)(client.ended(&ended, moved));
     let _ = session.close(ended.as_ref().err().map(Into::into)).await;
     ended
 }
 
 impl Running {
+    /// Notes what the request has moved.
+    pub(super) fn note(&self, moved: Moved) {
+        self.0.moved.set(moved);
+    }
+
+    /// What the request has moved, as far as that was noted.
+    pub(super) fn moved(&self) -> Moved {
+        self.0.moved.get()
+    }
+
     /// Checks that the request may go on.
     ///
     /// # Errors

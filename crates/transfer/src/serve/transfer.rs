@@ -365,10 +365,10 @@ async fn run(
     drop(closed);
     let streams = registered.streams.take().unwrap_or(none);
     let hooks =
-        ServerHooks::new(registered.questions.take(), wire.outbox().clone()).of(running.clone());
+        &ServerHooks::new(registered.questions.take(), wire.outbox().clone()).of(running.clone());
     let port = server.port.clone();
-    let hooks = &hooks;
-    match work {
+    let counted = board.clone();
+    let ended = match work {
         Work::Receive { mut to, receive } => {
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
@@ -390,7 +390,8 @@ async fn run(
                 writer: None,
                 decides: false,
             };
-            end.run(to.into_destination()).await.map(|received| received.mark)
+            let received = end.run(to.into_destination()).await;
+            received.map(|received| (received.outcome, received.mark))
         }
         Work::Send { places, options } => {
             running.or(async { Ok::<_, End>(make_way(&registered, wire, request).await) }).await?;
@@ -414,9 +415,11 @@ async fn run(
                 dry_run,
                 surveyed,
             };
-            end.run(source).await.map(|_| None)
+            end.run(source).await.map(|outcome| (outcome, None))
         }
-    }
+    };
+    running.note(hooks.moved(&counted, ended.as_ref().ok().map(|(outcome, _)| outcome)));
+    ended.map(|(_, mark)| mark)
 }
 
 /// Walks the source, without holes where the client has surveyed it; the client hears meanwhile how

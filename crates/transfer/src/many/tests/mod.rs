@@ -38,7 +38,7 @@ pub(super) fn server(
     client: String,
 ) -> (u16, UnboundedSender<Order>) {
     let others = Vec::new();
-    let allow = Allow { id: client, read: true, write: false, subfolder: None, others };
+    let allow = Allow { id: client, read: true, write: false, subfolder: None, others, name: None };
     let options = ServeOptions {
         listen: "0.0.0.0:0".parse().unwrap(),
         data_port: None,

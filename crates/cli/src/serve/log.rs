@@ -1,0 +1,119 @@
+//! The log of a server: on stderr in words and on stdout as JSON, or in a file as one of the two.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use longhaul::{ServedClient, ServerEvent};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Bytes;
+
+use crate::error::{Error, ErrorKind};
+use crate::{console, json, plain, utc};
+
+/// Where a server writes what happens.
+pub(super) struct Log {
+    file: Option<(PathBuf, Mutex<File>)>,
+    json: bool,
+    quiet: bool,
+}
+
+impl Log {
+    /// The log in `file`, or on stderr and, with `json`, on stdout.
+    ///
+    /// # Errors
+    /// The file cannot be opened for appending.
+    pub(super) fn open(file: Option<&Path>, json: bool, quiet: bool) -> Result<Log, Error> {
+        let file = match file {
+            Some(path) => Some((path.to_owned(), Mutex::new(append(path)?))),
+            None => None,
+        };
+        Ok(Log { file, json, quiet })
+    }
+
+    /// Opens the file again under its name, which may be another file by now; whether there is one.
+    /// If it cannot be opened, the old file stays.
+    pub(super) fn reopen(&self) -> bool {
+        let Some((path, file)) = &self.file else { return false };
+        match append(path) {
+            Ok(new) => *file.lock().unwrap_or_else(PoisonError::into_inner) = new,
+            Err(error) => {
+                console::warn(format_args!("{}; the old file stays", plain::text(&error.what)));
+            }
+        }
+        true
+    }
+
+    /// Writes an event, if it belongs into the log.
+    pub(super) fn write(&self, event: &ServerEvent) {
+        let Some((path, file)) = &self.file else {
+            if let (true, Some(line)) = (self.json, json::server_event(event)) {
+                console::out(line);
+            }
+            if let (false, Some(line)) = (self.quiet, said(event)) {
+                console::note(format_args!("longhaul: {line}"));
+            }
+            return;
+        };
+        // The end of a request says all that its begin has said.
+        if matches!(event, ServerEvent::Asked(_)) {
+            return;
+        }
+        let Some(line) = (if self.json { json::server_event(event) } else { said(event) }) else {
+            return;
+        };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
+            console::warn(format_args!("cannot write {}: {error}", path.display()));
+        }
+    }
+}
+
+fn append(path: &Path) -> Result<File, Error> {
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    opened.map_err(|error| {
+        let what = format!("cannot write the log {}: {error}", path.display());
+        Error::new(ErrorKind::LocalFile, what).advise("check --log-file")
+    })
+}
+
+/// The line of the log for an event, whatever characters a client has put into a name.
+fn said(event: &ServerEvent) -> Option<String> {
+    let said = |error: &longhaul::Error| Error::from(error.clone());
+    let one = |client: &ServedClient| {
+        let ServedClient { address, id, name, wish, .. } = client;
+        let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{address} ({id}{name}) {wish}")
+    };
+    let line = match event {
+        ServerEvent::Refused { address, error } => {
+            format!("{address} was turned away: {}", said(error))
+        }
+        ServerEvent::RefusedMore { count } => format!("{count} more clients were turned away"),
+        ServerEvent::Asked(client) => one(client),
+        ServerEvent::Ended { client, took, moved, error } => {
+            let (client, seconds) = (one(client), took.as_secs_f64());
+            let result = json::served_result(moved, error.is_some());
+            let took = Span::from_nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            let mut line = format!("{client}: {result}");
+            if moved.failed > 0 {
+                line += &format!(", {} FAILED", files(moved.failed));
+            }
+            let (bytes, copied) = (Bytes::new(moved.bytes), files(moved.files));
+            line += &format!(", {copied}, {bytes} in {seconds:.1} s, {}", bytes / took);
+            match error {
+                Some(error) => format!("{line}: {}", said(error)),
+                None => line,
+            }
+        }
+        ServerEvent::Lagged(count) => format!("{count} lines of this log were lost"),
+        _ => return None,
+    };
+    Some(plain::text(&format!("{} {line}", utc::now())))
+}
+
+fn files(number: u64) -> String {
+    format!("{number} file{}", if number == 1 { "" } else { "s" })
+}
