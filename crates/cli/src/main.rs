@@ -27,6 +27,7 @@ mod link_tally;
 mod ls;
 mod man;
 mod model;
+mod notify;
 mod plain;
 mod probe;
 mod progress;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::quantity::{parse_bytes, parse_ports};
-use crate::{config, console, descriptors, exit, plain, signals};
+use crate::{config, console, descriptors, exit, notify, plain, signals};
 use log::Log;
 
 /// Serve a folder to the ids that are allowed
@@ -133,7 +133,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
     let reopened = log.clone();
-    let reload = move || {
+    let read_again = move || {
         let has_log = reopened.reopen();
         let Some(file) = &file else {
             if has_log {
@@ -154,9 +154,18 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
             }
         }
     };
-    signals::direct_server(held, reload, move || ending.shutdown(Duration::ZERO))
-        .map_err(unwatched)?;
+    let reload = move || {
+        notify::tell(&notify::reloading());
+        read_again();
+        notify::tell(notify::READY);
+    };
+    let shut_down = move || {
+        notify::tell(notify::STOPPING);
+        ending.shutdown(Duration::ZERO);
+    };
+    signals::direct_server(held, reload, shut_down).map_err(unwatched)?;
     announce(root, &server, args.json);
+    notify::tell(notify::READY);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
         log.write(&event);

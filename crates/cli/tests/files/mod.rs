@@ -13,6 +13,7 @@ mod replaced;
 mod resume;
 mod rotten;
 mod serve_log;
+mod service;
 mod serving;
 mod shown_names;
 mod sizes;
