@@ -1,5 +1,6 @@
 //! `longhaul cp`: a file or a tree, here or there, whole.
 
+mod files_from;
 mod pipe;
 mod resolve;
 
@@ -119,6 +120,18 @@ pub(crate) struct CpArgs {
     /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
+    /// Copy only what this file lists: paths relative to the one source folder, one a line, with
+    /// the folders that lead there; what is in a listed folder goes with it; - reads them from
+    /// standard input, '#' and ';' start comment lines; a path that is missing is reported, and the
+    /// copy ends with status 8
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// The paths of --files-from end with a zero byte and not with a line, and have no comments
+    #[arg(long, requires = "files_from")]
+    from0: bool,
+    /// Make the folders that lead to the destination where they are missing
+    #[arg(long)]
+    mkpath: bool,
     /// Leave out files of a folder that are larger than this, whatever --include says
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<Bytes>,

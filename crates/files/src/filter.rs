@@ -4,6 +4,11 @@
 //! from the top of the copy; one with a `/` within matches the end of a path; one that ends with
 //! `/` matches folders only; `*` stops at `/`, `**` does not. A folder that is left out is not
 //! looked into. What matches nothing is taken.
+//!
+//! A list of paths ([`Filter::Only`]) narrows that down further: of the rest, only these are taken.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use globset::GlobBuilder;
 use longhaul_proto::units::Bytes;
@@ -11,6 +16,7 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
 use super::manifest;
+use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
 /// The most patterns, the longest one, and all of them together in bytes: they may come from the
@@ -27,6 +33,11 @@ const OVERHEAD: usize = 4 << 10;
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
+/// The most listed paths of one copy, and their bytes together: they go in the request, whose frame
+/// has 1 MiB.
+const MAX_ONLY: usize = 50_000;
+const MAX_ONLY_BYTES: usize = 512 << 10;
+
 /// Characters with a meaning of their own in a glob.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
@@ -42,6 +53,10 @@ pub enum Filter {
     MaxSize(u64),
     /// Leave out files with fewer bytes than this.
     MinSize(u64),
+    /// Take nothing but this path, from the top of the copy, the folders that lead there, and what
+    /// is in it; and that of each further such filter. A path that is missing is a file that
+    /// failed.
+    Only(Vec<u8>),
 }
 
 /// One glob, ready to judge paths.
@@ -68,6 +83,8 @@ pub struct CompiledFilters {
     globs: Vec<CompiledFilter>,
     least: u64,
     most: Option<u64>,
+    /// Listed paths; nothing where none is listed.
+    only: Option<Only>,
 }
 
 impl CompiledFilters {
@@ -77,14 +94,16 @@ impl CompiledFilters {
     /// Class `Request`, for a pattern that is no glob, for too many or too large ones, and for
     /// limits of size that no file meets.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
-        if filters.len() > MAX_PATTERNS {
-            return Err(too_much(format!("{} patterns", filters.len()), "10000"));
+        let only = Only::new(filters)?;
+        let patterns = filters.iter().filter(|filter| !matches!(filter, Filter::Only(_))).count();
+        if patterns > MAX_PATTERNS {
+            return Err(too_much(format!("{patterns} patterns"), "10000"));
         }
         let bytes: usize = filters.iter().filter_map(glob).map(|(_, glob)| glob.len()).sum();
         if bytes > MAX_BYTES {
             return Err(too_much(format!("{bytes} bytes of patterns"), "262144"));
         }
-        let cache = MAX_CACHE.min(MAX_CACHES / filters.len().max(1));
+        let cache = MAX_CACHE.min(MAX_CACHES / patterns.max(1));
         let mut compiled = 0;
         let globs = filters.iter().filter_map(glob).map(|(take, glob)| {
             let rule = CompiledFilter::new(take, glob, cache)?;
@@ -102,7 +121,7 @@ impl CompiledFilters {
             return Err(Error::new(FileErrorKind::Request, what)
                 .advise("raise the most, or lower the least"));
         }
-        Ok(CompiledFilters { globs, least, most })
+        Ok(CompiledFilters { globs, least, most, only })
     }
 
     /// Whether a file of `size` bytes is taken, if its path is.
@@ -112,6 +131,9 @@ impl CompiledFilters {
 
     /// Whether `path` (from the top of the copy) is taken.
     pub fn takes(&self, path: &[u8], is_folder: bool) -> bool {
+        if self.only.as_ref().is_some_and(|only| !only.takes(path, is_folder)) {
+            return false;
+        }
         let name = manifest::split(path).1;
         let matches = |rule: &&CompiledFilter| {
             let subject = if rule.whole_path { path } else { name };
@@ -121,12 +143,83 @@ impl CompiledFilters {
     }
 }
 
+impl CompiledFilters {
+    /// The listed paths, sorted.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &[u8]> {
+        self.only.iter().flat_map(|only| only.paths.iter().map(|path| &**path))
+    }
+}
+
+/// Listed paths. The folders above them are found in the order of the paths: one set of them all
+/// would take memory by the square of a path's depth, and a peer chooses that.
+#[derive(Debug)]
+struct Only {
+    paths: BTreeSet<Box<[u8]>>,
+}
+
+impl Only {
+    fn new(filters: &[Filter]) -> Result<Option<Only>, Error> {
+        let listed = || {
+            filters.iter().filter_map(|filter| match filter {
+                Filter::Only(path) => Some(path),
+                _ => None,
+            })
+        };
+        let (count, bytes) = (listed().count(), listed().map(Vec::len).sum::<usize>());
+        if count == 0 {
+            return Ok(None);
+        }
+        let shorter = |what: String, limit| {
+            let what = format!("{what}; {limit} is the limit");
+            let error = Error::new(FileErrorKind::Request, what);
+            Err(error.advise("copy in several runs, or name folders instead of files"))
+        };
+        if count > MAX_ONLY {
+            return shorter(format!("a list of {count} paths"), "50000");
+        }
+        if bytes > MAX_ONLY_BYTES {
+            return shorter(format!("a list of paths of {bytes} bytes"), "524288");
+        }
+        let mut only = Only { paths: BTreeSet::new() };
+        for path in listed() {
+            let is_plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+            if path.len() > manifest::MAX_PATH || !path.split(|b| *b == b'/').all(is_plain) {
+                let what = format!("the listed path {} cannot be in a copy", show(path));
+                let error = Error::new(FileErrorKind::Request, what);
+                return Err(error.advise("list paths relative to the source folder, without .."));
+            }
+            only.paths.insert(path.as_slice().into());
+        }
+        Ok(Some(only))
+    }
+
+    /// Whether a listed path is below this folder.
+    fn leads_on(&self, folder: &[u8]) -> bool {
+        let inside = [folder, b"/"].concat();
+        let mut next =
+            self.paths.range::<[u8], _>((Bound::Included(&inside[..]), Bound::Unbounded));
+        next.next().is_some_and(|path| path.starts_with(&inside))
+    }
+
+    fn takes(&self, path: &[u8], is_folder: bool) -> bool {
+        self.paths.contains(path)
+            || is_folder && self.leads_on(path)
+            || folders_above(path).any(|folder| self.paths.contains(folder))
+    }
+}
+
+/// The folders that lead to a path, the innermost first.
+fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
+}
+
 /// The glob of a filter that has one, and whether what matches is taken.
 fn glob(filter: &Filter) -> Option<(bool, &str)> {
     match filter {
         Filter::Include(glob) => Some((true, glob)),
         Filter::Exclude(glob) => Some((false, glob)),
-        Filter::MaxSize(_) | Filter::MinSize(_) => None,
+        Filter::MaxSize(_) | Filter::MinSize(_) | Filter::Only(_) => None,
     }
 }
 
@@ -137,7 +230,7 @@ fn sizes(filters: &[Filter]) -> (u64, Option<u64>) {
         match filter {
             Filter::MinSize(limit) => least = least.max(*limit),
             Filter::MaxSize(limit) => most = Some(most.unwrap_or(*limit).min(*limit)),
-            Filter::Include(_) | Filter::Exclude(_) => {}
+            Filter::Include(_) | Filter::Exclude(_) | Filter::Only(_) => {}
         }
     }
     (least, most)
@@ -300,6 +393,44 @@ mod tests {
                 .sum();
             assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
         }
+    }
+
+    #[test]
+    fn a_list_takes_its_paths_what_is_in_them_and_the_folders_above_and_nothing_else() {
+        let only = |path: &[u8]| Filter::Only(path.to_vec());
+        let list = [only(b"a/b/x"), only(b"whole"), only(b"*"), Filter::Exclude("*.tmp".into())];
+        let filters = CompiledFilters::new(&list).unwrap();
+        for (path, is_folder, taken) in [
+            ("a", true, true),
+            ("a", false, false),
+            ("a/b", true, true),
+            ("a/b/x", false, true),
+            ("a/b/xx", false, false),
+            ("a/c", true, false),
+            ("whole/of/it", false, true),
+            ("whole/of/it.tmp", false, false),
+            ("*", false, true),
+            ("star", false, false),
+        ] {
+            assert_eq!(filters.takes(path.as_bytes(), is_folder), taken, "{path}");
+        }
+        let listed: Vec<&[u8]> = filters.listed().collect();
+        assert_eq!(listed, [&b"*"[..], b"a/b/x", b"whole"]);
+    }
+
+    #[test]
+    fn a_list_is_bounded_and_leads_nowhere_else() {
+        let refused = |list: &[Filter]| CompiledFilters::new(list).expect_err("refused").what;
+        for path in ["", "/a", "a/", "../a", "a/../b", "a//b", "./a", "a\0b"] {
+            let path = Filter::Only(path.as_bytes().to_vec());
+            assert!(refused(&[path]).contains("cannot be in a copy"));
+        }
+        let many = |count: usize| (0..count).map(|n| Filter::Only(format!("{n}").into()));
+        assert!(CompiledFilters::new(&many(MAX_ONLY).collect::<Vec<_>>()).is_ok());
+        assert!(refused(&many(MAX_ONLY + 1).collect::<Vec<_>>()).contains("50001 paths"));
+        let long = |count: usize| vec![Filter::Only(vec![b'x'; 4096]); count];
+        assert!(CompiledFilters::new(&long(128)).is_ok());
+        assert!(refused(&long(129)).contains("528384 bytes"));
     }
 
     #[test]

@@ -146,10 +146,7 @@ impl Walk {
             path.extend((!path.is_empty()).then_some(b'/'));
             let end = path.len();
             for name in names {
-                let ended = |error: std::io::Error| {
-                    Error::new(FileErrorKind::Unfinished, error.to_string())
-                };
-                self.watch.go_on().map_err(ended)?;
+                self.go_on()?;
                 path.truncate(end);
                 path.extend_from_slice(&name);
                 let spot = Spot { source, folder: number, path: &path };
@@ -157,7 +154,33 @@ impl Walk {
                 self.bound()?;
             }
         }
+        let above = top.map_or(Vec::new(), |top| [&self.listing.path(top)[..], b"/"].concat());
+        self.miss_listed(&mut folders, &above, filters)?;
         Ok(folders)
+    }
+
+    /// Tells of listed paths below `above` that are not there.
+    fn miss_listed(
+        &mut self,
+        folders: &mut Folders,
+        above: &[u8],
+        filters: &CompiledFilters,
+    ) -> Result<(), Error> {
+        for path in filters.listed() {
+            self.go_on()?;
+            let Some(inner) = path.strip_prefix(above) else { continue };
+            let (folder, name) = manifest::split(inner);
+            if let Err(error) = folders.at(folder).and_then(|folder| folder.look(name)) {
+                self.fail(path, reason(&error));
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), Error> {
+        let ended =
+            |error: std::io::Error| Error::new(FileErrorKind::Unfinished, error.to_string());
+        self.watch.go_on().map_err(ended)
     }
 
     /// Sees that there is memory for what was found.

@@ -79,6 +79,18 @@ impl Location {
         path
     }
 
+    /// Returns the location of what is in this folder: its path ends with a slash.
+    #[must_use]
+    pub fn contents(mut self) -> Location {
+        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
+            &mut self;
+        // An empty path is the folder itself.
+        if !path.as_os_str().is_empty() {
+            path.push("");
+        }
+        self
+    }
+
     /// Returns the name of the server of a location `lh://host[:port]/path`, as `host:port`.
     pub fn server(&self) -> Option<String> {
         match self {

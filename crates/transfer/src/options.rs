@@ -185,6 +185,8 @@ pub struct CopyOptions {
     pub checksum: bool,
     /// Say what would be copied, copy nothing.
     pub dry_run: bool,
+    /// Make the folders that lead to the destination where they are missing.
+    pub make_path: bool,
     /// Which files of a tree.
     pub filters: Vec<Filter>,
     /// Which files the observer is told of by name.
@@ -250,6 +252,7 @@ impl CopyOptions {
             preserve: false,
             checksum: false,
             dry_run: false,
+            make_path: false,
             filters: Vec::new(),
             names: Names::None,
             protocol: Protocol::Registry(registry::all()[0].name),

@@ -12,6 +12,7 @@ use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
+use super::files_from;
 use super::pipe::{self, Pipe};
 use super::{CpArgs, FilterFlag, Streams};
 use crate::config::Setting;
@@ -73,7 +74,7 @@ pub(super) fn prepare(
     if args.partial_progress {
         refuse_port(&args.locations)?;
     }
-    let (sources, destination) = ends(&args.locations)?;
+    let (mut sources, destination) = ends(&args.locations)?;
     check_segment(args)?;
     check_rates(args)?;
     if args.stall == Span::ZERO {
@@ -91,6 +92,11 @@ pub(super) fn prepare(
     let source_settings = source_settings(args, name, &sources, is_default)?;
     args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
     let pipe = pipe(args, &sources, &destination)?;
+    let mut filters = read_filters(args, filters)?;
+    if let Some(list) = &args.files_from {
+        sources = vec![files_from::folder(&sources)?];
+        filters.extend(files_from::read(list, args.from0)?);
+    }
     let (from, to) = match &pipe {
         Some(pipe) => pipe.ends(&sources, &destination),
         None => (sources.clone(), destination.clone()),
@@ -101,11 +107,12 @@ pub(super) fn prepare(
     let request = client
         .copy(from, to)
         .replicas(args.replicas)
-        .recursive(args.recursive || args.archive)
+        .recursive(args.recursive || args.archive || args.files_from.is_some())
         .preserve(args.preserve || args.archive)
         .checksum(args.checksum)
         .dry_run(args.dry_run)
-        .filters(read_filters(args, filters)?)
+        .make_path(args.mkpath)
+        .filters(filters)
         .names(match args.verbose {
             0 => Names::None,
             1 => Names::Done,
@@ -138,8 +145,14 @@ fn pipe(
     destination: &Location,
 ) -> Result<Option<Pipe>, Error> {
     let pipe = pipe::of(sources, destination)?;
-    if pipe.is_some() && (args.recursive || args.archive) {
-        return Err(usage("a pipe carries one file, and no folder", "leave -r out, or pipe tar"));
+    if pipe.is_some() && args.mkpath {
+        return Err(usage("a pipe goes into a folder that is there", "leave --mkpath out"));
+    }
+    if pipe.is_some() && (args.recursive || args.archive || args.files_from.is_some()) {
+        return Err(usage(
+            "a pipe carries one file, and no folder",
+            "leave -r and --files-from out, or pipe tar",
+        ));
     }
     if matches!(pipe, Some(Pipe::Out(_))) && args.json {
         return Err(usage("--json and the file would mix on standard output", "leave one out"));

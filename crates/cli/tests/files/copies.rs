@@ -355,3 +355,103 @@ fn a_folder_without_r_and_a_missing_source_are_refused_on_either_side() {
     assert_eq!(ended.last()["class"], "remote-file");
     assert_eq!(names(&pair.here), [PathBuf::from("d").to_string_lossy()]);
 }
+
+#[test]
+fn a_list_says_which_files_are_copied_both_ways() {
+    let pair = Pair::new();
+    for file in ["a/b/x", "a/b/not", "whole/of/it", "*", "star"] {
+        write(&pair.here.join("t").join(file), file.as_bytes());
+        write(&pair.there.join("t").join(file), file.as_bytes());
+    }
+    write(&pair.here.join("list"), b"# these\n./a/b/x\n/whole/\n*\n");
+    let taken = ["*", "a", "a/b", "a/b/x", "whole", "whole/of", "whole/of/it"];
+    pair.copy(&["--files-from", "list"], OsStr::new("t"), pair.at("to")).end().summary();
+    assert_eq!(names(&pair.there.join("to")), taken);
+    pair.copy(&["--files-from=list"], pair.at("t"), OsStr::new("to")).end().summary();
+    assert_eq!(names(&pair.here.join("to")), taken);
+    write(&pair.here.join("zeros"), b"star\0a/b/not\0");
+    let zeros = ["--files-from=zeros", "--from0"];
+    pair.copy(&zeros, OsStr::new("t"), pair.at("zeros")).end().summary();
+    assert_eq!(names(&pair.there.join("zeros")), ["a", "a/b", "a/b/not", "star"]);
+}
+
+#[test]
+fn a_listed_file_that_is_missing_is_named_and_the_others_are_copied() {
+    let pair = Pair::new();
+    for root in [&pair.here, &pair.there] {
+        write(&root.join("t/x"), b"x");
+        symlink("/etc", root.join("t/out")).unwrap();
+    }
+    write(&pair.here.join("list"), b"x\nno/such\nout/passwd\n");
+    for (from, to) in [("t".into(), pair.at("to")), (pair.at("t"), OsString::from("to"))] {
+        let ended = pair.copy(&["--files-from=list"], from, to).end();
+        ended.is(8, &["no/such", "out/passwd", "2 files FAILED"]);
+    }
+    for root in [&pair.here, &pair.there] {
+        assert_eq!(names(&root.join("to")), ["x"]);
+    }
+}
+
+#[test]
+fn a_list_that_leads_out_or_says_nothing_is_refused() {
+    let pair = Pair::new();
+    write(&pair.here.join("t/x"), b"x");
+    write(&pair.here.join("up"), b"x\n../secret\n");
+    write(&pair.here.join("empty"), b"# none\n\n");
+    let copy = |list: &str| pair.copy(&[list], OsStr::new("t"), pair.at("to")).end();
+    copy("--files-from=up").is(2, &["../secret leads out of the folder"]);
+    copy("--files-from=empty").is(2, &["it lists nothing"]);
+    copy("--files-from=missing").is(4, &["missing"]);
+    pair.cp(&[&"--files-from=up", &"t", &"t", &pair.at("to")]).is(2, &["several sources"]);
+    assert!(names(&pair.there).is_empty());
+}
+
+#[test]
+fn mkpath_makes_the_folders_that_lead_to_the_destination_both_ways() {
+    let pair = Pair::new();
+    for root in [&pair.here, &pair.there] {
+        write(&root.join("file"), b"f");
+        write(&root.join("t/x"), b"x");
+    }
+    let cases: [(&[&str], &str, &str); 5] = [
+        (&["file"], "a/b/name", "a/b/name"),
+        (&["file"], "c/d/", "c/d/file"),
+        (&["t"], "e/f/t", "e/f/t/x"),
+        (&["t/"], "g/h", "g/h/x"),
+        (&["t", "file"], "i/j", "i/j/t/x"),
+    ];
+    for (sources, to, made) in cases {
+        let far: Vec<OsString> = sources.iter().map(|source| pair.at(source)).collect();
+        let near: Vec<OsString> = sources.iter().map(OsString::from).collect();
+        let ends = [(near, pair.at(to), &pair.there), (far, to.into(), &pair.here)];
+        for (sources, to, root) in ends {
+            let run = |flags: &[&'static str]| {
+                let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"-r"];
+                words.extend(flags.iter().map(|flag| flag as &dyn AsRef<OsStr>));
+                words.extend(sources.iter().map(|source| source as &dyn AsRef<OsStr>));
+                words.push(&to);
+                pair.cp(&words)
+            };
+            let before = names(root);
+            run(&[]).is(if root == &pair.there { 5 } else { 4 }, &["mkdir"]);
+            run(&["--mkpath", "-n"]).summary();
+            assert_eq!(names(root), before, "{made}");
+            run(&["--mkpath"]).summary();
+            assert!(root.join(made).is_file(), "{made}");
+        }
+    }
+}
+
+#[test]
+fn mkpath_makes_nothing_outside_the_root_of_a_server() {
+    let pair = Pair::new();
+    let outside = tempfile::tempdir().unwrap();
+    write(&pair.here.join("file"), b"f");
+    symlink(outside.path(), pair.there.join("out")).unwrap();
+    for to in ["../up/x", "out/new/x", "made/../../up/x"] {
+        let ended = pair.copy(&["--mkpath"], OsStr::new("file"), pair.at(to)).end();
+        assert_ne!(ended.status, Some(0), "{to}: {ended}");
+    }
+    assert!(names(outside.path()).is_empty());
+    assert!(!pair.there.parent().unwrap().join("up").exists());
+}

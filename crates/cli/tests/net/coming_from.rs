@@ -28,6 +28,7 @@ fn outcome(command: &str) -> Outcome {
     match command {
         _ if printing.iter().any(|part| command.contains(part)) => Outcome::Printed,
         _ if command.contains("run42.tar") => Outcome::There("run42.tar"),
+        _ if command.contains("--mkpath") => Outcome::There("x/y/a.dat"),
         _ if command.contains("/new/") => Outcome::There("new/a.dat"),
         _ if command.contains("run42") => Outcome::There("run42/a.dat"),
         _ if command.contains("big.tar") => Outcome::There("big.tar"),
@@ -63,6 +64,7 @@ fn each_command_for_people_who_come_from_elsewhere_does_what_it_says() {
         write(&here.join("big.tar"), &bytes(300_000, 1));
         write(&here.join("run42/a.dat"), &bytes(50_000, 2));
         write(&here.join("run42/x.tmp"), b"not this");
+        write(&here.join("list"), b"a.dat\n");
         write(&there.join("run7/b.dat"), &bytes(50_000, 3));
         write(&there.join("small.txt"), b"a small text\n");
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");

@@ -18,6 +18,8 @@ use crate::place::{Found, Place, file_error};
 use crate::store::{Access, FileKind, Folder, SharedFolder};
 use longhaul_text::mkdir;
 
+use super::SinkOptions;
+
 /// The folder that everything goes below.
 #[derive(Debug)]
 pub(super) struct Ground {
@@ -36,6 +38,34 @@ pub(super) struct Ground {
 }
 
 impl Ground {
+    /// The same as [`Ground::open`]; the folders that lead to the destination are made before, if
+    /// that is asked for, and so is the destination where it can only be a folder.
+    pub(super) fn open_or_make(
+        place: &Place,
+        manifest: &Arc<Manifest>,
+        options: &SinkOptions,
+    ) -> Result<Ground, Error> {
+        let goes_inside = match manifest.shape() {
+            Shape::Several => true,
+            Shape::File => place.says_folder(),
+            Shape::Named | Shape::Contents => false,
+        };
+        if options.make_path {
+            let last = if goes_inside { place.clone() } else { place.parent() };
+            let base = make_path(&last, options.dry_run)?;
+            if let Some(base) = base {
+                let top = if goes_inside { None } else { place.name() };
+                let top = top.filter(|_| manifest.shape() != Shape::Contents);
+                return Ok(Ground {
+                    top,
+                    is_missing: true,
+                    ..Ground::below(base, place, manifest)
+                });
+            }
+        }
+        Ground::open(place, manifest, options.dry_run)
+    }
+
     /// Finds the destination and, unless `dry`, makes its folder where it is to be made.
     pub(super) fn open(
         place: &Place,
@@ -210,6 +240,43 @@ impl Mark {
     pub fn remove(self) -> Result<(), Error> {
         self.folder.remove(&self.name).map_err(|error| file_error("finish", &self.place, &error))
     }
+}
+
+/// Makes the folder `place` and those above it that are missing. Where it is `dry` nothing is made,
+/// and the innermost folder that is there is returned if one is missing.
+fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
+    let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
+    if place.path().as_os_str().len() > manifest::MAX_PATH {
+        let what = "a destination longer than 4096 bytes";
+        return Err(Error::new(FileErrorKind::Request, what).advise("choose a shorter path"));
+    }
+    let mut missing = vec![place.clone()];
+    let (mut found, mut at) = (place.find(), place.clone());
+    while matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound)
+        && !at.path().as_os_str().is_empty()
+    {
+        at = at.parent();
+        found = at.find();
+        missing.push(at.clone());
+    }
+    for place in missing.into_iter().rev() {
+        let Found::Nothing { parent, name } = place.find().map_err(|e| cannot(&place, e))? else {
+            continue;
+        };
+        check_name(&name, &place)?;
+        if dry {
+            parent.may_write().map_err(|error| cannot(&place, error))?;
+            return Ok(Some(parent));
+        }
+        match parent.make_folder(&name, 0o777) {
+            // Another copy was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(|error| cannot(&place, error))?,
+        }
+        // A power cut must not take what is to be below it.
+        parent.sync().map_err(|error| cannot(&place, error))?;
+    }
+    Ok(None)
 }
 
 fn unreachable_place(place: &Place, error: &io::Error) -> Error {

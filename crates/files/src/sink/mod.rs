@@ -70,6 +70,8 @@ pub struct SinkOptions {
     pub distrust: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
+    /// Make the folders that lead to the destination where they are missing.
+    pub make_path: bool,
     /// Keep account of which entries have got their names, for [`Sink::take_named`].
     pub names: bool,
     /// How long the end of another copy is waited for that has one of the files, or the folder;
@@ -217,7 +219,7 @@ impl Sink {
         options: &SinkOptions,
         watch: &Watch,
     ) -> Result<(Sink, Plan), Error> {
-        let ground = Ground::open(place, manifest, options.dry_run)?;
+        let ground = Ground::open_or_make(place, manifest, options)?;
         let object = VirtualObject::new(manifest, manifest_prefix_len);
         let mut sink = Sink {
             needed: Bits::default(),

@@ -84,6 +84,12 @@ impl CopyRequest {
         self.with(|options| options.dry_run = on)
     }
 
+    /// Makes the folders that lead to the destination where they are missing; without it, only the
+    /// last one is made. A remote destination needs a server of this release.
+    pub fn make_path(self, on: bool) -> CopyRequest {
+        self.with(|options| options.make_path = on)
+    }
+
     /// The sources all hold the same object; each part is taken from any of them.
     pub fn replicas(self, on: bool) -> CopyRequest {
         self.with(|options| options.replicas = on)

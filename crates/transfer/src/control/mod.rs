@@ -57,7 +57,13 @@ pub const SERVICE: &str = "copy";
 
 /// The version of these messages. It rises with each field that must not be skipped; a client that
 /// sets such a field asks for this version of the service.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+
+/// The first version whose requests may be for a part of a pipe.
+pub(crate) const TAKES_PARTS: u32 = 2;
+
+/// The first version whose pushes may make the folders that lead to their destination.
+pub(crate) const MAKES_PATHS: u32 = 3;
 
 /// One frame of the control stream.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -92,6 +92,9 @@ pub struct Request {
     /// service.
     #[prost(message, optional, tag = "24")]
     pub extent: Option<Extent>,
+    /// A push makes the folders that lead to its destination. Needs version 3 of the service.
+    #[prost(bool, tag = "25")]
+    pub make_path: bool,
 }
 
 /// A setting of a protocol.
@@ -121,6 +124,10 @@ pub struct FilterWire {
     /// Or those with fewer.
     #[prost(uint64, optional, tag = "4")]
     pub min_size: Option<u64>,
+    /// Or all but this path from the top of the copy, what is in it, the folders that lead there,
+    /// and what further such filters name.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub only: Option<Vec<u8>>,
 }
 
 impl From<&Filter> for FilterWire {
@@ -131,6 +138,7 @@ impl From<&Filter> for FilterWire {
             Filter::Exclude(glob) => wire.glob = glob.clone(),
             Filter::MaxSize(size) => wire.max_size = Some(*size),
             Filter::MinSize(size) => wire.min_size = Some(*size),
+            Filter::Only(path) => wire.only = Some(path.clone()),
         }
         wire
     }
@@ -138,11 +146,12 @@ impl From<&Filter> for FilterWire {
 
 impl From<&FilterWire> for Filter {
     fn from(wire: &FilterWire) -> Filter {
-        match (wire.max_size, wire.min_size) {
-            (Some(size), _) => Filter::MaxSize(size),
-            (None, Some(size)) => Filter::MinSize(size),
-            (None, None) if wire.include => Filter::Include(wire.glob.clone()),
-            (None, None) => Filter::Exclude(wire.glob.clone()),
+        match (wire.max_size, wire.min_size, &wire.only) {
+            (Some(size), ..) => Filter::MaxSize(size),
+            (None, Some(size), _) => Filter::MinSize(size),
+            (None, None, Some(path)) => Filter::Only(path.clone()),
+            (None, None, None) if wire.include => Filter::Include(wire.glob.clone()),
+            (None, None, None) => Filter::Exclude(wire.glob.clone()),
         }
     }
 }

@@ -180,8 +180,10 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
-        if self.options.part.is_some() {
-            reached.session.ask_for(control::SERVICE, control::VERSION);
+        match (self.options.make_path, self.options.part) {
+            (true, _) => reached.session.ask_for(control::SERVICE, control::MAKES_PATHS),
+            (false, Some(_)) => reached.session.ask_for(control::SERVICE, control::TAKES_PARTS),
+            (false, None) => {}
         }
         let session = &reached.session;
         self.carrier.set(session.carrier);
@@ -410,6 +412,7 @@ impl<'a> Attempt<'a> {
             settings: terms.settings.iter().map(setting).collect(),
             surveyed: matches!(self.part.to, To::Replicas(_)),
             replaces: self.transfer.replace(terms.transfer),
+            make_path: options.make_path,
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

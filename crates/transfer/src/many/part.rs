@@ -134,6 +134,7 @@ pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
         checksum: options.checksum,
         distrust: options.replicas || options.checksum,
         dry_run: options.dry_run,
+        make_path: options.make_path,
         names: options.names >= Names::Done,
         patience: LET_GO,
         together: None,

@@ -233,6 +233,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
                 checksum: request.checksum,
                 distrust: request.checksum,
                 dry_run: request.dry_run,
+                make_path: request.make_path,
                 names: request.names,
                 patience: Duration::ZERO,
                 together: None,

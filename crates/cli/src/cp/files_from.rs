@@ -1,0 +1,99 @@
+//! The list of `--files-from`: which paths of the one source folder are copied.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use longhaul::{Filter, Location};
+
+use crate::error::{Error, ErrorKind};
+
+/// The most bytes of a list: far more than a copy takes.
+const MAX_LIST: u64 = 16 << 20;
+
+/// The folder that the list is relative to, written so that what is in it is copied.
+///
+/// # Errors
+/// There are several sources.
+pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
+    let [source] = sources else {
+        let what = "--files-from lists paths of one folder, and several sources are named";
+        return Err(Error::new(ErrorKind::Usage, what).advise("name the folder that holds them"));
+    };
+    Ok(source.clone().contents())
+}
+
+/// The paths that `list` has, as filters.
+///
+/// # Errors
+/// The list cannot be read, is empty or too long, or a path leads out of the folder.
+pub(super) fn read(list: &Path, zeros: bool) -> Result<Vec<Filter>, Error> {
+    let wrong = |kind, why: &str| {
+        let what = format!("cannot use the list {}: {why}", list.display());
+        Error::new(kind, what).advise("check --files-from")
+    };
+    let mut text = Vec::new();
+    let read = match list.as_os_str() == OsStr::new("-") {
+        true => io::stdin().lock().take(MAX_LIST + 1).read_to_end(&mut text),
+        false => {
+            fs::File::open(list).and_then(|file| file.take(MAX_LIST + 1).read_to_end(&mut text))
+        }
+    };
+    read.map_err(|error| wrong(ErrorKind::LocalFile, &error.to_string()))?;
+    if text.len() as u64 > MAX_LIST {
+        return Err(wrong(ErrorKind::Usage, "it is longer than 16 MiB"));
+    }
+    let paths = paths(&text, zeros).map_err(|why| wrong(ErrorKind::Usage, &why))?;
+    // No path at all would be no filter, and take everything.
+    if paths.is_empty() {
+        return Err(wrong(ErrorKind::Usage, "it lists nothing"));
+    }
+    Ok(paths.into_iter().map(Filter::Only).collect())
+}
+
+/// The paths of a list, without what says nothing: slashes at either end, and `.`.
+fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
+    let end = if zeros { 0 } else { b'\n' };
+    let mut paths = Vec::new();
+    for line in text.split(|byte| *byte == end) {
+        let line = if zeros { line } else { line.strip_suffix(b"\r").unwrap_or(line) };
+        if !zeros && matches!(line.first(), Some(b'#' | b';')) {
+            continue;
+        }
+        let parts = line.split(|byte| *byte == b'/');
+        let parts: Vec<&[u8]> = parts.filter(|part| !matches!(*part, b"" | b".")).collect();
+        if parts.contains(&&b".."[..]) {
+            return Err(format!("{} leads out of the folder", String::from_utf8_lossy(line)));
+        }
+        match parts.is_empty() {
+            true if line.is_empty() => {}
+            true => {
+                return Err(format!("{} is no path in the folder", String::from_utf8_lossy(line)));
+            }
+            false => paths.push(parts.join(&b'/')),
+        }
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_path_a_line_without_comments_or_what_says_nothing() {
+        let text = b"# all\n./a/b\n\n/c/\r\n;x\nd e\n\xff";
+        let expected = [&b"a/b"[..], b"c", b"d e", b"\xff"];
+        assert_eq!(paths(text, false).unwrap(), expected);
+        assert_eq!(paths(b"#a\0b\nc\0", true).unwrap(), [&b"#a"[..], b"b\nc"]);
+    }
+
+    #[test]
+    fn a_path_that_leads_out_of_the_folder_is_refused() {
+        for text in ["../x", "a/../../x", "a/.."] {
+            assert!(paths(text.as_bytes(), false).unwrap_err().contains("out of the folder"));
+        }
+        assert!(paths(b".", false).unwrap_err().contains("no path in"));
+    }
+}
