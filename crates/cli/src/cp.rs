@@ -53,7 +53,8 @@ Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) an
 #[command(long_about = format!("{ABOUT}\n\n{EXAMPLES}"))]
 #[command(after_help = EXAMPLES, after_long_help = exit::TABLE)]
 pub(crate) struct CpArgs {
-    /// What to copy, and where to
+    /// What to copy, and where to; in the name of a source on another host, *, ?, [...] and {a,b}
+    /// match the names there
     #[arg(value_name = "LOCATION", num_args = 1.., required_unless_present = "show_config")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Location::parse(&text)))]
     locations: Vec<Location>,
@@ -241,7 +242,7 @@ pub(crate) fn run(args: &CpArgs, filters: Vec<FilterFlag>, settings: &[Setting])
     match start(args, filters, settings, &screen, cancel) {
         Ok(status) => status,
         Err(error) => {
-            let error = say_how_to_go_on(resolve::explain_globs(error, &args.locations));
+            let error = say_how_to_go_on(error);
             screen.failed(&error);
             exit::status(error.kind)
         }

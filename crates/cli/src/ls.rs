@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::{CancelHandle, FileTime, Location, NameKind, Named, blocking};
+use longhaul::{CancelHandle, Expanded, FileTime, Location, NameKind, Named, blocking};
 use serde_json::json;
 
 use crate::error::{Error, ErrorKind};
@@ -18,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   longhaul ls lh://dtn.example.org/run42      the names in a folder, in order
   longhaul ls -l me@dtn.example.org:data      with mode, size and time, over ssh
+  longhaul ls 'dtn.example.org:run*'          the names that match
   longhaul ls --json lh://10.0.0.2:7718/      one JSON object a line, as they come
 ";
 
@@ -25,8 +26,9 @@ const ABOUT: &str = "\
 List a folder of another host
 
 Lists all names in the folder, hidden ones too, or the one file that PATH names. A symbolic link \
-is shown as itself. Needs the right to read there. Without --json the names are sorted, so all are \
-read before the first is printed.";
+is shown as itself. Where the last part of PATH has *, ?, [...] or {a,b}, the names that match are \
+listed, and not what is in them. Needs the right to read there. Without --json the names are \
+sorted, so all are read before the first is printed.";
 
 /// Names that are sorted; a server that lists more without an end must not fill the memory.
 const SORTED: usize = 5_000_000;
@@ -76,11 +78,26 @@ fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<()
     )?;
     let asking = screen.clone();
     let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?;
+    let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);
+    let expanded = blocking::wait(expanded)?;
+    let matches = expanded.into_iter().filter_map(|Expanded { location, named, .. }| {
+        let name = location.path().as_os_str().as_bytes().to_vec();
+        Some(Named { name, ..named? })
+    });
+    let matches: Vec<Named> = matches.collect();
+    if !matches.is_empty() {
+        return print(args, matches.into_iter().map(Ok));
+    }
     let request = client.connect(args.path.clone()).reach(args.reach.options());
     let connection = blocking::wait(request.cancel_with(&cancel).into_future())?;
     let mut names = blocking::wait(connection.list(args.path.path()))?;
+    print(args, std::iter::from_fn(|| blocking::wait(names.next())).map(|name| Ok(name?)))
+}
+
+/// Prints names as they come, or sorted.
+fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Result<(), Error> {
     let (mut all, mut told) = (Vec::new(), 0_u64);
-    while let Some(named) = blocking::wait(names.next()) {
+    for named in names {
         let named = named?;
         if args.json {
             console::out(object(&named));
@@ -90,7 +107,7 @@ fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<()
         all.push(named);
         if all.len() > SORTED {
             let what = format!("the folder has more than {SORTED} names");
-            return Err(usage(what, "list it with --json"));
+            return Err(Error::new(ErrorKind::Usage, what).advise("list it with --json"));
         }
     }
     if args.json {

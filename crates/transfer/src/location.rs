@@ -79,6 +79,16 @@ impl Location {
         path
     }
 
+    /// Returns the location of another path on the same host.
+    #[must_use]
+    pub fn with_path(&self, to: PathBuf) -> Location {
+        let mut other = self.clone();
+        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
+            &mut other;
+        *path = to;
+        other
+    }
+
     /// Returns the location of what is in this folder: its path ends with a slash.
     #[must_use]
     pub fn contents(mut self) -> Location {

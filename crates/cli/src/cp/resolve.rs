@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::protocol::{MOST_TRIED, TCP_STREAMS};
+use longhaul::{CancelHandle, Client, blocking};
 use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, Receive};
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
@@ -74,23 +75,23 @@ pub(super) fn prepare(
     if args.partial_progress {
         refuse_port(&args.locations)?;
     }
-    let (mut sources, destination) = ends(&args.locations)?;
-    check_segment(args)?;
-    check_rates(args)?;
-    if args.stall == Span::ZERO {
-        return Err(usage("--stall 0s would end every copy at once", "leave it out, or write 60s"));
-    }
-    let name = protocol_name(args, &sources);
+    let (named, destination) = ends(&args.locations)?;
+    check_quantities(args)?;
+    let name = protocol_name(args, &named);
     if args.streams.is_some() && name != TCP && !is_default("streams") {
         let what = format!("--streams does not go with --protocol {name}");
         return Err(usage(what, "add --protocol tcp"));
     }
+    args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
+    let (protocol, asking) = (protocol(args, name), screen.clone());
+    let places: Vec<&Location> = args.locations.iter().collect();
+    let client = args.reach.client(&places, move |server| asking.trusts(server))?;
+    let mut sources = expand(args, &client, named)?;
     if args.replicas && sources.len() < 2 {
         let what = "--replicas wants two sources or more that hold the same";
         return Err(usage(what, "name them all, and where to"));
     }
     let source_settings = source_settings(args, name, &sources, is_default)?;
-    args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
     let pipe = pipe(args, &sources, &destination)?;
     let mut filters = read_filters(args, filters)?;
     if let Some(list) = &args.files_from {
@@ -101,9 +102,6 @@ pub(super) fn prepare(
         Some(pipe) => pipe.ends(&sources, &destination),
         None => (sources.clone(), destination.clone()),
     };
-    let (protocol, asking) = (protocol(args, name), screen.clone());
-    let places: Vec<&Location> = args.locations.iter().collect();
-    let client = args.reach.client(&places, move |server| asking.trusts(server))?;
     let request = client
         .copy(from, to)
         .replicas(args.replicas)
@@ -138,6 +136,19 @@ pub(super) fn prepare(
     Ok(Prepared { request, sources, destination, protocol, pipe })
 }
 
+/// The sources, with what is on other hosts in the place of each pattern.
+fn expand(args: &CpArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
+    // Signals are not watched yet: they end the process.
+    let cancel = &CancelHandle::default();
+    let mut sources = Vec::new();
+    for source in named {
+        let expanded = client.expand(source, args.reach.options(), cancel);
+        let expanded = blocking::wait(expanded)?;
+        sources.extend(expanded.into_iter().map(|expanded| expanded.location));
+    }
+    Ok(sources)
+}
+
 /// The end that is a pipe, if the flags leave room for one.
 fn pipe(
     args: &CpArgs,
@@ -158,6 +169,18 @@ fn pipe(
         return Err(usage("--json and the file would mix on standard output", "leave one out"));
     }
     Ok(pipe)
+}
+
+/// Sees that the sizes, rates and times make a copy that can end.
+fn check_quantities(args: &CpArgs) -> Result<(), Error> {
+    check_segment(args)?;
+    check_rates(args)?;
+    match args.stall {
+        Span::ZERO => {
+            Err(usage("--stall 0s would end every copy at once", "leave it out, or write 60s"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sees that a segment is a whole number of chunks.
@@ -230,25 +253,6 @@ fn refuse_port(locations: &[Location]) -> Result<(), Error> {
     let what =
         format!("-P takes no port: it shows progress, as in rsync, and there is no file {port}");
     Err(usage(what, &format!("write -e 'ssh -p {port}', or lh://host:{port}/path for a server")))
-}
-
-/// A source over there that is not found may have been meant as a glob.
-pub(super) fn explain_globs(error: Error, locations: &[Location]) -> Error {
-    let sources = locations.split_last().map(|(_, sources)| sources).unwrap_or_default();
-    let is_glob = |place: &&Location| {
-        let path = place.path().as_os_str().as_encoded_bytes();
-        !place.is_local() && path.iter().any(|byte| b"*?[".contains(byte))
-    };
-    match sources.iter().find(is_glob) {
-        Some(glob) if error.kind == ErrorKind::RemoteFile => {
-            let advice = format!(
-                "globs are not expanded over there: name the folder of {glob} with -r, and what to \
-                 take with --include and --exclude"
-            );
-            error.advise(advice)
-        }
-        _ => error,
-    }
 }
 
 /// Whether the sources are on more than one host.

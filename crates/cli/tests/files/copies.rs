@@ -455,3 +455,70 @@ fn mkpath_makes_nothing_outside_the_root_of_a_server() {
     assert!(names(outside.path()).is_empty());
     assert!(!pair.there.parent().unwrap().join("up").exists());
 }
+
+/// A server with names that patterns match.
+fn pair_with_runs() -> Pair {
+    let pair = Pair::new();
+    for file in ["run1/x.h5", "run2/x.h5", "run2/y.h5", "run3/other", ".run4/x.h5", "run5"] {
+        write(&pair.there.join(file), file.as_bytes());
+    }
+    pair
+}
+
+#[test]
+fn a_pattern_in_a_source_takes_what_matches_over_there() {
+    let pair = pair_with_runs();
+    let cases: [(&str, &[&str]); 5] = [
+        ("run2/*.h5", &["x.h5", "y.h5"]),
+        ("run[13]", &["run1", "run1/x.h5", "run3", "run3/other"]),
+        ("run?/other", &["other"]),
+        ("{run1,run5}", &["run1", "run1/x.h5", "run5"]),
+        ("run[12]/y*", &["y.h5"]),
+    ];
+    for (number, (pattern, made)) in cases.into_iter().enumerate() {
+        let to = pair.here.join(format!("to{number}"));
+        fs::create_dir(&to).unwrap();
+        pair.cp(&[&"-r", &pair.at(pattern), &to]).summary();
+        assert_eq!(names(&to), made, "{pattern}");
+    }
+    // One match lands as if it had been named, also under a new name.
+    pair.cp(&[&pair.at("run2/y*"), &"new"]).summary();
+    assert_eq!(fs::read(pair.here.join("new")).unwrap(), b"run2/y.h5");
+    pair.cp(&[&pair.at("run[12]/x.h5"), &"to0"]).is(2, &["two sources have x.h5"]);
+    pair.cp(&[&pair.at("nothing*"), &"."]).is(5, &["no name matches the pattern", "nothing*"]);
+}
+
+#[test]
+fn a_literal_name_wins_over_the_pattern_that_it_looks_like() {
+    let pair = Pair::new();
+    for file in ["a*", "ab", "c[d", "e[f]/g"] {
+        write(&pair.there.join(file), file.as_bytes());
+    }
+    for (pattern, made) in [("a*", "a*"), ("c[d", "c[d"), ("e[f]/g", "g")] {
+        let to = pair.here.join("to");
+        fs::create_dir(&to).unwrap();
+        pair.cp(&[&pair.at(pattern), &to]).summary();
+        assert_eq!(names(&to), [made]);
+        fs::remove_dir_all(&to).unwrap();
+    }
+    pair.cp(&[&pair.at("z[d"), &"."]).is(2, &["z[d", "is no glob"]);
+}
+
+#[test]
+fn a_pattern_leads_neither_out_of_the_root_nor_over_a_link_out_of_it() {
+    let pair = Pair::new();
+    let outside = tempfile::tempdir().unwrap();
+    write(&outside.path().join("secret"), b"s");
+    symlink(outside.path(), pair.there.join("link")).unwrap();
+    symlink(outside.path().join("secret"), pair.there.join("to secret")).unwrap();
+    write(&pair.there.join("folder/secret"), b"mine");
+    for pattern in ["../*", "link/*", "folder/../../*/*", "l*/secret"] {
+        let ended = pair.cp(&[&"-r", &pair.at(pattern), &"."]);
+        assert_ne!(ended.status, Some(0), "{pattern}: {ended}");
+        assert!(names(&pair.here).is_empty(), "{pattern}");
+    }
+    // Without -r a link is followed, and this one leads out.
+    assert_ne!(pair.cp(&[&pair.at("to s*"), &"."]).status, Some(0));
+    pair.cp(&[&pair.at("*/secret"), &"mine"]).summary();
+    assert_eq!(fs::read(pair.here.join("mine")).unwrap(), b"mine");
+}

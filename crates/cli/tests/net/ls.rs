@@ -341,3 +341,19 @@ fn every_request_ends_with_the_right_of_its_client_and_hears_why() {
 /// Any message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Bytes {}
+
+#[test]
+fn a_pattern_lists_the_names_that_match() {
+    let pair = Pair::new();
+    for name in ["run1/a", "run2/a", "other", ".run3"] {
+        write(&pair.there.join(name), b"12");
+    }
+    let listed = |path: &str| of_pair(&pair, &[], path);
+    assert_eq!(listed("run*").is(0, &[]).stdout, ["run1", "run2"]);
+    assert_eq!(listed("*/a").is(0, &[]).stdout, ["run1/a", "run2/a"]);
+    assert_eq!(listed(".r*").is(0, &[]).stdout, [".run3"]);
+    listed("no*").is(5, &["no name matches the pattern"]);
+    let json = of_pair(&pair, &["--json"], "oth??");
+    let row: Value = serde_json::from_str(&json.is(0, &[]).stdout[0]).unwrap();
+    assert_eq!((&row["name"], &row["bytes"]), (&"other".into(), &2.into()));
+}

@@ -1,0 +1,164 @@
+//! Patterns in the path of a location: the names on the other host that match.
+//!
+//! The client lists the folders that the pattern leads through, so the server's own rules apply:
+//! nothing outside its root is read, and no link leads out.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use longhaul_files::filter::{CompiledFilters, Filter};
+
+use super::client::Client;
+use super::connection::Connection;
+use super::{IntoLocation, NameKind, Named};
+use crate::error::public::{Error, ErrorKind};
+use crate::location::Location;
+use crate::options::ReachOptions;
+use crate::progress::Cancel;
+
+/// Locations that a pattern may stand for.
+const MAX_MATCHES: usize = 10_000;
+/// Names that may be looked at for it.
+const MAX_NAMES: u64 = 5_000_000;
+
+/// Characters that make a component of a path a pattern.
+const PATTERN: &[u8] = b"*?[{";
+
+/// A location that a pattern stands for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Expanded {
+    /// The location.
+    pub location: Location,
+    /// What the other host says of it; nothing where there was no pattern and no host was asked.
+    pub named: Option<Named>,
+}
+
+impl Client {
+    /// Returns the locations that `pattern` stands for, in order: names on another host that match
+    /// its path, in which `*`, `?`, `[…]` and `{…,…}` match within a component. A name that is
+    /// there literally wins over the pattern. A leading dot is matched by a dot alone. A location
+    /// without a pattern, and a local one, stands for itself, and no host is asked.
+    ///
+    /// # Errors
+    /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is none, or matches more than
+    /// 10,000 names ([`ErrorKind::Usage`]); the host cannot be reached or does not list.
+    pub async fn expand(
+        &self,
+        pattern: impl IntoLocation,
+        reach: ReachOptions,
+        cancel: &Cancel,
+    ) -> Result<Vec<Expanded>, Error> {
+        let pattern = pattern.into_location()?;
+        let path = pattern.path().as_os_str().as_bytes();
+        if pattern.is_local() || !is_pattern(path) {
+            return Ok(vec![Expanded { location: pattern, named: None }]);
+        }
+        let request = self.connect(pattern.clone()).reach(reach).cancel_with(cancel);
+        let mut expansion = Expansion { connection: request.await?, names: 0 };
+        let found = expansion.paths(path).await?;
+        if found.is_empty() {
+            let what = format!("no name matches the pattern {pattern}");
+            return Err(Error::new(ErrorKind::RemoteFile, what).at(pattern.path()));
+        }
+        let expanded = found.into_iter().map(|(mut path, named)| {
+            // Over ssh a path that begins with ~ is the home folder.
+            if path.starts_with(b"~") && !pattern.path().starts_with("~") {
+                path.splice(..0, *b"./");
+            }
+            let location = pattern.with_path(OsStr::from_bytes(&path).into());
+            Expanded { location, named: Some(named) }
+        });
+        Ok(expanded.collect())
+    }
+}
+
+fn is_pattern(path: &[u8]) -> bool {
+    path.iter().any(|byte| PATTERN.contains(byte))
+}
+
+struct Expansion {
+    connection: Connection,
+    /// Names that were looked at.
+    names: u64,
+}
+
+impl Expansion {
+    /// The paths that match, sorted, and what is there.
+    async fn paths(&mut self, pattern: &[u8]) -> Result<Vec<(Vec<u8>, Named)>, Error> {
+        // What is before the first pattern is no one's to match.
+        let first = pattern.iter().position(|byte| PATTERN.contains(byte)).unwrap_or(0);
+        let start = pattern[..first].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (mut folders, mut found) = (vec![pattern[..start].to_vec()], Vec::new());
+        let says_folder = pattern.ends_with(b"/");
+        let parts: Vec<&[u8]> =
+            pattern[start..].split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+        for (number, part) in parts.iter().enumerate() {
+            let is_last = number + 1 == parts.len();
+            let wants_folder = !is_last || says_folder;
+            found = Vec::new();
+            for folder in std::mem::take(&mut folders) {
+                for named in self.matches(&folder, part, wants_folder).await? {
+                    let slash: &[u8] = if wants_folder { b"/" } else { b"" };
+                    found.push(([&folder[..], &named.name, slash].concat(), named));
+                }
+                if found.len() > MAX_MATCHES {
+                    let what = format!("more than {MAX_MATCHES} names match a pattern");
+                    return Err(Error::new(ErrorKind::Usage, what));
+                }
+            }
+            if !is_last {
+                folders = found.drain(..).map(|(path, _)| path).collect();
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
+    }
+
+    /// The names in a folder that match, or the one that is the pattern's own text.
+    async fn matches(
+        &mut self,
+        folder: &[u8],
+        pattern: &[u8],
+        wants_folder: bool,
+    ) -> Result<Vec<Named>, Error> {
+        // What is no pattern may still be a name.
+        let filters = compiled(pattern);
+        let mut names = self.connection.list(PathBuf::from(OsStr::from_bytes(folder))).await?;
+        let mut matching = Vec::new();
+        while let Some(named) = names.next().await {
+            let named = match named {
+                // As in a shell, a folder that cannot be read has no name that matches.
+                Err(error) if error.kind == ErrorKind::RemoteFile && !folder.is_empty() => break,
+                named => named?,
+            };
+            self.names += 1;
+            if self.names > MAX_NAMES {
+                let what = format!("a pattern leads through more than {MAX_NAMES} names");
+                return Err(Error::new(ErrorKind::Usage, what));
+            }
+            let is_folder = named.kind == NameKind::Folder;
+            let may_lead = is_folder || named.kind == NameKind::Link;
+            if named.name == pattern && (may_lead || !wants_folder) {
+                return Ok(vec![named]);
+            }
+            let is_hidden = named.name.starts_with(b".") && !pattern.starts_with(b".");
+            let may_match = !is_hidden && (is_folder || !wants_folder);
+            let takes = |filters: &CompiledFilters| filters.takes(&named.name, true);
+            if may_match && filters.as_ref().is_ok_and(takes) && matching.len() <= MAX_MATCHES {
+                matching.push(named);
+            }
+        }
+        filters.map(|_| matching)
+    }
+}
+
+/// Takes the names that match one component of a pattern.
+fn compiled(pattern: &[u8]) -> Result<CompiledFilters, Error> {
+    let Ok(pattern) = std::str::from_utf8(pattern) else {
+        return Err(Error::new(ErrorKind::Usage, "a pattern is text in UTF-8"));
+    };
+    let filters = [Filter::Include(format!("/{pattern}")), Filter::Exclude("*".to_owned())];
+    CompiledFilters::new(&filters).map_err(|error| crate::error::Error::from(error).into())
+}
