@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 
 use crate::error::{Error, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use longhaul::Location;
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
@@ -49,12 +51,11 @@ pub(crate) fn run() -> u8 {
         return status;
     }
     // The user's own words first: a mistake in them, or `--help`, needs no configuration.
-    let matches = match Cli::command().try_get_matches_from(&argv) {
-        Ok(matches) => matches,
+    let own = match Cli::command().try_get_matches_from(&argv) {
+        Ok(own) => own,
         Err(error) => return refuse(error, &argv),
     };
-    let section = matches.subcommand_name().unwrap_or_default().to_owned();
-    let settings = match settings(&section) {
+    let settings = match settings(&own) {
         Ok(settings) => settings,
         Err(error) => {
             if wants_events(&argv) {
@@ -74,7 +75,8 @@ pub(crate) fn run() -> u8 {
     match cli.command {
         SubcommandArgs::Cp(args) => {
             let matches = matches.subcommand_matches("cp").expect("cp was just parsed");
-            cp::run(&args, cp::filters(matches, &settings), &settings)
+            let own = own.subcommand_matches("cp").expect("it is the same subcommand");
+            cp::run(&args, matches, own, &settings)
         }
         SubcommandArgs::Ls(args) => ls::run(&args),
         SubcommandArgs::Serve(args) => serve::run(&args),
@@ -93,9 +95,21 @@ pub(crate) fn run() -> u8 {
     }
 }
 
-fn settings(section: &str) -> Result<Vec<config::Setting>, Error> {
-    let has_defaults = config::SECTIONS.contains(&section);
-    if has_defaults { config::load(&Cli::command(), section) } else { Ok(Vec::new()) }
+/// The defaults from files for the user's own words.
+fn settings(matches: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
+    let Some((section, matches)) = matches.subcommand() else { return Ok(Vec::new()) };
+    if !config::SECTIONS.contains(&section) {
+        return Ok(Vec::new());
+    }
+    let places = matches.try_get_many::<Location>("locations").ok().flatten().unwrap_or_default();
+    let places: Vec<Location> = places.cloned().collect();
+    let is_given = |key: &str| {
+        let is_key = |id: &&clap::Id| id.as_str().replace('_', "-") == key;
+        let id = matches.ids().find(is_key).map(clap::Id::as_str);
+        id.is_some_and(|id| matches.value_source(id) == Some(ValueSource::CommandLine))
+    };
+    let wanted = config::Wanted { section, places: &places, is_given: &is_given };
+    config::load(&Cli::command(), wanted)
 }
 
 /// Says why the words make no sense, or the help that was asked for; the exit status.

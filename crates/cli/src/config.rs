@@ -1,8 +1,8 @@
 //! Defaults from files: `config.toml` with a section for each subcommand that has defaults, its
-//! keys the long flags of that subcommand.
+//! keys the long flags of that subcommand, and a section `[host.NAME]` for copies from and to NAME.
 //!
 //! A setting becomes the flag it names, put before the user's own, so that flags win over the
-//! user's file, and that over the system's.
+//! section of a host, that over the other sections, and the user's file over the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,11 +14,17 @@ use crate::error::{Error, ErrorKind};
 use clap::error::ErrorKind as ClapKind;
 use clap::{ArgAction, Command};
 use etcetera::BaseStrategy;
+use longhaul::Location;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The subcommands that have defaults.
 pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
+
+/// The section whose sections are for one host each.
+const HOST: &str = "host";
+/// The key that only a host has: its value stands for `HOST=VALUE`.
+const PIN: &str = "server-id";
 
 /// Flags that ask for one run and are no defaults.
 const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "server-id", "once"];
@@ -39,6 +45,44 @@ pub(crate) struct Setting {
     pub(crate) origin: String,
 }
 
+/// Which sections of the files count.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// The subcommand.
+    pub(crate) section: &'a str,
+    /// The hosts of a copy.
+    pub(crate) places: &'a [Location],
+    /// Whether the command line has this flag.
+    pub(crate) is_given: &'a dyn Fn(&str) -> bool,
+}
+
+impl Wanted<'_> {
+    /// Whether `[host.NAME]` is for one of the hosts, and whether that one is a server.
+    fn host(&self, name: &str) -> Option<bool> {
+        let named = |place: &&Location| names(place).iter().any(|known| known == name);
+        let place = self.places.iter().find(named)?;
+        Some(matches!(place, Location::Daemon { .. }))
+    }
+
+    /// Whether a setting of a host counts. A pin of this host is no pin of another one, and none
+    /// at all for ssh.
+    fn takes(&self, setting: &Setting, is_server: bool) -> bool {
+        setting.key != PIN || is_server && !(self.is_given)(PIN)
+    }
+}
+
+/// What a place may be called where something is for it alone: its host.
+pub(crate) fn names(place: &Location) -> Vec<String> {
+    match place {
+        Location::Ssh { destination, .. } => {
+            let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
+            [destination.clone()].into_iter().chain(host).collect()
+        }
+        Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
+        _ => Vec::new(),
+    }
+}
+
 /// The folder of this user's configuration, identity and known servers.
 ///
 /// # Errors
@@ -56,18 +100,20 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// Returns the defaults of the subcommand `section`, each key once; the user's file overrides the
-/// system's. `root` is the whole command line: it says which keys exist and which values they take.
+/// Returns the defaults that are `wanted`, each key once; the user's file overrides the system's,
+/// and the section of a host both. `root` is the whole command line: it says which keys exist and
+/// which values they take.
 ///
 /// # Errors
-/// A file that is no TOML, an unknown key, a value that its flag refuses; with file and line.
-pub(crate) fn load(root: &Command, section: &str) -> Result<Vec<Setting>, Error> {
+/// A file that is no TOML, an unknown key, a value that its flag refuses; with file and line. Two
+/// hosts of one copy have different values of a key.
+pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
         folders.push(PathBuf::from(SYSTEM_FOLDER));
     }
     folders.push(folder()?);
-    let mut settings: Vec<Setting> = Vec::new();
+    let mut read_all = Read::default();
     for folder in folders {
         let file = folder.join(FILE);
         let text = match fs::read_to_string(&file) {
@@ -78,38 +124,113 @@ pub(crate) fn load(root: &Command, section: &str) -> Result<Vec<Setting>, Error>
                 return Err(Error::new(ErrorKind::Usage, what).advise("mend or remove it"));
             }
         };
-        for setting in read(root, &file, &text, section)? {
-            settings.retain(|earlier| earlier.key != setting.key);
-            settings.push(setting);
+        let Read { general, hosts } = read(root, &file, &text, wanted)?;
+        for setting in general {
+            read_all.general.retain(|earlier| earlier.key != setting.key);
+            read_all.general.push(setting);
+        }
+        for (host, setting) in hosts {
+            let is_same =
+                |earlier: &(String, Setting)| earlier.0 == host && earlier.1.key == setting.key;
+            read_all.hosts.retain(|earlier| !is_same(earlier));
+            read_all.hosts.push((host, setting));
         }
     }
-    Ok(settings)
+    read_all.merge(wanted)
 }
 
-/// The settings of `section` in one file; the other sections are checked too.
-fn read(root: &Command, file: &Path, text: &str, section: &str) -> Result<Vec<Setting>, Error> {
+/// The settings of files: those of the subcommand, and those of hosts with the host's name.
+#[derive(Debug, Default)]
+struct Read {
+    general: Vec<Setting>,
+    hosts: Vec<(String, Setting)>,
+}
+
+impl Read {
+    fn merge(self, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
+        let Read { general: mut settings, hosts } = self;
+        for (at, (host, setting)) in hosts.iter().enumerate() {
+            let differs = |(other, before): &&(String, Setting)| {
+                other != host && before.key == setting.key && before.words != setting.words
+            };
+            if setting.key != PIN
+                && !(wanted.is_given)(&setting.key)
+                && let Some((other, before)) = hosts[..at].iter().find(differs)
+            {
+                let Setting { key, origin, .. } = setting;
+                let what = format!(
+                    "{key} is for all of the copy, and [host.{other}] ({}) and [host.{host}] \
+                     ({origin}) differ",
+                    before.origin
+                );
+                return Err(Error::new(ErrorKind::Usage, what).advise(format!("write --{key}")));
+            }
+            if setting.key != PIN {
+                settings.retain(|earlier| earlier.key != setting.key);
+            }
+            settings.push(setting.clone());
+        }
+        Ok(settings)
+    }
+}
+
+/// The settings that are `wanted` in one file; the other sections are checked too.
+fn read(root: &Command, file: &Path, text: &str, wanted: Wanted<'_>) -> Result<Read, Error> {
     let place = Place { root, file, text };
     let table = DeTable::parse(text)
         .map_err(|error| place.wrong(error.span().map_or(0, |s| s.start), error.message()))?;
-    let mut settings = Vec::new();
+    let mut settings = Read::default();
     for (name, value) in table.get_ref() {
+        if name.get_ref().as_ref() == HOST {
+            read_hosts(&place, value, wanted, &mut settings.hosts)?;
+            continue;
+        }
         let known = SECTIONS.iter().find(|known| **known == name.get_ref().as_ref());
         let Some(known) = known else {
             let what = format!("unknown section '{}'", name.get_ref());
             let error = place.wrong(name.span().start, &what);
-            return Err(error.advise("a key belongs below [cp] or [serve]"));
+            return Err(error.advise("a key belongs below [cp], [serve] or [host.NAME]"));
         };
         let Some(keys) = value.get_ref().as_table() else {
             return Err(place.wrong(name.span().start, &format!("'{known}' is no section")));
         };
         for (key, value) in keys {
-            let setting = place.setting(known, key.get_ref(), key.span().start, value)?;
-            if *known == section {
-                settings.push(setting);
+            let setting = place.setting(known, known, key.get_ref(), key.span().start, value)?;
+            if *known == wanted.section {
+                settings.general.push(setting);
             }
         }
     }
     Ok(settings)
+}
+
+/// The settings of `[host.NAME]` where a wanted host has that name; the others are checked too.
+fn read_hosts(
+    place: &Place<'_>,
+    value: &Spanned<DeValue<'_>>,
+    wanted: Wanted<'_>,
+    found: &mut Vec<(String, Setting)>,
+) -> Result<(), Error> {
+    let none = |at: usize| place.wrong(at, "a host has a name").advise("write [host.NAME]");
+    let hosts = value.get_ref().as_table().ok_or_else(|| none(value.span().start))?;
+    for (name, value) in hosts {
+        let keys = value.get_ref().as_table().ok_or_else(|| none(name.span().start))?;
+        let name = name.get_ref();
+        let title = format!("{HOST}.{name}");
+        for (key, value) in keys {
+            let at = key.span().start;
+            let setting = match (key.get_ref().as_ref(), value.get_ref()) {
+                (PIN, DeValue::String(id)) => place.pin(name, id, at)?,
+                (key, _) => place.setting(&title, "cp", key, at, value)?,
+            };
+            if wanted.section == "cp"
+                && wanted.host(name).is_some_and(|is_server| wanted.takes(&setting, is_server))
+            {
+                found.push((name.to_string(), setting));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where settings are read.
@@ -129,8 +250,22 @@ impl Place<'_> {
         Error::new(ErrorKind::Usage, format!("{}: {what}", self.line(at)))
     }
 
+    /// The pin of the server `host`.
+    fn pin(&self, host: &str, id: &str, at: usize) -> Result<Setting, Error> {
+        let word: OsString = format!("--{PIN}={host}={id}").into();
+        match refusal(self.root, "cp", &word) {
+            Some(what) => Err(self.wrong(at, &what)),
+            None => {
+                let (key, words) = (PIN.to_owned(), vec![word]);
+                Ok(Setting { key, words, origin: self.line(at) })
+            }
+        }
+    }
+
+    /// The setting of a key in the section `title`, which has the flags of `section`.
     fn setting(
         &self,
+        title: &str,
         section: &str,
         key: &str,
         at: usize,
@@ -138,7 +273,7 @@ impl Place<'_> {
     ) -> Result<Setting, Error> {
         let command = self.root.find_subcommand(section).expect("each section is a subcommand");
         let Some(action) = action(command, key) else {
-            let what = format!("unknown key '{key}' in [{section}]");
+            let what = format!("unknown key '{key}' in [{title}]");
             let error = self.wrong(at, &what);
             return Err(match nearest(command, key) {
                 Some(near) => error.advise(format!("did you mean '{near}'?")),
@@ -217,8 +352,14 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
+    const FOR_ALL: Wanted<'static> = Wanted { section: "cp", places: &[], is_given: &|_| false };
+
+    fn read_for(text: &str, places: &[Location]) -> Result<Read, Error> {
+        read(&Cli::command(), Path::new("c.toml"), text, Wanted { places, ..FOR_ALL })
+    }
+
     fn read_cp(text: &str) -> Result<Vec<Setting>, Error> {
-        read(&Cli::command(), Path::new("c.toml"), text, "cp")
+        read_for(text, &[]).and_then(|read| read.merge(FOR_ALL))
     }
 
     fn error(text: &str) -> String {
@@ -263,5 +404,24 @@ mod tests {
     #[test]
     fn a_mistake_in_another_section_is_told_too() {
         assert!(error("[serve]\nroots = \"/\"\n").contains("did you mean 'root'?"));
+    }
+
+    #[test]
+    fn hosts_of_one_copy_may_not_differ_and_each_has_its_pin() {
+        let text = "[cp]\nrate = \"1M\"\n[host.a]\nrate = \"2M\"\n[host.b]\nrate = \"3M\"\n";
+        let places = |texts: &[&str]| -> Vec<Location> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let rate = |texts: &[&str]| {
+            let read = read_for(text, &places(texts)).unwrap();
+            read.merge(FOR_ALL).map(|settings| settings[0].words[0].clone())
+        };
+        assert_eq!(rate(&["a:x", "y"]).unwrap(), "--rate=2M");
+        assert_eq!(rate(&["lh://b/x", "y"]).unwrap(), "--rate=3M");
+        assert_eq!(rate(&["me@c:x", "y"]).unwrap(), "--rate=1M");
+        let both = rate(&["me@a:x", "b:x", "y"]).unwrap_err().to_string();
+        assert!(both.contains("[host.a] (c.toml:4) and [host.b] (c.toml:6) differ"), "{both}");
+        assert!(error("[host.a]\nserver-id = \"x\"\n").starts_with("c.toml:2: "));
+        assert!(error("host = 1\n").contains("[host.NAME]"));
     }
 }

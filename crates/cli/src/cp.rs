@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 use longhaul::{CancelHandle, Location, blocking};
 use longhaul_proto::time::Span;
@@ -183,7 +184,8 @@ pub(crate) struct CpArgs {
     /// How long without progress, on the way or at a disk, before the copy is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     stall: Span,
-    /// Print the defaults that configuration files set, and where, and copy nothing
+    /// Print the values that are in force, and where each comes from: the command line, a file and
+    /// its line, or the default; copy nothing
     #[arg(long)]
     show_config: bool,
 }
@@ -209,7 +211,7 @@ pub(crate) enum FilterFlag {
 }
 
 /// The filters in the order in which they decide: the command line's, then the files'.
-pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
+fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
         id: &'a str,
@@ -230,12 +232,19 @@ pub(crate) fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterF
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies, and says how it went.
-pub(crate) fn run(args: &CpArgs, filters: Vec<FilterFlag>, settings: &[Setting]) -> u8 {
+/// Copies, and says how it went. `own` has the words of the command line, `matches` those of
+/// `settings` as well.
+pub(crate) fn run(
+    args: &CpArgs,
+    matches: &ArgMatches,
+    own: &ArgMatches,
+    settings: &[Setting],
+) -> u8 {
     if args.show_config {
-        show(settings);
+        in_force(matches, own, settings).iter().for_each(console::out);
         return exit::DONE;
     }
+    let filters = filters(matches, settings);
     descriptors::raise_limit();
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(show_what(args), cancel.clone()));
@@ -315,13 +324,44 @@ fn show_what(args: &CpArgs) -> Show {
     }
 }
 
-fn show(settings: &[Setting]) {
-    for setting in settings {
-        let words = setting.words.iter().map(|word| word.to_string_lossy());
-        let words = words.collect::<Vec<_>>().join(" ");
-        let words = if words.is_empty() { format!("(no --{})", setting.key) } else { words };
-        console::out(format_args!("{words}  # {}", setting.origin));
+/// What has no long flag, or is no value that is in force.
+const NOT_SHOWN: [&str; 5] =
+    ["locations", "show_config", "partial_progress", "_partial", "compress"];
+
+/// The values that are in force, a line each, with where they come from.
+fn in_force(matches: &ArgMatches, own: &ArgMatches, settings: &[Setting]) -> Vec<String> {
+    let mut lines = Vec::new();
+    // The names of groups of flags begin with a capital.
+    let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_SHOWN.contains(id);
+    for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
+        let values = |of: &ArgMatches| -> Vec<String> {
+            let raw = of.try_get_raw(id).ok().flatten().unwrap_or_default();
+            raw.map(|value| value.to_string_lossy().into_owned()).collect()
+        };
+        let key = id.replace('_', "-");
+        let is_given = own.value_source(id) == Some(ValueSource::CommandLine);
+        let (all, given) = (values(matches), if is_given { values(own) } else { Vec::new() });
+        let mut origins: Vec<&str> = if is_given { vec!["flag"] } else { Vec::new() };
+        if all.len() > given.len() {
+            let from_files = settings.iter().filter(|setting| setting.key == key);
+            origins.extend(from_files.map(|setting| &setting.origin[..]));
+        }
+        let origins = if origins.is_empty() { "default".to_owned() } else { origins.join(", ") };
+        match &all[..] {
+            [off] if off == "false" || (key == "verbose" && off == "0") => {}
+            [on] if on == "true" => lines.push(format!("--{key}  # {origins}")),
+            all => {
+                let words: Vec<String> =
+                    all.iter().map(|value| format!("--{key}={value}")).collect();
+                lines.push(format!("{}  # {origins}", words.join(" ")));
+            }
+        }
     }
+    for Setting { key, origin, .. } in settings.iter().filter(|setting| setting.words.is_empty()) {
+        lines.push(format!("(no --{key})  # {origin}"));
+    }
+    lines.sort();
+    lines
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use longhaul_proto::units::Rate;
 use super::files_from;
 use super::pipe::{self, Pipe};
 use super::{CpArgs, FilterFlag, Streams};
-use crate::config::Setting;
+use crate::config::{Setting, names};
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
 use crate::screen::Screen;
@@ -266,18 +266,6 @@ fn protocol_name<'a>(args: &'a CpArgs, sources: &[Location]) -> &'a str {
         Some(name) => name,
         None if are_many(args, sources) => registry::of_many().name,
         None => registry::all()[0].name,
-    }
-}
-
-/// What a source may be called where a setting is for it alone: its host.
-fn names(source: &Location) -> Vec<String> {
-    match source {
-        Location::Ssh { destination, .. } => {
-            let host = destination.rsplit_once('@').map(|(_, host)| host.to_owned());
-            [destination.clone()].into_iter().chain(host).collect()
-        }
-        Location::Daemon { host, port, .. } => vec![format!("{host}:{port}"), host.clone()],
-        _ => Vec::new(),
     }
 }
 

@@ -143,3 +143,21 @@ fn two_ids_for_one_server_are_refused_with_both_lines() {
     }
     assert!(content(&pair.there).is_empty());
 }
+
+#[test]
+fn the_section_of_a_host_has_its_id_which_counts_unless_the_command_line_has_one() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), &bytes(1000, 1));
+    let config = pair.client.config.join("config.toml");
+    let copy = |id: &str, flags: &[&str]| {
+        fs::write(&config, format!("[host.\"127.0.0.1\"]\nserver-id = \"{id}\"\n")).unwrap();
+        let to = pair.at("copy");
+        let mut command = pair.client.command(["cp"]);
+        command.args(flags).arg("file").arg(&to).current_dir(&pair.here);
+        crate::rig::Child::spawn(&mut command).end()
+    };
+    let (right, wrong) = (&pair.server.id[..], &pair.client.id[..]);
+    copy(wrong, &[]).is(3, &[right]);
+    copy(right, &[]).is(0, &[]);
+    copy(wrong, &[&format!("--server-id={right}")]).is(0, &[]);
+}

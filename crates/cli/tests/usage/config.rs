@@ -28,8 +28,51 @@ fn the_defaults_are_shown_with_their_lines() {
     let (run, folder) = with(text, &["cp", "--show-config"]);
     assert_eq!(run.status, 0, "{}", run.stderr);
     let file = folder.path().join("config.toml");
-    let expected = format!("--exclude=.git  # {0}:3\n--rate=940M  # {0}:2\n", file.display());
-    assert_eq!(run.stdout, expected);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    let file = file.display();
+    for line in [format!("--exclude=.git  # {file}:3"), format!("--rate=940M  # {file}:2")] {
+        assert!(lines.contains(&&line[..]), "{line} in {lines:?}");
+    }
+    assert!(lines.contains(&"--retry-for=5m  # default"), "{lines:?}");
+}
+
+#[test]
+fn the_values_in_force_are_the_flag_s_then_the_host_s_then_the_section_s_then_the_default() {
+    let text = "[cp]\nrate = \"1M\"\nmemory = \"64Mi\"\nstall = \"9s\"\nexclude = [\"a\"]\n\
+                [host.dtn]\nrate = \"2M\"\nmemory = \"128Mi\"\nremote-path = \"/opt/lh\"\n\
+                rsh = \"ssh -p 2222\"\n[host.other]\nretry-for = \"1s\"\n";
+    for place in ["me@dtn:x", "dtn:x", "lh://dtn:9/x"] {
+        let words = ["cp", "--show-config", "--rate=3M", "--exclude=b", place, "."];
+        let (run, folder) = with(text, &words);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let file = folder.path().join("config.toml").display().to_string();
+        let lines: Vec<&str> = run.stdout.lines().collect();
+        for line in [
+            "--rate=3M  # flag".to_owned(),
+            format!("--memory=128Mi  # {file}:8"),
+            format!("--stall=9s  # {file}:4"),
+            format!("--remote-path=/opt/lh  # {file}:9"),
+            format!("--exclude=a --exclude=b  # flag, {file}:5"),
+            "--retry-for=5m  # default".to_owned(),
+        ] {
+            assert!(lines.contains(&&line[..]), "{place}: no {line} in {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_mistake_in_the_section_of_a_host_names_file_and_line() {
+    for (text, said) in [
+        ("[host.dtn]\nratee = \"1M\"\n", "config.toml:2: unknown key 'ratee' in [host.dtn]"),
+        ("[host.dtn]\nrate = \"fast\"\n", "config.toml:2: "),
+        ("[host.dtn]\nserver-id = \"x\"\n", "config.toml:2: "),
+    ] {
+        // Of a host of this copy, and of another one.
+        for place in ["dtn:x", "h:x"] {
+            let (run, _folder) = with(text, &["cp", place, "."]);
+            run.is_refused(&[said]);
+        }
+    }
 }
 
 #[test]
