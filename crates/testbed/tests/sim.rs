@@ -130,6 +130,13 @@ fn a_slow_sender_loses_nothing() {
 }
 
 #[test]
+fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
+    let flow = between("nic = \"20M\"\nnic-queue = \"15KB\"", "", "");
+    assert!(flow.accounts.queue_full > 500 && flow.accounts.retransmitted > 500);
+    assert_eq!(flow.accounts.dropped, flow.accounts.queue_full);
+}
+
+#[test]
 fn a_slow_card_takes_what_its_port_has_room_for_and_drops_the_rest() {
     const SENT: u64 = 20_000;
     let flow = "udp = \"200M\"\ndatagram = 1000\nsize = \"20MB\"";

@@ -1,5 +1,6 @@
 //! Figures 3, 4, 6 and 7: SABUL beside others of its kind, and beside TCP.
 
+use super::alone::queue;
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{CaseFlow, CaseOutcome, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
@@ -100,7 +101,7 @@ pub(super) static FIG4: Experiment = Experiment {
              Fig. 4",
     setup: "A TCP flow (NewReno with selective acknowledgements, window of one bandwidth-delay \
             product, at least 64 kB) and a SABUL flow for 20 s on one path with a drop-tail queue \
-            of one bandwidth-delay product (at least 100 packets); SABUL begins at a tenth of the \
+            of one bandwidth-delay product (at least 10 packets); SABUL begins at a tenth of the \
             capacity.",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
@@ -110,6 +111,7 @@ pub(super) static FIG4: Experiment = Experiment {
             let both = vary("sabul-fig4")
                 .set("topology.link.rate", format!("{capacity}M"))
                 .set("topology.link.delay", format!("{}us", rtt * 500))
+                .set("topology.link.queue", queue(capacity, rtt))
                 .set("flow.tcp.window", window)
                 .set("flow.sabul.settings.initial-rate", format!("{}M", capacity / 10));
             Case::both(grid_case(capacity, rtt), both)
@@ -150,10 +152,14 @@ pub(super) static FIG4: Experiment = Experiment {
     differs: "The text has the figure's sense only: \"in low BDP environments, TCP obtains more \
               of the available bandwidth. In high BDP environments … SABUL is able to \
               effectively use\" it.",
-    learned: "TCP has 50 to 56 % where the bandwidth-delay product is small, and 35 to 44 where it \
-              is 1 MB or more: the paper's direction, but nearer to equal shares at both ends than \
-              its words. There is no number to be better or worse than. SABUL's clock is 10 ms \
-              whatever the path; TCP's is the round trip, which the queue of one BDP doubles.",
+    learned: "TCP has {100 Mbit/s, 1 ms} % where the queue is ten packets, {100 Mbit/s, 10 ms} % \
+              where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 ms} to {1000 \
+              Mbit/s, 100 ms} where it is 1 MB or more: the paper's direction. With a queue of ten \
+              packets SABUL is left with next to nothing: each loss freezes it for a round trip \
+              and takes an eighth of its rate, and it adds to its rate only every 10 ms, ten of \
+              TCP's round trips. There is no number to be better or worse than. SABUL's clock is \
+              10 ms whatever the path; TCP's is the round trip, which the queue of one BDP \
+              doubles.",
     set: Set::Full,
 };
 

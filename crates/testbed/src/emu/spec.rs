@@ -104,9 +104,10 @@ impl EmulationSpec {
             routers.push(format!("{}-card", scenario.hosts[*host].name));
             let packet = u64::from(scenario.mtu) + u64::from(ETHERNET_FRAMING);
             let queue = Bytes::new(CARD_QUEUE * packet);
-            let link = LinkSpec { rate: Some(*rate), queue, ..LinkSpec::default() };
-            links.push(LinkBetween { from: *host, to: card, link: link.clone() });
-            links.push(LinkBetween { from: card, to: *host, link });
+            let link = |queue| LinkSpec { rate: Some(*rate), queue, ..LinkSpec::default() };
+            let out = link(scenario.hosts[*host].nic_queue.unwrap_or(queue));
+            links.push(LinkBetween { from: *host, to: card, link: out });
+            links.push(LinkBetween { from: card, to: *host, link: link(queue) });
         }
         for (place, host) in scenario.hosts.iter().enumerate() {
             let Some(link) = program(host, scenario.mtu) else { continue };
@@ -116,6 +117,9 @@ impl EmulationSpec {
             links.push(LinkBetween { from: program, to: place, link });
             routes.iter_mut().filter(|r| r.to == place).for_each(|r| r.via.push(program));
         }
+        // Programs do not wait for a card that drops.
+        let waits = |(host, _): &(usize, Rate)| scenario.hosts[*host].nic_queue.is_none();
+        let cards = cards.into_iter().filter(waits).collect();
         let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();
         let network = Network { routers, links, routes };
         EmulationSpec { hosts, network, mtu: scenario.mtu, seed: scenario.seed, cards }
@@ -227,6 +231,19 @@ mod tests {
         assert_eq!(rates(0, 2), [card(1_000), None, None, card(100)]);
         assert_eq!(rates(2, 0), [card(100), None, None, card(1_000)]);
         assert_eq!(spec.cards, [(0, Rate::from_mbps(1_000)), (2, Rate::from_mbps(100))]);
+    }
+
+    #[test]
+    fn a_card_with_a_queue_drops_and_holds_nobody_back() {
+        let text = r#"
+            host = [{ name = "a", nic = "100M", nic-queue = "30KB" }, { name = "b" }]
+            link = [{ between = ["a", "b"] }]
+        "#;
+        let scenario = Scenario::parse("queue", text, &Reading::PLAIN).unwrap();
+        let spec = EmulationSpec::of(&scenario);
+        assert!(spec.cards.is_empty());
+        let out = spec.network.links.iter().find(|between| between.from == 0).unwrap();
+        assert_eq!(out.link.queue, Bytes::new(30_000));
     }
 
     #[test]

@@ -142,6 +142,17 @@ impl Scenario {
         if host.nic == Some(Rate::ZERO) {
             return fault(place, format!("the card of {} has a rate of zero", host.name));
         }
+        if let Some(queue) = host.nic_queue {
+            if host.nic.is_none() {
+                return fault(place, format!("{} has a queue for a card, but no card", host.name));
+            }
+            if queue < Bytes::new(self.mtu.into()) {
+                let (name, mtu) = (&host.name, self.mtu);
+                let what =
+                    format!("a queue of {queue} for the card of {name}; a packet has {mtu} B");
+                return fault(place, what);
+            }
+        }
         if host.socket_buffer < Bytes::new(self.mtu.into()) {
             return fault(
                 place,

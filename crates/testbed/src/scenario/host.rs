@@ -15,6 +15,9 @@ pub struct Host {
     /// Bits a second that its card puts on the wire and takes from it, Ethernet framing included;
     /// without one, the links alone decide.
     pub nic: Option<Rate>,
+    /// What waits for its card on the way out; more is dropped there, as where a program's socket
+    /// buffer is larger than the device's queue. Without it, programs wait for the card.
+    pub nic_queue: Option<Bytes>,
     /// What a sending program gets out at most.
     pub sends: Pace,
     /// What a receiving program takes at most: "the receiving host could not keep up" of the
@@ -73,6 +76,7 @@ impl Host {
         Host {
             name: name.into(),
             nic: None,
+            nic_queue: None,
             sends: Pace::default(),
             receives: Pace::default(),
             report_cost: Span::ZERO,

@@ -49,7 +49,8 @@ impl<'s> World<'s> {
                 let spec = LinkSpec { rate: Some(rate), queue, ..LinkSpec::default() };
                 fabric.add_link(spec, stream(seed, Stream::Card, 2 * index + side))
             };
-            let both = host.nic.map(|rate| (card(Bytes::MAX, rate, 0), card(PORT_BUFFER, rate, 1)));
+            let out = host.nic_queue.unwrap_or(Bytes::MAX);
+            let both = host.nic.map(|rate| (card(out, rate, 0), card(PORT_BUFFER, rate, 1)));
             cards.push(both);
         }
         let mut world = World {
@@ -195,7 +196,7 @@ impl<'s> World<'s> {
         let sending = SendingHost {
             pace: host.sends,
             disk: host.disk.filter(|_| copy.reads_disk).map(|disk| (flow.from, disk)),
-            card: self.cards[flow.from].map(|(out, _)| out),
+            card: self.cards[flow.from].map(|(out, _)| out).filter(|_| host.nic_queue.is_none()),
         };
         let writes = copy.writes_disk && self.scenario.hosts[flow.to].disk.is_some();
         let receiver = self.receiver(row.name, flow.to, row.receiver);
@@ -205,7 +206,7 @@ impl<'s> World<'s> {
         let holding = limited.then(|| Holding::new(&setup.layout));
         setup.grant = holding.as_ref().map_or(setup.grant, |holding| holding.granted);
         self.receivers[receiver].core.add_flow(now, &setup);
-        let card = sending.card.and_then(|card| self.card_payload(card));
+        let card = self.cards[flow.from].and_then(|(out, _)| self.card_payload(out));
         let mut sender = (row.sender)(&Setup { card, ..setup.clone() });
         let peer = self.cards[flow.to].and_then(|(_, inward)| self.card_payload(inward));
         if let Some(peer) = peer {

@@ -10,6 +10,7 @@ pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileE
     if let Some(rate) = table.rate("nic")? {
         host.nic = Some(rate);
     }
+    host.nic_queue = table.bytes("nic-queue")?.or(host.nic_queue);
     let pace = |pace: &mut Pace, packets: &str, rate: &str| -> Result<(), FileError> {
         if let Some(number) = table.number(packets)? {
             if number <= 0.0 {

@@ -25,6 +25,7 @@ pub(super) const TOPOLOGY: &[&str] =
 pub(super) const HOST: &[&str] = &[
     "name",
     "nic",
+    "nic-queue",
     "sends-packets",
     "sends-rate",
     "receives-packets",
