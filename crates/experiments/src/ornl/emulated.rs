@@ -121,8 +121,8 @@ pub(super) static MEMORY: Experiment = Experiment {
               the card sends, reports {SABUL, a card that drops, loss 0 | lost, as reported} \
               losses and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's run is \
               between the two. Its host will hardly have sent a packet every 10 µs, and how much \
-              of the excess waited and how much was dropped the study does not tell. The emulator's \
-              card holds its host back, too.\n\n\
+              of the excess waited and how much was dropped the study does not tell. The \
+              emulator's card holds its host back, too.\n\n\
               With loss, TCP and SABUL come out elsewhere over real sockets than simulated. TCP's \
               goodput hangs on where its few losses fall: of twenty seeds, eight bring the \
               simulated one above the emulated. SABUL's does not: by the same seeds it hardly \
