@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::plain;
 use crate::progress::duration;
 
-/// From here on a copy's rate is told.
-const SHORT: Span = Span::from_millis(500);
+/// The time of a copy that takes less is told in ms.
+const SHORT: Span = Span::from_millis(100);
 /// From here on it is worth a line what a copy was bound by.
 const LONG: Span = Span::from_secs(2);
 
@@ -165,9 +165,16 @@ fn headline(summary: &Summary, kind: Kind) -> String {
         }
         _ => "NOT verified".to_owned(),
     };
-    let time = duration(summary.elapsed);
+    let time = match summary.elapsed.as_nanos() {
+        blink if blink < SHORT.as_nanos() => format!("{} ms", blink.div_ceil(1_000_000)),
+        _ => duration(summary.elapsed),
+    };
+    let goodput = match summary.goodput {
+        Rate::ZERO => String::new(),
+        goodput => format!(", {goodput}"),
+    };
     if kind == Kind::Fake {
-        return format!("longhaul: measured {bytes} in {time}; nothing was written");
+        return format!("longhaul: measured {bytes} in {time}{goodput}; nothing was written");
     }
     if is_nothing(summary) {
         return match summary.files {
@@ -180,11 +187,6 @@ fn headline(summary: &Summary, kind: Kind) -> String {
             0 => "longhaul: copied nothing".to_owned(),
             failed => format!("longhaul: copied nothing; {} FAILED", count(failed, "file")),
         };
-    };
-    let goodput = match summary.goodput {
-        // Of what took a blink no rate is worth a word.
-        goodput if summary.elapsed >= SHORT && goodput > Rate::ZERO => format!(", {goodput}"),
-        _ => String::new(),
     };
     format!("longhaul: copied {came} in {time}{goodput}, {verified}")
 }
@@ -430,7 +432,10 @@ pub(crate) mod tests {
         );
         let blink = but!(example(), elapsed: Span::from_millis(40));
         let said = lines(&blink, Kind::Copy, false);
-        assert_eq!(said, ["longhaul: copied 12 files, 300.00 MB in 0.0 s, verified"]);
+        assert_eq!(
+            said,
+            ["longhaul: copied 12 files, 300.00 MB in 40 ms, 848.00 Mbit/s, verified"]
+        );
         let clean = but!(example(), path_lost: 0, socket_lost: 0);
         assert!(!lines(&clean, Kind::Copy, false).join("\n").contains("lost"));
     }
@@ -473,15 +478,16 @@ pub(crate) mod tests {
             copied_bytes: 0,
             links: 3,
             folders: 2,
+            goodput: Rate::ZERO,
             elapsed: Span::from_millis(20));
         let said = |summary: &Summary| lines(summary, Kind::Copy, false)[0].clone();
-        assert_eq!(said(&links), "longhaul: copied 3 links in 0.0 s, verified");
+        assert_eq!(said(&links), "longhaul: copied 3 links in 20 ms, verified");
         let folders = but!(links.clone(), links: 0);
-        assert_eq!(said(&folders), "longhaul: copied 2 folders in 0.0 s, verified");
+        assert_eq!(said(&folders), "longhaul: copied 2 folders in 20 ms, verified");
         let there = but!(folders, folders: 0);
         assert_eq!(said(&there), "longhaul: already there, nothing to copy");
         let both = but!(links, files: 1, copied_files: 1, copied_bytes: 9);
-        assert_eq!(said(&both), "longhaul: copied 1 file, 3 links, 9 B in 0.0 s, verified");
+        assert_eq!(said(&both), "longhaul: copied 1 file, 3 links, 9 B in 20 ms, verified");
     }
 
     #[test]
@@ -615,7 +621,10 @@ pub(crate) mod tests {
     #[test]
     fn a_measurement_says_that_nothing_is_there() {
         let said = lines(&but!(example(), verified: false), Kind::Fake, true);
-        assert_eq!(said[0], "longhaul: measured 300.00 MB in 2.8 s; nothing was written");
+        assert_eq!(
+            said[0],
+            "longhaul: measured 300.00 MB in 2.8 s, 848.00 Mbit/s; nothing was written"
+        );
     }
 
     #[test]

@@ -295,3 +295,17 @@ fn the_other_side_is_called_by_its_name() {
     let glob = copy(&[&id, &pair.at("*.dat"), &"."]);
     glob.is(5, &["no name matches the pattern", "*.dat"]);
 }
+
+#[test]
+fn the_last_line_of_each_copy_has_its_rate_however_short_it_was() {
+    let pair = Pair::new();
+    let id = pinned(&pair);
+    write(&pair.here.join("object"), &bytes(2_000, 1));
+    let measured = ["--receive=fake", "measured 2.00 kB in ", "nothing was written"];
+    for [flag, first, last] in [["--stall=60s", "copied 1 file, 2.00 kB in ", "verified"], measured]
+    {
+        let mut command = cp(&pair, &[&id, &flag, &"object", &pair.at("")]);
+        let ended = Child::spawn(command.stdout(Stdio::piped())).end();
+        ended.is(0, &[first, "bit/s", last]);
+    }
+}
