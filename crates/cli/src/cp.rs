@@ -41,8 +41,9 @@ Copy files and folders to or from another host
 
 A location is a local path, [user@]host:path over ssh, or lh://host[:port]/path on a running \
 longhaul serve. Sources are all local, or all remote; those on several hosts are fetched at once, \
-each getting its share of what this host can take. The location - is standard input, of any \
-length, or standard output; neither can be resumed. Any other \
+each getting its share of what this host can take. Where both ends are on this host, the copy \
+is verified and resumable all the same, and no network is used. The location - is standard \
+input, of any length, or standard output; neither can be resumed. Any other \
 interrupted copy goes on where it stopped when the same command is run again.
 
 Rates are decimal bits a second unless written B/s; sizes take k/M/G/T (1000) and Ki/Mi/Gi/Ti \

@@ -24,6 +24,9 @@ use crate::screen::Screen;
 /// Parallel TCP, which is no protocol of the registry.
 pub(crate) const TCP: &str = "tcp";
 
+/// What events call a copy within this host, which no protocol carries.
+const LOCAL: &str = "local";
+
 /// Names for `--cipher`, in the order of [`cipher`].
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
 /// Names for `--receive`, in the order of [`receive`].
@@ -129,11 +132,21 @@ pub(super) fn prepare(
         .retry_for(duration(args.retry_for))
         .stall(duration(args.stall))
         .reach(args.reach.options());
-    let protocol = match protocol {
+    let protocol = shown_protocol(&protocol, &sources, &destination);
+    Ok(Prepared { request, sources, destination, protocol, pipe })
+}
+
+/// What carries the data, as events have it.
+fn shown_protocol(
+    protocol: &Protocol,
+    sources: &[Location],
+    destination: &Location,
+) -> &'static str {
+    match protocol {
+        _ if destination.is_local() && sources.iter().all(Location::is_local) => LOCAL,
         Protocol::Registry(name) => name,
         _ => TCP,
-    };
-    Ok(Prepared { request, sources, destination, protocol, pipe })
+    }
 }
 
 /// The sources, with what is on other hosts in the place of each pattern.
@@ -226,10 +239,6 @@ fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
         (Some(local), Some(remote), _) => Err(usage(
             format!("{local} is on this host and {remote} on another"),
             "copy what is here with cp",
-        )),
-        (Some(local), None, true) => Err(usage(
-            format!("{local} and {destination} are both on this host"),
-            "use cp, or write localhost:path for a copy through ssh",
         )),
         (None, Some(remote), false) => Err(usage(
             format!("{remote} and {destination} are both on other hosts"),
@@ -403,11 +412,11 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_between_this_host_and_others() {
+    fn a_copy_has_an_end_on_this_host_and_its_sources_on_one_side() {
         assert_eq!(check(&["a", "b", "host:c"]).unwrap().0.len(), 2);
         assert!(check(&["lh://h/a", "lh://h/b", "."]).is_ok());
+        assert!(check(&["a", "b"]).is_ok());
         let refused = |locations: &[&str]| check(locations).unwrap_err().to_string();
-        assert!(refused(&["a", "b"]).contains("both on this host"));
         assert!(refused(&["h:a", "g:b"]).contains("both on other hosts"));
         assert!(refused(&["h:a", "b", "."]).contains("on this host and h:a on another"));
         assert_eq!(check(&["h:a", "lh://g:1/a", "lh://g:2/a", "."]).unwrap().0.len(), 3);

@@ -3,6 +3,7 @@
 mod copies;
 mod destination_trouble;
 mod events;
+mod local;
 mod modes;
 mod on_disk;
 mod permissions;

@@ -192,5 +192,5 @@ fn nobody_at_the_other_end_is_unreachable_and_a_changed_mind_is_usage() {
     let nowhere = format!("lh://127.0.0.1:{port}/");
     pair.cp(&[&"file", &nowhere]).is(3, &[&port.to_string()]);
     pair.cp(&[&"file", &"lh://no-such-host.invalid/"]).is(3, &["no-such-host.invalid"]);
-    pair.cp(&[&"file", &"other"]).is(2, &["both on this host"]);
+    pair.cp(&[&"file", &"other"]).is(2, &["is for a server"]);
 }

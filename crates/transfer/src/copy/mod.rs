@@ -3,7 +3,8 @@
 //!
 //! `attempt` is one session's try, `udp_watchdog` looks whether UDP still passes; `hooks` is what
 //! the user sees and wishes meanwhile; `summing` makes the summary, `stream_bound` says what
-//! bounded streams; `rehearsal` is a session without a network, for the fuzzer. A copy from several
+//! bounded streams; `local` copies within this host;
+//! `rehearsal` is a session without a network, for the fuzzer. A copy from several
 //! sources is one such copy for each of them, led by `many`. A copy of content whose length nobody
 //! knows is one for each part of it, led by `pipe`: `feed` brings the parts, `pipe_board` tells of
 //! them.
@@ -11,6 +12,7 @@
 mod attempt;
 mod feed;
 mod hooks;
+mod local;
 mod pipe;
 mod pipe_board;
 mod rehearsal;
@@ -53,6 +55,9 @@ pub fn copy(
     observer: Arc<dyn Observer>,
     cancel: Cancel,
 ) -> Result<Summary, Error> {
+    if local::is_local(&options) {
+        return local::copy(&options, &*observer, &cancel);
+    }
     let routes = Route::all(&options)?;
     check_input(&options, &routes)?;
     check_output(&options, &routes)?;

@@ -1,0 +1,139 @@
+//! Copies within one host.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::rig::{Child, Ended, Host, assert_same_attributes, bytes, content, remains, write};
+
+/// A host and a folder on it.
+struct Here {
+    client: Host,
+    folder: TempDir,
+}
+
+impl Here {
+    fn new() -> Here {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let client = Host::new(&folder.path().join("client"));
+        fs::create_dir(folder.path().join("files")).unwrap();
+        Here { client, folder }
+    }
+
+    fn at(&self, path: &str) -> std::path::PathBuf {
+        self.folder.path().join("files").join(path)
+    }
+
+    fn cp(&self, args: &[&str]) -> Ended {
+        let mut command = self.client.command(["cp", "--json"]);
+        command.args(args).current_dir(self.at(""));
+        Child::spawn(&mut command).end()
+    }
+}
+
+fn names(root: &Path) -> Vec<String> {
+    content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_tree_is_copied_within_a_host_verified_and_again_without_work() {
+    let here = Here::new();
+    write(&here.at("t/large"), &bytes(20 << 20, 1));
+    write(&here.at("t/d/small"), b"s");
+    write(&here.at("t/empty"), b"");
+    symlink("d/small", here.at("t/link")).unwrap();
+    let summary = here.cp(&["-a", "t", "new"]).summary();
+    assert_eq!((&summary["protocol"], &summary["verified"]), (&"local".into(), &true.into()));
+    assert_eq!((&summary["files"], &summary["bytes"]), (&3.into(), &((20 << 20) + 1).into()));
+    assert_same_attributes(&here.at("t"), &here.at("new"));
+    assert!(remains(&here.at("")).is_empty());
+    // Into a folder that is there, as cp does it; and its content, which is there.
+    here.cp(&["-a", "t", "new"]).summary();
+    assert!(here.at("new/t/d/small").is_file());
+    let again = here.cp(&["-avv", "t/", "new"]);
+    assert_eq!(again.summary()["skipped_files"], 3, "{again}");
+    assert_eq!(again.events("skipped").len(), 4, "{again}");
+}
+
+#[test]
+fn what_an_interrupted_copy_left_is_compared_and_not_written_again() {
+    let here = Here::new();
+    let whole = bytes(20 << 20, 1);
+    write(&here.at("big"), &whole);
+    write(&here.at("to/.big.lh-part"), &whole[..10 << 20]);
+    let summary = here.cp(&["big", "to"]).summary();
+    assert_eq!(summary["resumed_bytes"], 10 << 20);
+    assert!(fs::read(here.at("to/big")).unwrap() == whole);
+    assert!(remains(&here.at("to")).is_empty());
+}
+
+#[test]
+fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
+    let here = Here::new();
+    write(&here.at("t/x.dat"), b"x");
+    write(&here.at("t/y.tmp"), b"y");
+    here.cp(&["-r", "--exclude=*.tmp", "--mkpath", "t", "a/b/t"]).summary();
+    assert_eq!(names(&here.at("a/b/t")), ["x.dat"]);
+    // Another content of the same size and time.
+    let time = fs::metadata(here.at("t/x.dat")).unwrap().modified().unwrap();
+    fs::write(here.at("a/b/t/x.dat"), b"!").unwrap();
+    let file = fs::File::options().write(true).open(here.at("a/b/t/x.dat")).unwrap();
+    file.set_modified(time).unwrap();
+    here.cp(&["-r", "--exclude=*.tmp", "t/", "a/b/t"]).summary();
+    assert_eq!(fs::read(here.at("a/b/t/x.dat")).unwrap(), b"!");
+    here.cp(&["-rc", "--exclude=*.tmp", "t/", "a/b/t"]).summary();
+    assert_eq!(fs::read(here.at("a/b/t/x.dat")).unwrap(), b"x");
+    write(&here.at("list"), b"y.tmp\nmissing\n");
+    here.cp(&["--files-from=list", "t", "listed"]).is(8, &["missing", "1 file FAILED"]);
+    assert_eq!(names(&here.at("listed")), ["y.tmp"]);
+    here.cp(&["missing", "other"]).is(4, &["cannot read missing"]);
+}
+
+#[test]
+fn a_dry_run_within_a_host_names_what_would_be_copied_and_makes_nothing() {
+    let here = Here::new();
+    write(&here.at("t/x"), b"x");
+    write(&here.at("t/y"), b"y");
+    let dry = here.cp(&["-rvn", "t", "new"]);
+    assert_eq!(dry.summary()["copied_files"], 2, "{dry}");
+    assert_eq!(dry.events("file").len(), 2, "{dry}");
+    assert!(!here.at("new").exists());
+}
+
+#[test]
+fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
+    let here = Here::new();
+    write(&here.at("t/d/x"), b"x");
+    write(&here.at("file"), b"f");
+    symlink("t", here.at("to t")).unwrap();
+    let before = names(&here.at(""));
+    for words in [
+        ["file", "file"],
+        ["file", "."],
+        ["./file", "t/../file"],
+        ["t", "."],
+        ["t", "t"],
+        ["t", "t/new"],
+        ["t/", "t/d/new/deep"],
+        ["t", "to t/d"],
+        [".", "t"],
+    ] {
+        let ended = here.cp(&["-r", "--mkpath", words[0], words[1]]);
+        ended.is(2, &["onto or into itself"]);
+        assert_eq!(names(&here.at("")), before, "{words:?}");
+    }
+    // The other way round is a plain copy.
+    here.cp(&["-r", "t/d", "."]).summary();
+    assert!(here.at("d/x").is_file());
+}
+
+#[test]
+fn a_rate_or_a_pipe_within_a_host_is_told_what_it_is_for() {
+    let here = Here::new();
+    write(&here.at("file"), b"f");
+    here.cp(&["--bwlimit=1M", "file", "other"]).is(0, &["for a network"]);
+    here.cp(&["-", "other"]).is(2, &["only files and folders"]);
+    assert_eq!(fs::read(here.at("other")).unwrap(), b"f");
+}

@@ -1,0 +1,373 @@
+//! A copy within this host: source and sink as over a network, and nothing between them.
+//!
+//! One thread reads and hashes, the calling one verifies and writes, a third reports. There is no
+//! session, so nothing is retried: the same call resumes by the journal.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_files::place::{as_path, show};
+use longhaul_files::{
+    CHUNK, Failure, Kind, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions, Watch,
+};
+use longhaul_proto::time::Span;
+use longhaul_proto::units::{Bytes, Rate};
+
+use crate::counters::process_time;
+use crate::counters::recent::{Recent, over};
+use crate::error::{Error, ErrorKind};
+use crate::location::Location;
+use crate::many::part::sink_options;
+use crate::notices::{interrupted, shown, told};
+use crate::options::{CopyOptions, Names, Receive};
+use crate::progress::{Cancel, Notice, Observer, Progress};
+use crate::summary::{Summary, hex};
+
+/// What the summary has in place of a protocol.
+const PROTOCOL: &str = "local";
+/// How often the observer hears how far the copy is, and may wish its end.
+const TICK: Duration = Duration::from_millis(100);
+/// Chunks that are read ahead of the writer.
+const AHEAD: usize = 8;
+/// How often a chunk is read again that comes wrong, or whose sync failed.
+const MOST_PASSES: u32 = 4;
+
+/// A copy under way.
+struct Local<'a> {
+    options: &'a CopyOptions,
+    observer: &'a dyn Observer,
+    watch: Watch,
+    started: Instant,
+    progress: Mutex<Progress>,
+    /// Bytes that stand.
+    bytes: AtomicU64,
+    /// Files that stand.
+    files: AtomicU64,
+}
+
+/// A chunk on its way from the source.
+struct Read {
+    chunk: u64,
+    buf: Vec<u8>,
+    read: Result<longhaul_files::ChunkRead, longhaul_files::Error>,
+    /// What the reading has found to have failed.
+    failures: Vec<Failure>,
+}
+
+/// Whether both ends of a copy are on this host.
+pub(super) fn is_local(options: &CopyOptions) -> bool {
+    options.destination.is_local() && options.sources.iter().all(Location::is_local)
+}
+
+/// Copies; blocks until the end.
+///
+/// # Errors
+/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for what is of a network, and for a copy onto
+/// or into itself.
+pub(super) fn copy(
+    options: &CopyOptions,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<Summary, Error> {
+    check(options)?;
+    if options.rate.is_some() || options.rate_limit.is_some() {
+        let what = "a limit of the rate is for a network; this copy stays on this host";
+        observer.notice(Notice::Warning(what.to_owned()));
+    }
+    let local = Local {
+        options,
+        observer,
+        watch: Watch::default(),
+        started: Instant::now(),
+        progress: Mutex::default(),
+        bytes: AtomicU64::new(0),
+        files: AtomicU64::new(0),
+    };
+    let (over, ended) = mpsc::channel::<()>();
+    let copied = thread::scope(|scope| {
+        let local = &local;
+        scope.spawn(move || {
+            let mut recent = Recent::default();
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                if cancel.is_cancelled() {
+                    local.watch.end();
+                }
+                observer.progress(&local.progress(&mut recent));
+            }
+        });
+        let copied = local.run();
+        drop(over);
+        copied
+    });
+    match local.watch.is_over() {
+        true => Err(interrupted()),
+        false => copied,
+    }
+}
+
+/// Sees that the copy is one of files within this host, and not onto or into itself.
+fn check(options: &CopyOptions) -> Result<(), Error> {
+    let is_plain = !options.replicas
+        && options.input.is_none()
+        && options.output.is_none()
+        && options.receive != Receive::Fake;
+    if !is_plain {
+        let what = "both ends are on this host, where only files and folders are copied";
+        return Err(Error::new(ErrorKind::Usage, what));
+    }
+    if options.local.is_some() {
+        return Ok(());
+    }
+    options.sources.iter().try_for_each(|source| {
+        let (from, to) = (source.path(), options.destination.path());
+        match leads_into_itself(from, to, options.recursive) {
+            true => {
+                let what = format!("{} would be copied onto or into itself", from.display());
+                Err(Error::new(ErrorKind::Usage, what).advise("name another destination"))
+            }
+            false => Ok(()),
+        }
+    })
+}
+
+/// Whether the copy of `from` lands on it or below it.
+fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
+    let says_folder = from.as_os_str().as_encoded_bytes().ends_with(b"/");
+    // A link that is copied as one holds nothing.
+    if recursive && !says_folder && from.is_symlink() {
+        return false;
+    }
+    let Ok(real) = from.canonicalize() else { return false };
+    // What is missing lies in the innermost folder that is there.
+    let here = |path: &Path| match path.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => path.to_owned(),
+    };
+    let base = to.ancestors().find_map(|path| here(path).canonicalize().ok());
+    let is_inside = real.is_dir() && base.is_some_and(|base| base.starts_with(&real));
+    let target = match (to.is_dir(), from.file_name()) {
+        (true, Some(name)) if !says_folder => to.join(name),
+        _ => to.to_owned(),
+    };
+    is_inside || target.canonicalize().is_ok_and(|target| target == real)
+}
+
+impl Local<'_> {
+    fn run(&self) -> Result<Summary, Error> {
+        let options = self.options;
+        let place = |location: &Location| options.place(location.path().to_owned());
+        let places: Vec<_> = options.sources.iter().map(place).collect();
+        let mut source = Source::open(
+            &places,
+            &SourceOptions {
+                recursive: options.recursive,
+                filters: options.filters.clone(),
+                watch: self.watch.clone(),
+            },
+        )?;
+        for warning in source.warnings() {
+            self.observer.notice(Notice::Warning(warning.clone()));
+        }
+        let manifest = source.manifest().clone();
+        let to = place(&options.destination);
+        let (mut sink, plan) = Sink::open(&to, &manifest, 0, &sink_options(options), &self.watch)?;
+        let resumed = self.plan(&mut source, &mut sink, plan)?;
+        if options.dry_run {
+            return self.rehearsed(&source, &sink, &manifest, resumed);
+        }
+        for pass in 1.. {
+            let missing: Vec<u64> = sink.missing().into_iter().flatten().collect();
+            if missing.is_empty() || self.watch.is_over() {
+                break;
+            }
+            if pass > MOST_PASSES {
+                let what = format!("{} chunks differ each time they are read", missing.len());
+                return Err(Error::new(ErrorKind::Verification, what));
+            }
+            self.pass(&mut source, &mut sink, &missing, resumed)?;
+        }
+        let walked: Vec<Failure> = without_entry(&source);
+        let outcome = sink.finish()?;
+        self.made(&manifest, &outcome.named);
+        self.summary(&manifest, outcome, walked, resumed)
+    }
+
+    /// Compares what is there, and tells how much of it need not be copied.
+    fn plan(&self, source: &mut Source, sink: &mut Sink, plan: Plan) -> Result<u64, Error> {
+        let manifest = source.manifest().clone();
+        let due = |sink: &Sink| -> u64 {
+            let chunks = sink.missing().into_iter().flatten();
+            chunks.map(|chunk| sink.object().chunk_content(chunk) as u64).sum()
+        };
+        let (before, mut skipped) = (due(sink), plan.skipped);
+        for compare in &plan.compare {
+            let same = source.compare(compare.entry, &compare.values);
+            sink.compare_result(compare.entry, &same)?;
+            skipped.extend(sink.is_skipped(compare.entry).then_some(compare.entry));
+        }
+        let resumed = plan.resumed_bytes.saturating_add(before.saturating_sub(due(sink)));
+        if self.options.names == Names::All {
+            for number in skipped {
+                // That a folder is there says nothing of what is in it.
+                if manifest.entries()[number as usize].kind != Kind::Folder {
+                    let path = shown(&manifest.path(number));
+                    self.observer.notice(Notice::Skipped { path });
+                }
+            }
+        }
+        if resumed > 0 {
+            self.observer.notice(Notice::Resumed { bytes: resumed });
+        }
+        let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
+        (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
+        progress.resumed_bytes = resumed;
+        self.bytes.store(resumed, Ordering::Relaxed);
+        Ok(resumed)
+    }
+
+    /// Moves chunks: a thread reads them, this one writes them.
+    fn pass(
+        &self,
+        source: &mut Source,
+        sink: &mut Sink,
+        missing: &[u64],
+        resumed: u64,
+    ) -> Result<(), Error> {
+        thread::scope(|scope| {
+            let (send, chunks) = mpsc::sync_channel(AHEAD);
+            let (give_back, buffers) = mpsc::channel();
+            scope.spawn(move || {
+                for chunk in missing.iter().copied() {
+                    let buf = buffers.try_recv();
+                    let mut buf = buf.unwrap_or_else(|_| vec![0; CHUNK as usize]);
+                    let known = source.failures().len();
+                    let read = source.read_chunk(chunk, &mut buf);
+                    let failures = source.failures()[known..].to_vec();
+                    if send.send(Read { chunk, buf, read, failures }).is_err() {
+                        return;
+                    }
+                }
+            });
+            for Read { chunk, buf, read, failures } in chunks {
+                if self.watch.is_over() {
+                    return Ok(());
+                }
+                for Failure { entry, reason, .. } in failures {
+                    entry.map(|entry| sink.fail_entry(entry, &reason));
+                }
+                let read = read?;
+                sink.write_chunk(chunk, &buf[..read.len], &read.value)?;
+                let _ = give_back.send(buf);
+                self.bytes.store(resumed.saturating_add(sink.bytes_written()), Ordering::Relaxed);
+                self.files.store(sink.files_done(), Ordering::Relaxed);
+                let named = sink.take_named();
+                self.made(sink.object().manifest(), &named);
+            }
+            Ok(())
+        })
+    }
+
+    fn made(&self, manifest: &Manifest, named: &[u32]) {
+        for number in named {
+            self.observer.notice(told(manifest, *number, &manifest.path(*number)));
+        }
+    }
+
+    fn progress(&self, recent: &mut Recent) -> Progress {
+        let known = self.progress.lock().unwrap_or_else(|error| error.into_inner()).clone();
+        let bytes = self.bytes.load(Ordering::Relaxed).min(known.total_bytes);
+        recent.note(Instant::now(), bytes);
+        let rate_now = recent.rate();
+        let left = Bytes::new(known.total_bytes - bytes);
+        let moved = bytes.saturating_sub(known.resumed_bytes);
+        Progress {
+            bytes,
+            files: self.files.load(Ordering::Relaxed),
+            rate_now,
+            rate_average: over(moved, self.started.elapsed()),
+            setup: Some(Span::ZERO),
+            left: (rate_now > Rate::ZERO && known.total_bytes > 0).then(|| left / rate_now),
+            ..known
+        }
+    }
+
+    /// The account of a dry run.
+    fn rehearsed(
+        &self,
+        source: &Source,
+        sink: &Sink,
+        manifest: &Arc<Manifest>,
+        resumed: u64,
+    ) -> Result<Summary, Error> {
+        let failures: Vec<Failure> =
+            without_entry(source).into_iter().chain(sink.failures().iter().cloned()).collect();
+        let mut outcome = SinkOutcome { failures, ..SinkOutcome::default() };
+        for (number, entry) in (0..).zip(manifest.entries()) {
+            let has_failed = outcome.failures.iter().any(|failure| failure.entry == Some(number));
+            let is_file = entry.size().is_some();
+            match sink.is_skipped(number) {
+                true => outcome.skipped += u64::from(is_file),
+                false if has_failed => {}
+                false => {
+                    outcome.files += u64::from(is_file);
+                    self.observer.notice(told(manifest, number, &manifest.path(number)));
+                }
+            }
+        }
+        self.summary(manifest, outcome, Vec::new(), resumed)
+    }
+
+    /// Tells what failed, and sums up.
+    fn summary(
+        &self,
+        manifest: &Manifest,
+        outcome: SinkOutcome,
+        walked: Vec<Failure>,
+        resumed: u64,
+    ) -> Result<Summary, Error> {
+        let failures: Vec<Failure> = walked.into_iter().chain(outcome.failures).collect();
+        if let (true, Some(failure)) = (manifest.is_single(), failures.first()) {
+            let what = format!("cannot copy {}: {}", show(&failure.path), failure.reason);
+            let error = Error::new(ErrorKind::LocalFile, what).at(as_path(&failure.path));
+            return Err(error.advise("the same command tries it again"));
+        }
+        for Failure { path, reason, .. } in &failures {
+            let (path, reason) = (shown(path), reason.clone());
+            self.observer.notice(Notice::FileFailed { path, reason });
+        }
+        let elapsed = Span::from_nanos(self.started.elapsed().as_nanos() as u64);
+        let failed_files = failures.len() as u64;
+        let unread_files = if self.options.checksum { 0 } else { outcome.skipped };
+        let settled = resumed.saturating_add(outcome.failed_bytes);
+        let copied_bytes = manifest.bytes().saturating_sub(settled);
+        Ok(Summary {
+            bytes: manifest.bytes(),
+            files: manifest.files(),
+            copied_files: outcome.files,
+            copied_bytes,
+            links: outcome.links,
+            folders: outcome.folders,
+            elapsed,
+            goodput: Bytes::new(copied_bytes) / elapsed,
+            protocol: PROTOCOL.to_owned(),
+            resumed_bytes: resumed,
+            skipped_files: outcome.skipped,
+            unread_files,
+            failed_files,
+            cipher: "none".to_owned(),
+            blake3: outcome.digest.and_then(|digest| hex(&digest)),
+            verified: !self.options.dry_run && failed_files == 0 && unread_files == 0,
+            cpu: process_time(),
+            ..Summary::default()
+        })
+    }
+}
+
+/// What could not be walked.
+fn without_entry(source: &Source) -> Vec<Failure> {
+    source.failures().iter().filter(|failure| failure.entry.is_none()).cloned().collect()
+}
