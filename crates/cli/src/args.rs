@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use longhaul::Location;
+use longhaul::{Location, ServerPin};
 
 #[cfg(target_os = "linux")]
 use crate::emulate;
@@ -108,7 +108,9 @@ fn settings(matches: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
         let id = matches.ids().find(is_key).map(clap::Id::as_str);
         id.is_some_and(|id| matches.value_source(id) == Some(ValueSource::CommandLine))
     };
-    let wanted = config::Wanted { section, places: &places, is_given: &is_given };
+    let pins = matches.try_get_many::<ServerPin>("server_id").ok().flatten().unwrap_or_default();
+    let pins: Vec<ServerPin> = pins.cloned().collect();
+    let wanted = config::Wanted { section, places: &places, is_given: &is_given, pins: &pins };
     config::load(&Cli::command(), wanted)
 }
 

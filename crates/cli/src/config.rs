@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use clap::error::ErrorKind as ClapKind;
 use clap::{ArgAction, Command};
 use etcetera::BaseStrategy;
-use longhaul::Location;
+use longhaul::{Location, ServerPin};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -54,20 +54,22 @@ pub(crate) struct Wanted<'a> {
     pub(crate) places: &'a [Location],
     /// Whether the command line has this flag.
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
+    /// The pins of the command line.
+    pub(crate) pins: &'a [ServerPin],
 }
 
 impl Wanted<'_> {
-    /// Whether `[host.NAME]` is for one of the hosts, and whether that one is a server.
-    fn host(&self, name: &str) -> Option<bool> {
-        let named = |place: &&Location| names(place).iter().any(|known| known == name);
-        let place = self.places.iter().find(named)?;
-        Some(matches!(place, Location::Daemon { .. }))
+    /// The host for which `[host.NAME]` is.
+    fn host(&self, name: &str) -> Option<&Location> {
+        self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether a setting of a host counts. A pin of this host is no pin of another one, and none
-    /// at all for ssh.
-    fn takes(&self, setting: &Setting, is_server: bool) -> bool {
-        setting.key != PIN || is_server && !(self.is_given)(PIN)
+    /// Whether a setting of a host counts. A pin counts for a server alone, and gives way to one of
+    /// the command line for this server or for all: never to another server's.
+    fn takes(&self, setting: &Setting, host: &Location) -> bool {
+        let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
+        let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);
+        setting.key != PIN || !self.pins.iter().any(is_for_it)
     }
 }
 
@@ -224,7 +226,7 @@ fn read_hosts(
                 (key, _) => place.setting(&title, "cp", key, at, value)?,
             };
             if wanted.section == "cp"
-                && wanted.host(name).is_some_and(|is_server| wanted.takes(&setting, is_server))
+                && wanted.host(name).is_some_and(|host| wanted.takes(&setting, host))
             {
                 found.push((name.to_string(), setting));
             }
@@ -352,7 +354,8 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    const FOR_ALL: Wanted<'static> = Wanted { section: "cp", places: &[], is_given: &|_| false };
+    const FOR_ALL: Wanted<'static> =
+        Wanted { section: "cp", places: &[], is_given: &|_| false, pins: &[] };
 
     fn read_for(text: &str, places: &[Location]) -> Result<Read, Error> {
         read(&Cli::command(), Path::new("c.toml"), text, Wanted { places, ..FOR_ALL })
@@ -364,6 +367,20 @@ mod tests {
 
     fn error(text: &str) -> String {
         read_cp(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_pin_of_a_host_gives_way_to_one_for_this_host_or_for_all_and_to_no_other() {
+        let text = "[host.a]\nserver-id = \"lh1:A\"\n";
+        let places = ["lh://a/x", "lh://b/y"].map(|place| place.parse().unwrap());
+        let takes = |server: Option<&str>| {
+            let pin = ServerPin { server: server.map(str::to_owned), id: "lh1:B".to_owned() };
+            let (pins, is_given) = ([pin], |key: &str| key == PIN);
+            let wanted = Wanted { places: &places, pins: &pins, is_given: &is_given, ..FOR_ALL };
+            let read = read(&Cli::command(), Path::new("c.toml"), text, wanted).unwrap();
+            !read.merge(wanted).unwrap().is_empty()
+        };
+        assert_eq!([takes(Some("b")), takes(Some("a")), takes(None)], [true, false, false]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 use crate::console;
+use crate::plain;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -212,7 +213,8 @@ fn source_lines(rows: &[SourceRow]) -> Vec<String> {
 }
 
 fn source_line(row: &SourceRow) -> String {
-    let SourceRow { source, state, received_bytes, rate, share, loss, resent, .. } = row;
+    let SourceRow { state, received_bytes, rate, share, loss, resent, .. } = row;
+    let source = plain::text(&row.source);
     let (state, bytes) = (state.name(), Bytes::new(*received_bytes));
     format!(
         "  {source}: {state}, {rate} ({:.0} %), {bytes}, loss {loss}, resent {resent} blocks",

@@ -53,11 +53,14 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::SourceFailed { source, error } => {
             format!(
-                "{source} is left out: {}",
+                "{} is left out: {}",
+                plain::text(source),
                 plain::text(&Error::from(error.clone()).to_string())
             )
         }
-        Event::OfSource { source, event } => format!("{source}: {}", self::event(event)),
+        Event::OfSource { source, event } => {
+            format!("{}: {}", plain::text(source), self::event(event))
+        }
         Event::Warning(text) => plain::text(text),
         // A newer library may report more.
         other => plain::text(&format!("{other:?}")),
@@ -221,7 +224,8 @@ fn receives(capacity: ReceiveCapacity) -> String {
 /// What one of several sources has brought.
 fn source(row: &SourceRow) -> String {
     let bytes = Bytes::new(row.received_bytes);
-    let SourceRow { source, state, loss, resent, refused, .. } = row;
+    let SourceRow { state, loss, resent, refused, .. } = row;
+    let source = plain::text(&row.source);
     let resent = count(*resent, "block");
     let refused = match refused {
         0 => String::new(),

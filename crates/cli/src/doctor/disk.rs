@@ -21,6 +21,11 @@ const PIECE: usize = 1 << 20;
 /// So much stays free.
 const SPARE: u64 = 512_000_000;
 
+/// A file system may report any numbers.
+fn free_bytes(blocks: u64, of: u64) -> u64 {
+    blocks.saturating_mul(of)
+}
+
 /// Measures the disk of `folder`.
 pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
     let shown = folder.display();
@@ -29,8 +34,8 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
         vec![Finding::new("disk-write", Grade::Bad, what, "name another folder with --dir")]
     };
     match statvfs(folder) {
-        Ok(stat) if stat.f_bavail * stat.f_frsize < MOST + SPARE => {
-            let free = Bytes::new(stat.f_bavail * stat.f_frsize);
+        Ok(stat) if free_bytes(stat.f_bavail, stat.f_frsize) < MOST + SPARE => {
+            let free = Bytes::new(free_bytes(stat.f_bavail, stat.f_frsize));
             let what = format!("{free} free in {shown}: too little to measure");
             return vec![Finding::new("disk-write", Grade::Warn, what, "make room, or name --dir")];
         }

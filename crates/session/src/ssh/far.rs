@@ -1,7 +1,7 @@
 //! The far side of a copy over ssh: started by ssh, for one client, and gone when ssh is.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -22,7 +22,7 @@ const INTRODUCTION: Duration = Duration::from_secs(30);
 
 /// Ways for one client to come in.
 pub struct SshSide {
-    /// Direct sessions arrive here; they are taken by [`SshSide::accept`].
+    /// Direct sessions of the client arrive here, and of nobody else.
     pub listener: Listener,
     client: PeerId,
     tls: Arc<rustls::ServerConfig>,
@@ -58,6 +58,13 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
+    // Until the client is known, nobody comes in; later, nobody else.
+    let client = Arc::new(OnceLock::new());
+    let known = client.clone();
+    listener.admit_by(move |peer| match known.get() == Some(peer) {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Unreachable, "this port serves another id")),
+    });
     let offer = ContactOffer {
         id: identity.id(),
         port: listener.local_addr().port(),
@@ -73,14 +80,17 @@ pub async fn accept_over_ssh(
     };
     let line = timeout(INTRODUCTION, introduced).await;
     match line.ok().and_then(Result::ok).flatten().as_deref().and_then(Word::parse) {
-        Some(Word::Client(client)) => Ok(SshSide {
-            listener,
-            client,
-            tls: Arc::new(tls::server(identity, settings.fast_aes)),
-            settings: settings.clone(),
-            channel: Some(channel),
-            lines,
-        }),
+        Some(Word::Client(id)) => {
+            let _ = client.set(id);
+            Ok(SshSide {
+                listener,
+                client: id,
+                tls: Arc::new(tls::server(identity, settings.fast_aes)),
+                settings: settings.clone(),
+                channel: Some(channel),
+                lines,
+            })
+        }
         _ => Err(Error::new(Kind::Unreachable, "the client did not say through ssh who it is")),
     }
 }
@@ -95,15 +105,7 @@ impl SshSide {
         loop {
             let Some(channel) = &mut self.channel else { return Ok(None) };
             let line = tokio::select! {
-                session = self.listener.accept() => {
-                    if session.peer == self.client {
-                        return Ok(Some(session));
-                    }
-                    let stranger = Error::new(Kind::Unreachable, "this port serves another id");
-                    // A stranger that does not listen to this is no concern of ours.
-                    tokio::spawn(async move { drop(session.close(Some(stranger)).await) });
-                    continue;
-                }
+                session = self.listener.accept() => return Ok(Some(session)),
                 line = self.lines.next(channel) => line,
             };
             match line {

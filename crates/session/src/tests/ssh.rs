@@ -184,6 +184,33 @@ fn where_only_ssh_passes_it_carries_the_session_and_says_what_to_open() {
 }
 
 #[test]
+fn while_ssh_carries_the_session_its_control_port_admits_nobody_else() {
+    run(async {
+        let host = Host::new(None, "");
+        let ports = Some((47_362, 47_365));
+        let mut session = host.connect_to("host.invalid", ports).await.expect("a far side");
+        assert_eq!(session.carrier, "ssh");
+        echoes(&mut session).await;
+        let mut stranger = Client::new(Carriers::Tcp);
+        stranger.trust = stranger.trust.only(session.peer.to_string());
+        let mut refused = 0;
+        for port in 47_362..=47_365 {
+            // One of them is the control port.
+            let to = SocketAddr::new(LOOPBACKS[0], port);
+            let Ok(mut other) = stranger.connect(to).await else { continue };
+            let _ = other.write(&"let me in".to_owned()).await;
+            let error = other.read::<String>().await.expect_err("it is a stranger");
+            assert!(error.what.contains("serves another id"), "{error}");
+            refused += 1;
+        }
+        assert_eq!(refused, 1);
+        echoes(&mut session).await;
+        session.close(None).await.expect("delivered");
+        host.ended().await;
+    });
+}
+
+#[test]
 fn the_far_side_ends_when_ssh_does() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[0]), "");

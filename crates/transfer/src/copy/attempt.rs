@@ -38,7 +38,7 @@ use crate::reach::way::Way;
 use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
 use crate::roles::receiving::{Received, ReceivingRole};
 use crate::roles::sending::SendingRole;
-use crate::roles::wire::{End, Wire};
+use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Identity, Session, Settings};
@@ -326,7 +326,7 @@ impl<'a> Attempt<'a> {
             board: self.hooks.board.clone(),
             streams,
             hooks: &self.hooks,
-            memory: Arc::new(part.shared.memory.enter().await?),
+            memory: Arc::new(part.shared.memory.enter().await.map_err(lost_or_fatal)?),
             receive: options.receive,
             core: self.part.shared.core.clone(),
             writer: self.part.shared.writer_of(self.part.number).cloned(),

@@ -161,7 +161,7 @@ impl Local<'_> {
         let options = self.options;
         let place = |location: &Location| options.place(location.path().to_owned());
         let places: Vec<_> = options.sources.iter().map(place).collect();
-        let mut source = Source::open(
+        let source = Source::open(
             &places,
             &SourceOptions {
                 recursive: options.recursive,
@@ -169,11 +169,16 @@ impl Local<'_> {
                 watch: self.watch.clone(),
             },
         )?;
+        self.bring(source)
+    }
+
+    fn bring(&self, mut source: Source) -> Result<Summary, Error> {
+        let options = self.options;
         for warning in source.warnings() {
             self.observer.notice(Notice::Warning(warning.clone()));
         }
         let manifest = source.manifest().clone();
-        let to = place(&options.destination);
+        let to = options.place(options.destination.path().to_owned());
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &sink_options(options), &self.watch)?;
         let resumed = self.plan(&mut source, &mut sink, plan)?;
         if options.dry_run {
@@ -189,9 +194,16 @@ impl Local<'_> {
                 return Err(Error::new(ErrorKind::Verification, what));
             }
             self.pass(&mut source, &mut sink, &missing, resumed)?;
+            // What cannot be synced is missing again.
+            sink.sync()?;
         }
         let walked: Vec<Failure> = without_entry(&source);
         let outcome = sink.finish()?;
+        if outcome.unfinished > 0 && !self.watch.is_over() {
+            let what = format!("{} files could not be brought onto the disk", outcome.unfinished);
+            return Err(Error::new(ErrorKind::LocalFile, what)
+                .advise("the same command goes on with what is there"));
+        }
         self.made(&manifest, &outcome.named);
         self.summary(&manifest, outcome, walked, resumed)
     }
@@ -205,7 +217,9 @@ impl Local<'_> {
         };
         let (before, mut skipped) = (due(sink), plan.skipped);
         for compare in &plan.compare {
+            let known = source.failures().len();
             let same = source.compare(compare.entry, &compare.values);
+            fail_in(sink, &source.failures()[known..]);
             sink.compare_result(compare.entry, &same)?;
             skipped.extend(sink.is_skipped(compare.entry).then_some(compare.entry));
         }
@@ -256,9 +270,7 @@ impl Local<'_> {
                 if self.watch.is_over() {
                     return Ok(());
                 }
-                for Failure { entry, reason, .. } in failures {
-                    entry.map(|entry| sink.fail_entry(entry, &reason));
-                }
+                fail_in(sink, &failures);
                 let read = read?;
                 sink.write_chunk(chunk, &buf[..read.len], &read.value)?;
                 let _ = give_back.send(buf);
@@ -367,7 +379,67 @@ impl Local<'_> {
     }
 }
 
+/// Tells the sink what the source could not read: it writes nothing more of these files.
+fn fail_in(sink: &mut Sink, failures: &[Failure]) {
+    for Failure { entry, reason, .. } in failures {
+        if let Some(entry) = entry {
+            sink.fail_entry(*entry, reason);
+        }
+    }
+}
+
 /// What could not be walked.
 fn without_entry(source: &Source) -> Vec<Failure> {
     source.failures().iter().filter(|failure| failure.entry.is_none()).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::session::trust::Trust;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn progress(&self, _: &Progress) {}
+
+        fn notice(&self, _: Notice) {}
+
+        fn trust_new_server(&self, _: &str, _: &str) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_after_the_list_was_made_fails_and_leaves_the_one_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        for (path, byte) in [(&from, b'a'), (&to, b'b')] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("x"), vec![byte; 3 << 20]).unwrap();
+        }
+        let place = |path: &Path| path.display().to_string().parse::<Location>().unwrap();
+        let trust = Trust { config_dir: to.clone(), pins: Vec::new(), accept_new: false };
+        let mut options = CopyOptions::new(vec![place(&from.join("x"))], place(&to), trust);
+        options.checksum = true;
+        let local = Local {
+            options: &options,
+            observer: &Nobody,
+            watch: Watch::default(),
+            started: Instant::now(),
+            progress: Mutex::default(),
+            bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+        };
+        let places = [options.place(from.join("x"))];
+        let source = Source::open(&places, &SourceOptions::default()).unwrap();
+        let mut file = fs::File::options().append(true).open(from.join("x")).unwrap();
+        file.write_all(b"more").unwrap();
+        let error = local.bring(source).unwrap_err();
+        assert!(error.what.contains("cannot copy x"), "{error}");
+        assert!(fs::read(to.join("x")).unwrap() == vec![b'b'; 3 << 20]);
+    }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::agree::agree;
 use super::looks::{self, First, Look, Looked, Looks};
@@ -25,6 +26,7 @@ use crate::options::{CopyOptions, Receive};
 use crate::progress::{Notice, Progress, SourceRow, SourceState};
 use crate::reach::Reached;
 use crate::reach::route::Route;
+use crate::roles::closing_after;
 use crate::summary::{Summary, hex};
 use crate::write::jobs::{Job, Jobs};
 use longhaul_files::Place;
@@ -205,7 +207,10 @@ impl<'a> Copying<'a> {
         }
         self.tasks.shutdown().await;
         jobs.of_source(WHOLE).send(Job::Stop);
-        while self.events.recv().await.is_some() {}
+        // A disk that hangs holds its thread; it must not hold up who wants the copy's end.
+        let closed = async { while self.events.recv().await.is_some() {} };
+        let patience = closing_after(outcome.as_ref().err().map(|error| error.kind));
+        let _ = timeout(patience, closed).await;
         let outcome = outcome?;
         self.sources.observer.progress(&self.progress());
         Ok(self.summary(&outcome))

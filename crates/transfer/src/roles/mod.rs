@@ -41,8 +41,16 @@ use longhaul_files::{Failure, Manifest};
 /// not do so then; a later run hashes what was not journalled.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
-        Err(End::Fatal(error)) if error.kind == ErrorKind::Stalled => Duration::from_secs(1),
-        Err(End::Fatal(error)) if error.kind == ErrorKind::Cancelled => Duration::from_secs(10),
+        Err(End::Fatal(error)) => closing_after(Some(error.kind)),
+        _ => closing_after(None),
+    }
+}
+
+/// The same after an error of this kind, or without one.
+pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
+    match error {
+        Some(ErrorKind::Stalled) => Duration::from_secs(1),
+        Some(ErrorKind::Cancelled) => Duration::from_secs(10),
         _ => Duration::from_secs(60),
     }
 }

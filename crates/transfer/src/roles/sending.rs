@@ -209,7 +209,7 @@ impl Running<'_, '_> {
                 false => self.wait().await?,
                 true => self.go_on().await?,
             },
-            Message::Lease(lease) if lease.number > self.lease => {
+            Message::Lease(lease) if self.end.surveyed && lease.number > self.lease => {
                 let chunks = self.virtual_object.chunks();
                 let chunks = decode(lease.chunks.as_ref(), chunks, "leased chunks")?;
                 self.lease = lease.number;

@@ -212,7 +212,7 @@ async fn ended(
 }
 
 /// A session that breaks can be taken up again; one that is refused cannot.
-fn lost_or_fatal(error: Error) -> End {
+pub(crate) fn lost_or_fatal(error: Error) -> End {
     match error.kind {
         ErrorKind::Unfinished | ErrorKind::Stalled => End::Lost(error.what),
         _ => End::Fatal(error),

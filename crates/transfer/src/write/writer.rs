@@ -249,8 +249,8 @@ impl Writer {
                 if let Some(digest) = digest {
                     self.digests.insert(chunk, digest);
                 }
-                self.waiting.insert(chunk, content);
-                if self.opened.is_some() {
+                let again = self.waiting.insert(chunk, content).is_some();
+                if self.opened.is_some() && !again {
                     self.missing_digests.begin(chunk);
                 }
                 Ok(())

@@ -263,7 +263,10 @@ impl<S: Store> Opened for Writing<S> {
         };
         if verdict == Verdict::Mismatch {
             self.wrong.note(chunk)?;
-            self.failed.insert(chunk);
+            // A wrong chunk that is not needed takes the place of none that is missing.
+            if store.needs(chunk) {
+                self.failed.insert(chunk);
+            }
         } else {
             self.wrong.forget(chunk);
             self.failed.remove(&chunk);
