@@ -40,6 +40,9 @@ const ENTER_ROUNDS: u32 = 3;
 const BLIND_ROUNDS: u32 = 24;
 /// Our own train makes a queue in its round and in so many after it.
 const TRAIN_ROUNDS: u32 = 3;
+/// Alone, a train is asked for only where it takes less than this part of a round trip: a longer
+/// one overfills a short queue.
+const FITS: f64 = 0.25;
 /// A train that differs from the last ones by this part shows that the path has changed.
 const CHANGED: f64 = 0.2;
 /// We are alone again if more than this part of what the path carries arrives for so many rounds,
@@ -93,6 +96,8 @@ pub(crate) struct Shadow {
     shown: Option<u64>,
     /// Whether a train was timed since others seemed to be there.
     is_fresh: bool,
+    /// Whether a train takes less than [`FITS`] of a round trip.
+    fits: bool,
     /// The first number of the last train that left at once, and for how many rounds it matters.
     train: Option<u64>,
     after_train: u32,
@@ -242,6 +247,7 @@ impl Shadow {
             carries: Vec::new(),
             shown: None,
             is_fresh: false,
+            fits: true,
             train: None,
             after_train: 0,
             agreeing: 0,
@@ -358,6 +364,7 @@ impl Shadow {
 
     fn on_round(&mut self, now: Time, rtt: f64, shown: &Shown) {
         let Some(carries) = self.carries() else { return };
+        self.fits = TRAIN_LEN as f64 * self.datagram / carries < rtt * FITS;
         let lossless = shown.arrived / (1.0 - self.trains.path_loss().min(0.9));
         self.part = lossless / carries;
         let is_shared = self.is_shared(rtt, carries, shown);
@@ -449,7 +456,7 @@ impl RateController for Shadow {
                 return count;
             }
             // Before others are believed to be there, a train asks what the path carries.
-            if place == 0 && self.agreeing > 0 && !self.is_fresh {
+            if place == 0 && self.agreeing > 0 && !self.is_fresh && self.fits {
                 self.train = Some(start);
             }
             let wanted = place < TRAIN_LEN && self.train == Some(start);

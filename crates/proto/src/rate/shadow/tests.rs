@@ -323,6 +323,21 @@ fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() 
 }
 
 #[test]
+fn alone_a_train_is_asked_for_only_where_it_takes_less_than_a_quarter_of_a_round_trip() {
+    // 32 datagrams take 3.2 ms at 100 Mbit/s.
+    let asks = |rtt: f64| {
+        let mut shadow = shadow();
+        shadow.trains.train(Time::ZERO, PacketNumber(0));
+        let pulse = train(0, 100, 9);
+        shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
+        shadow.on_round(at(1.0), rtt, &round(0.9, 0.02));
+        assert_eq!(shadow.agreeing, 1);
+        RateController::train(&mut shadow, at(1.0), PacketNumber(TRAIN_EVERY))
+    };
+    assert_eq!([asks(0.012_7), asks(0.012_9)], [0, TRAIN_LEN]);
+}
+
+#[test]
 fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_most() {
     let mut shadow = shadow();
     shadow.window = Some(Window::new(Time::ZERO, 600.0));
