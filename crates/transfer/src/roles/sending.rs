@@ -209,9 +209,13 @@ impl Running<'_, '_> {
                 false => self.wait().await?,
                 true => self.go_on().await?,
             },
-            Message::Lease(lease) if self.end.surveyed && lease.number > self.lease => {
+            Message::Lease(lease) if lease.number > self.lease => {
                 let chunks = self.virtual_object.chunks();
                 let chunks = decode(lease.chunks.as_ref(), chunks, "leased chunks")?;
+                // Each lease begins a pass: only who takes the object by leases may say so.
+                if !self.end.surveyed {
+                    return Ok(None);
+                }
                 self.lease = lease.number;
                 // What was planned before says nothing any more.
                 self.plan.have.clear();
