@@ -65,13 +65,13 @@ fn a_server_tells_of_those_who_compare_what_it_has_and_of_how_that_ended() {
     let mut star = Star::of_replicas(2, &content);
     star.replicas(&[], &[0, 1]).end().summary();
     let client = star.client.id.clone();
-    for wish in ["compares /x", "compares /x: done in", "reads /x"] {
+    for wish in ["compares /x", "compares /x: done,", "reads /x"] {
         let told = star.servers[0].child().complaint(wish);
         assert!(told.contains(&client), "{told}");
     }
     let sources = [(0, "none"), (1, "none")];
     star.start(&["--replicas"], &sources, "y").end().is(5, &["none"]);
-    star.servers[1].child().complaint("compares /none: ended after");
+    star.servers[1].child().complaint("compares /none: failed,");
 }
 
 #[test]

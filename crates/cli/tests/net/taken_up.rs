@@ -13,7 +13,7 @@ fn a_copy_killed_while_its_sources_are_compared_has_made_nothing_and_begins_anew
     // One that says nothing is no majority: the other's word alone decides nothing.
     star.signal(1, Signal::STOP);
     let copy = star.replicas(&[], &[0, 1]);
-    star.servers[0].child().complaint("compares /x: done in");
+    star.servers[0].child().complaint("compares /x: done,");
     copy.kill();
     assert!(content(&star.here).is_empty());
     star.signal(1, Signal::CONT);

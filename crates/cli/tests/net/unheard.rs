@@ -68,7 +68,7 @@ fn a_server_killed_before_its_last_word_is_heard_is_taken_up_where_it_was_within
     rig.relay.rules.mute_server.store(true, Ordering::Relaxed);
     let mut copy = rig.pair.start(&[&"-r", &"--retry-for=5m", &"lots", &rig.at("end")]);
     // It has told the end, and waited for the client to say that it has heard.
-    rig.pair.server.child().complaint("/end: done in");
+    rig.pair.server.child().complaint("/end: done,");
     assert_same(&rig.pair.here.join("lots"), &rig.pair.there.join("end"));
     rig.pair.server.child().signal(Signal::KILL);
     rig.pair.server.child().ended();
