@@ -177,6 +177,7 @@ impl Running<'_, '_> {
         self.end.hooks.heard(&message);
         self.end.board.note_spoke(longhaul_net::clock::now());
         self.silence.control_spoke();
+        let all = self.virtual_object.chunks();
         match message {
             Message::Relay(relay) => {
                 if let Some(Carried::Flow { flow, commands, .. }) = &self.carried
@@ -194,8 +195,7 @@ impl Running<'_, '_> {
             }
             Message::Plan(plan) => self.take_plan(plan)?,
             Message::Needless(needless) => {
-                let chunks = self.virtual_object.chunks();
-                let chunks = decode(needless.chunks.as_ref(), chunks, "needless chunks")?;
+                let chunks = decode(needless.chunks.as_ref(), all, "needless chunks")?;
                 self.skip(&chunks);
                 self.plan.have.extend(chunks);
                 self.plan.have = tidy(std::mem::take(&mut self.plan.have));
@@ -210,20 +210,16 @@ impl Running<'_, '_> {
                 true => self.go_on().await?,
             },
             Message::Lease(lease) if lease.number > self.lease => {
-                let chunks = self.virtual_object.chunks();
-                let chunks = decode(lease.chunks.as_ref(), chunks, "leased chunks")?;
-                // Each lease begins a pass: only who takes the object by leases may say so.
-                if !self.end.surveyed {
-                    return Ok(None);
+                let chunks = decode(lease.chunks.as_ref(), all, "leased chunks")?;
+                // Each lease begins a pass, and what was planned before says nothing any more.
+                if self.end.surveyed {
+                    self.lease = lease.number;
+                    self.plan.have.clear();
+                    self.go_on_with(chunks).await?;
                 }
-                self.lease = lease.number;
-                // What was planned before says nothing any more.
-                self.plan.have.clear();
-                self.go_on_with(chunks).await?;
             }
             Message::PassEnd(end) if end.number == self.number => {
-                let chunks = self.virtual_object.chunks();
-                let failed = decode(end.failed.as_ref(), chunks, "failed chunks")?;
+                let failed = decode(end.failed.as_ref(), all, "failed chunks")?;
                 if !failed.is_empty() {
                     self.repeat(failed).await?;
                 }
