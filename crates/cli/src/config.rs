@@ -23,7 +23,7 @@ pub(crate) const SECTIONS: [&str; 2] = ["cp", "serve"];
 
 /// The section whose sections are for one host each.
 const HOST: &str = "host";
-/// The key that only a host has: its value stands for `HOST=VALUE`.
+/// A key of `[host.NAME]` alone. Its value VALUE becomes `--server-id=NAME=VALUE`.
 const PIN: &str = "server-id";
 
 /// Flags that ask for one run and are no defaults.

@@ -123,10 +123,9 @@ pub(crate) struct CpArgs {
     /// Read globs to leave out from this file, one a line; '#' and ';' start comment lines
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
-    /// Copy only what this file lists: paths relative to the one source folder, one a line, with
-    /// the folders that lead there; what is in a listed folder goes with it; - reads them from
-    /// standard input, '#' and ';' start comment lines; a path that is missing is reported, and the
-    /// copy ends with status 8
+    /// Copy only the paths that this file lists, one a line, relative to the one source folder; a
+    /// listed folder is copied with all that it holds; - reads standard input, '#' and ';' start
+    /// comment lines; a missing path is reported, and the copy ends with status 8
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
     /// The paths of --files-from end with a zero byte and not with a line, and have no comments
@@ -325,7 +324,7 @@ fn show_what(args: &CpArgs) -> Show {
     }
 }
 
-/// What has no long flag, or is no value that is in force.
+/// Arguments without a long flag, and flags that hold no value.
 const NOT_SHOWN: [&str; 5] =
     ["locations", "show_config", "partial_progress", "_partial", "compress"];
 

@@ -338,7 +338,7 @@ fn bound(by: BoundBy) -> &'static str {
     }
 }
 
-fn count(number: u64, what: &str) -> String {
+pub(crate) fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
 }

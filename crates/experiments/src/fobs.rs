@@ -13,6 +13,17 @@ use crate::table::{Published, Row, Table, emulated_value};
 /// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
 
+/// A place in the paper.
+macro_rules! of_paper {
+    ($place:literal) => {
+        concat!(
+            "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the ",
+            "protocol is that of Dickens and Gropp, HPDC-11, 2002), ",
+            $place
+        )
+    };
+}
+
 /// "the 100 Mb/Sec interface card was the limiting factor".
 const CARD: Rate = Rate::from_mbps(100);
 /// "on the order of 26 milliseconds … a short haul network", "of 65 milliseconds … long haul": the
@@ -168,8 +179,7 @@ fn frequency_figure(
 pub(crate) static FIG1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "FOBS: share of the capacity against the frequency of acknowledgements",
-    source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the \
-             protocol is that of Dickens and Gropp, HPDC-11, 2002), section 5, Fig. 1",
+    source: of_paper!("section 5, Fig. 1"),
     setup: "40 MB by greedy FOBS in packets of 1024 bytes, one segment, out of a card of 100 \
             Mbit/s (Ethernet framing included) over 26 and 65 ms, without loss on the line, and \
             with a loss of 0.1 % of the packets towards the receiver. An acknowledgement after \
@@ -218,8 +228,7 @@ pub(crate) static FIG1: Experiment = Experiment {
 pub(crate) static FIG2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "FOBS: waste against the frequency of acknowledgements",
-    source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the \
-             protocol is that of Dickens and Gropp, HPDC-11, 2002), section 5, Fig. 2",
+    source: of_paper!("section 5, Fig. 2"),
     setup: "The runs of [fobs-fig1](fobs-fig1.md). Waste is what was sent beyond the packets of \
             the object, as a share of them (section 3.1.1).",
     cases: frequency_cases,
@@ -271,8 +280,7 @@ fn block_case(block: u32) -> String {
 pub(crate) static FIG3: Experiment = Experiment {
     id: "fobs-fig3",
     title: "FOBS: share of OC-12 against packet size",
-    source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the \
-             protocol is that of Dickens and Gropp, HPDC-11, 2002), section 5, Fig. 3",
+    source: of_paper!("section 5, Fig. 3"),
     setup: "40 MB by greedy FOBS over 622 Mbit/s and 26 ms out of a host that sends 28,000 \
             datagrams a second at most, whatever their size. That number is worked out from the \
             paper's peak (52 % of 622 Mbit/s) at our largest datagram; the other sizes follow.",
@@ -341,8 +349,7 @@ fn table1_case(path: usize, large: bool) -> String {
 pub(crate) static TABLE1: Experiment = Experiment {
     id: "fobs-table1",
     title: "TCP on FOBS's paths, with and without large windows",
-    source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the \
-             protocol is that of Dickens and Gropp, HPDC-11, 2002), section 5.1, Table 1",
+    source: of_paper!("section 5.1, Table 1"),
     setup: "40 MB by one TCP connection (NewReno with selective acknowledgements) over the paths \
             of [fobs-fig1](fobs-fig1.md), with windows that congestion alone limits, and with 64 \
             kB.",
@@ -394,8 +401,7 @@ const FOBS: &str = "FOBS";
 pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS beside PSockets on a path with contention",
-    source: "Dickens, *FOBS: a lightweight communication protocol for grid computing* (2003; the \
-             protocol is that of Dickens and Gropp, HPDC-11, 2002), section 6, Table 2",
+    source: of_paper!("section 6, Table 2"),
     setup: "40 MB over 100 Mbit/s and 65 ms that others share: UDP of 48 Mbit/s, on and off for \
             0.2 s each on average, at random. The paper says only that there was contention; a \
             quarter of the path is what its FOBS did not get. PSockets is 1 to 32 TCP connections \

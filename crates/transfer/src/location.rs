@@ -79,21 +79,24 @@ impl Location {
         path
     }
 
+    fn path_mut(&mut self) -> &mut PathBuf {
+        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
+            self;
+        path
+    }
+
     /// Returns the location of another path on the same host.
     #[must_use]
     pub fn with_path(&self, to: PathBuf) -> Location {
         let mut other = self.clone();
-        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
-            &mut other;
-        *path = to;
+        *other.path_mut() = to;
         other
     }
 
     /// Returns the location of what is in this folder: its path ends with a slash.
     #[must_use]
     pub fn contents(mut self) -> Location {
-        let (Location::Local(path) | Location::Ssh { path, .. } | Location::Daemon { path, .. }) =
-            &mut self;
+        let path = self.path_mut();
         // An empty path is the folder itself.
         if !path.as_os_str().is_empty() {
             path.push("");

@@ -46,6 +46,16 @@ pub(crate) fn made<'a>(
     entries_of(manifest, entries).map(|(made, _)| told(manifest, made, &manifest.path(made)))
 }
 
+/// What is to be told of entries that were there and equal. That a folder is there says nothing of
+/// what is in it.
+pub(crate) fn skipped(
+    manifest: &Manifest,
+    entries: impl Iterator<Item = u32>,
+) -> impl Iterator<Item = Notice> {
+    let told = entries.filter(|number| manifest.entries()[*number as usize].kind != Kind::Folder);
+    told.map(|number| Notice::Skipped { path: shown(&manifest.path(number)) })
+}
+
 /// What is to be told of an entry that was made, or would be.
 pub(crate) fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     let path = shown(path);

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 /// The most bytes of a list: far more than a copy takes.
 const MAX_LIST: u64 = 16 << 20;
 
-/// The folder that the list is relative to, written so that what is in it is copied.
+/// The source folder of the list. It ends with a slash, so the copy takes its content.
 ///
 /// # Errors
 /// There are several sources.

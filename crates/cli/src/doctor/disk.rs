@@ -21,11 +21,6 @@ const PIECE: usize = 1 << 20;
 /// So much stays free.
 const SPARE: u64 = 512_000_000;
 
-/// A file system may report any numbers.
-fn free_bytes(blocks: u64, of: u64) -> u64 {
-    blocks.saturating_mul(of)
-}
-
 /// Measures the disk of `folder`.
 pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
     let shown = folder.display();
@@ -33,9 +28,10 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
         let what = format!("{shown} cannot be written: {error}");
         vec![Finding::new("disk-write", Grade::Bad, what, "name another folder with --dir")]
     };
-    match statvfs(folder) {
-        Ok(stat) if free_bytes(stat.f_bavail, stat.f_frsize) < MOST + SPARE => {
-            let free = Bytes::new(free_bytes(stat.f_bavail, stat.f_frsize));
+    // A file system may report any numbers.
+    match statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
+        Ok(free) if free < MOST + SPARE => {
+            let free = Bytes::new(free);
             let what = format!("{free} free in {shown}: too little to measure");
             return vec![Finding::new("disk-write", Grade::Warn, what, "make room, or name --dir")];
         }

@@ -11,6 +11,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 
 use crate::error::{Error, ErrorKind};
+use crate::report::count;
 use crate::{console, json, plain, utc};
 
 /// Where a server writes what happens.
@@ -99,9 +100,9 @@ fn said(event: &ServerEvent) -> Option<String> {
             let took = Span::from_nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
             let mut line = format!("{client}: {result}");
             if moved.failed > 0 {
-                line += &format!(", {} FAILED", files(moved.failed));
+                line += &format!(", {} FAILED", count(moved.failed, "file"));
             }
-            let (bytes, copied) = (Bytes::new(moved.bytes), files(moved.files));
+            let (bytes, copied) = (Bytes::new(moved.bytes), count(moved.files, "file"));
             line += &format!(", {copied}, {bytes} in {seconds:.1} s, {}", bytes / took);
             match error {
                 Some(error) => format!("{line}: {}", said(error)),
@@ -112,8 +113,4 @@ fn said(event: &ServerEvent) -> Option<String> {
         _ => return None,
     };
     Some(plain::text(&format!("{} {line}", utc::now())))
-}
-
-fn files(number: u64) -> String {
-    format!("{number} file{}", if number == 1 { "" } else { "s" })
 }

@@ -285,28 +285,28 @@ pub(super) static GRID: Experiment = Experiment {
 
 const LEARNED: &str = "The seeds of this page are of no step of the tuning; but the paths are, \
                        and both halves of the cells were looked at with other seeds, so that \
-                       the halves say little. The shadow window meets the floors of the issue: \
-                       no cell beside TCP is below half of a fair share, and none alone is 2 \
-                       points below trains. The worst are 67 % beside one CUBIC, 152 % beside \
-                       four and 51 % beside one BBR, where trains have 13, 31 and 14 %. The law \
-                       asks for a train before it believes in others only where that takes less \
-                       than a quarter of a round trip; before, three cells alone were below \
-                       trains, since the train overfilled a short queue. Harm to one CUBIC is \
-                       1.23 and 1.30 in the two halves (trains 1.11 and 1.27), to four 2.67 and \
-                       2.56 (trains 2.33 and 3.08): the aim is missed. With pauses as of Wi-Fi \
-                       the worst cell is 81 %, where trains have 96 %. Real hosts agree so far \
-                       as single runs show: a build with the shadow window as its default, 30 s \
-                       over the emulator at 200 Mbit/s and 40 ms, had 79 Mbit/s beside the \
-                       kernel's CUBIC at 107 with a queue of 1 BDP (trains 74 and 113), 121 and \
-                       56 with 0.25 BDP (trains 179 and 5), and 71 and 115 with 4 BDP (trains \
-                       32 and 155); beside the kernel's BBR 65 and 120 (trains 26 and 157), 64 \
-                       and 118 (trains 99 and 83), 119 and 66 (trains 16 and 167). Alone, eight \
-                       paths three times each, its medians were 4.6 % below to 1.1 % above \
-                       those of trains, and six of eight below, which the simulator does not \
-                       show: so trains stay the default until that is explained. Of BBR, the \
-                       model is 3 % above and 5 % below single emulated runs of the kernel's at \
-                       0.1 and 1 % of loss (compare-1g), but about 70 % above them at 5 %; \
-                       nothing checks how the model shares a path.";
+                       the halves say little. No cell of the shadow window beside TCP is below \
+                       half of a fair share, and none alone is 2 points below trains. The worst \
+                       are 67 % beside one CUBIC, 152 % beside four and 51 % beside one BBR, \
+                       where trains have 13, 31 and 14 %. The law asks for a train before it \
+                       believes in others only where that takes less than a quarter of a round \
+                       trip; before, three cells alone were below trains, since the train \
+                       overfilled a short queue. Harm to one CUBIC is 1.23 and 1.30 in the two \
+                       halves (trains 1.11 and 1.27), to four 2.67 and 2.56 (trains 2.33 and \
+                       3.08): the aim is missed. With pauses as of Wi-Fi the worst cell is 81 \
+                       %, where trains have 96 %. Real hosts agree so far as single runs show: \
+                       a build with the shadow window as its default, 30 s over the emulator at \
+                       200 Mbit/s and 40 ms, had 79 Mbit/s beside the kernel's CUBIC at 107 \
+                       with a queue of 1 BDP (trains 74 and 113), 121 and 56 with 0.25 BDP \
+                       (trains 179 and 5), and 71 and 115 with 4 BDP (trains 32 and 155); \
+                       beside the kernel's BBR 65 and 120 (trains 26 and 157), 64 and 118 \
+                       (trains 99 and 83), 119 and 66 (trains 16 and 167). Alone, eight paths \
+                       three times each, its medians were 4.6 % below to 1.1 % above those of \
+                       trains, and six of eight below, which the simulator does not show: so \
+                       trains stay the default until that is explained. Of BBR, the model is 3 \
+                       % above and 5 % below single emulated runs of the kernel's at 0.1 and 1 \
+                       % of loss (compare-1g), but about 70 % above them at 5 %; nothing checks \
+                       how the model shares a path.";
 const DIFFERS: &str = "There is none. The simulator's hosts take no time, so cells at 1 ms and 1 \
                        Gbit/s show less than real hosts do. BBR is version 1, without its \
                        detection of policers.";

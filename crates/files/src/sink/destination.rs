@@ -38,29 +38,25 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// The same as [`Ground::open`]; the folders that lead to the destination are made before, if
-    /// that is asked for, and so is the destination where it can only be a folder.
+    /// As [`Ground::open`]. With `make_path` the folders that lead to the destination are made
+    /// first, and the destination too where it can only be a folder.
     pub(super) fn open_or_make(
         place: &Place,
         manifest: &Arc<Manifest>,
         options: &SinkOptions,
     ) -> Result<Ground, Error> {
-        let goes_inside = match manifest.shape() {
-            Shape::Several => true,
-            Shape::File => place.says_folder(),
-            Shape::Named | Shape::Contents => false,
-        };
         if options.make_path {
+            // Whether the destination is the folder that all goes into, and what it names if not.
+            let (goes_inside, top) = match manifest.shape() {
+                Shape::Several => (true, None),
+                Shape::File if place.says_folder() => (true, None),
+                Shape::File | Shape::Named => (false, place.name()),
+                Shape::Contents => (false, None),
+            };
             let last = if goes_inside { place.clone() } else { place.parent() };
-            let base = make_path(&last, options.dry_run)?;
-            if let Some(base) = base {
-                let top = if goes_inside { None } else { place.name() };
-                let top = top.filter(|_| manifest.shape() != Shape::Contents);
-                return Ok(Ground {
-                    top,
-                    is_missing: true,
-                    ..Ground::below(base, place, manifest)
-                });
+            if let Some(base) = make_path(&last, options.dry_run)? {
+                let ground = Ground::below(base, place, manifest);
+                return Ok(Ground { top, is_missing: true, ..ground });
             }
         }
         Ground::open(place, manifest, options.dry_run)

@@ -16,14 +16,14 @@ use crate::counters::board::Board;
 use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Error, ErrorKind};
-use crate::notices::{entries_of, interrupted, made, shown, stalled, told};
+use crate::notices::{self, entries_of, interrupted, made, shown, stalled, told};
 use crate::options::{Names, Output};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::roles::wire::End;
 use crate::roles::{Hooks, There, Whence};
+use longhaul_files::Manifest;
 use longhaul_files::manifest::MAX_PATH;
 use longhaul_files::watch::Held;
-use longhaul_files::{Kind, Manifest};
 use longhaul_text::clipped;
 
 /// How many further attempts there are where a source file changes while it is read.
@@ -290,12 +290,8 @@ impl Hooks for ClientHooks {
 
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There) {
         if self.names == Names::All {
-            // That a folder is there says nothing of what is in it.
-            let told = entries_of(manifest, skipped).filter(|(_, it)| it.kind != Kind::Folder);
-            for (number, _) in told {
-                let path = shown(&manifest.path(number));
-                self.observer.notice(Notice::Skipped { path });
-            }
+            let there = entries_of(manifest, skipped).map(|(number, _)| number);
+            notices::skipped(manifest, there).for_each(|told| self.observer.notice(told));
         }
         let mut state = self.state.borrow_mut();
         state.planned = true;

@@ -3,6 +3,7 @@
 //! One thread reads and hashes, the calling one verifies and writes, a third reports. There is no
 //! session, so nothing is retried: the same call resumes by the journal.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_files::place::{as_path, show};
 use longhaul_files::{
-    CHUNK, Failure, Kind, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions, Watch,
+    CHUNK, Failure, Manifest, Plan, Sink, SinkOutcome, Source, SourceOptions, Watch,
 };
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -22,7 +23,7 @@ use crate::counters::recent::{Recent, over};
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::many::part::sink_options;
-use crate::notices::{interrupted, shown, told};
+use crate::notices::{self, interrupted, shown, told};
 use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
@@ -225,13 +226,8 @@ impl Local<'_> {
         }
         let resumed = plan.resumed_bytes.saturating_add(before.saturating_sub(due(sink)));
         if self.options.names == Names::All {
-            for number in skipped {
-                // That a folder is there says nothing of what is in it.
-                if manifest.entries()[number as usize].kind != Kind::Folder {
-                    let path = shown(&manifest.path(number));
-                    self.observer.notice(Notice::Skipped { path });
-                }
-            }
+            let told = notices::skipped(&manifest, skipped.into_iter());
+            told.for_each(|told| self.observer.notice(told));
         }
         if resumed > 0 {
             self.observer.notice(Notice::Resumed { bytes: resumed });
@@ -317,13 +313,13 @@ impl Local<'_> {
     ) -> Result<Summary, Error> {
         let failures: Vec<Failure> =
             without_entry(source).into_iter().chain(sink.failures().iter().cloned()).collect();
+        let failed: BTreeSet<u32> = failures.iter().filter_map(|failure| failure.entry).collect();
         let mut outcome = SinkOutcome { failures, ..SinkOutcome::default() };
         for (number, entry) in (0..).zip(manifest.entries()) {
-            let has_failed = outcome.failures.iter().any(|failure| failure.entry == Some(number));
             let is_file = entry.size().is_some();
             match sink.is_skipped(number) {
                 true => outcome.skipped += u64::from(is_file),
-                false if has_failed => {}
+                false if failed.contains(&number) => {}
                 false => {
                     outcome.files += u64::from(is_file);
                     self.observer.notice(told(manifest, number, &manifest.path(number)));
@@ -399,19 +395,8 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::progress::Nobody;
     use crate::session::trust::Trust;
-
-    struct Nobody;
-
-    impl Observer for Nobody {
-        fn progress(&self, _: &Progress) {}
-
-        fn notice(&self, _: Notice) {}
-
-        fn trust_new_server(&self, _: &str, _: &str) -> bool {
-            false
-        }
-    }
 
     #[test]
     fn a_file_that_changes_after_the_list_was_made_fails_and_leaves_the_one_that_is_there() {
