@@ -3,6 +3,7 @@
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::{self, Row};
+use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
@@ -93,9 +94,11 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         settings: settings(row, input.byte()),
         card: None,
         law: longhaul_proto::law::Law::default(),
+        remembered: None,
     };
-    // Of the bytes that there are: a card that is as fast as another rate.
-    Setup { card: setup.rate, ..setup }
+    // Of the bytes that there are: a card and a remembered path that are as fast as another rate.
+    let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
+    Setup { card: setup.rate, remembered, ..setup }
 }
 
 /// Settings of the protocol that a user may have made: any of a few whole numbers or words; of

@@ -11,7 +11,7 @@ use longhaul::{Location, ServerPin};
 use crate::emulate;
 use crate::{
     compare, completions, config, console, cp, demo, doctor, exit, habits, help, id, json, ls, man,
-    model, probe, reproduce, serve, sim,
+    model, path, probe, reproduce, serve, sim,
 };
 
 /// Bulk data over long, fat networks: whole, verified, resumable, at the speed of the path.
@@ -31,6 +31,7 @@ enum SubcommandArgs {
     Serve(serve::ServeArgs),
     Id(id::IdArgs),
     Model(model::ModelArgs),
+    Path(path::PathArgs),
     Probe(probe::ProbeArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
@@ -82,6 +83,7 @@ pub(crate) fn run() -> u8 {
         SubcommandArgs::Serve(args) => serve::run(&args),
         SubcommandArgs::Id(args) => id::run(&args),
         SubcommandArgs::Model(args) => model::run(&args),
+        SubcommandArgs::Path(args) => path::run(&args),
         SubcommandArgs::Probe(args) => probe::run(&args),
         SubcommandArgs::Doctor(args) => doctor::run(&args),
         SubcommandArgs::Demo(args) => demo::run(&args),

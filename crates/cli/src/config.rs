@@ -31,6 +31,8 @@ const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "se
 
 /// Names the folder of configuration, identity and known servers, in place of all others.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
+/// The file of remembered paths.
+const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
 const FILE: &str = "config.toml";
 
@@ -99,6 +101,23 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
             Err(Error::new(ErrorKind::LocalFile, "no home folder to keep the configuration in")
                 .advise(format!("set HOME or {FOLDER_VARIABLE}")))
         }
+    }
+}
+
+/// The file of remembered paths: in the folder for state, or in the folder that the user named for
+/// all of longhaul's own files.
+///
+/// # Errors
+/// There is no home folder.
+pub(crate) fn path_file() -> Result<PathBuf, Error> {
+    let is_named = env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty());
+    let state = match is_named {
+        true => None,
+        false => etcetera::choose_base_strategy().ok().and_then(|base| base.state_dir()),
+    };
+    match state {
+        Some(state) => Ok(state.join("longhaul").join(PATH_FILE)),
+        None => Ok(folder()?.join(PATH_FILE)),
     }
 }
 

@@ -114,6 +114,10 @@ pub(crate) struct CpArgs {
     /// several sources sends so much
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
+    /// Search for the rate as on a new path, and keep nothing of what is found (see
+    /// `longhaul path`)
+    #[arg(long)]
+    no_path_memory: bool,
     /// Leave out what matches this glob; the first --exclude or --include that matches decides
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,

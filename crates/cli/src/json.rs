@@ -159,6 +159,7 @@ pub(crate) fn summary(summary: &Summary, status: u8) -> String {
         "goodput_bps": summary.goodput.as_bps(),
         "protocol": summary.protocol,
         "rate_bps": summary.rate.as_bps(),
+        "remembered_bps": summary.remembered.map(|rate| rate.as_bps()),
         "rtt_seconds": summary.rtt.as_secs_f64(),
         "payload_bytes": summary.payload_bytes,
         "blocks": summary.blocks,
@@ -298,7 +299,7 @@ mod tests {
             rtt_seconds payload_bytes blocks path_lost blocks_lost reported_lost socket_lost \
             retransmitted sent received duplicates waste bound_by rounds resumed_bytes cipher \
             blake3 verified unread_files memory_lost early_lost refused_datagrams sources \
-            failed_sources last_block_seconds receives tcp_segments";
+            failed_sources last_block_seconds receives tcp_segments remembered_bps";
         for name in promised.split_whitespace() {
             assert!(value.get(name).is_some(), "{name}");
         }

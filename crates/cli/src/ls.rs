@@ -77,7 +77,7 @@ fn start(args: &LsArgs, screen: &Arc<Screen>, cancel: CancelHandle) -> Result<()
         |error| Error::new(ErrorKind::LocalFile, format!("cannot watch signals: {error}")),
     )?;
     let asking = screen.clone();
-    let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?;
+    let client = args.reach.client(&[&args.path], move |server| asking.trusts(server))?.build()?;
     let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);
     let expanded = blocking::wait(expanded)?;
     let matches = expanded.into_iter().filter_map(|Expanded { location, named, .. }| {

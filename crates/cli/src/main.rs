@@ -28,6 +28,7 @@ mod ls;
 mod man;
 mod model;
 mod notify;
+mod path;
 mod plain;
 mod probe;
 mod progress;

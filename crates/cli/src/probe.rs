@@ -153,7 +153,7 @@ fn resolve(args: &ProbeArgs, screen: &Arc<Screen>) -> Result<ProbeRequest, Error
     args.reach.check(&[&args.host], &|_| false)?;
     let any = args.udp || args.app || args.tcp;
     let asking = screen.clone();
-    let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?;
+    let client = args.reach.client(&[&args.host], move |server| asking.trusts(server))?.build()?;
     Ok(client
         .probe(args.host.clone())
         .udp(args.udp || !any)

@@ -1,7 +1,9 @@
 //! How another host is reached, and whom to trust there: the flags that every subcommand has that
 //! opens a session.
 
-use longhaul::{Client, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust};
+use longhaul::{
+    Client, ClientBuilder, Location, NewServer, PeerId, ReachOptions, ServerPin, Trust,
+};
 
 use crate::config;
 use crate::error::{Error, ErrorKind};
@@ -163,8 +165,8 @@ impl ReachArgs {
         Ok(())
     }
 
-    /// The client that reaches `places`. `ask` decides about a server that was never seen, and may
-    /// block.
+    /// The client that reaches `places`, to be completed. `ask` decides about a server that was
+    /// never seen, and may block.
     ///
     /// # Errors
     /// There is no folder for this host's identity; `--server-id` is of none of the places, or a
@@ -173,7 +175,7 @@ impl ReachArgs {
         &self,
         places: &[&Location],
         ask: impl Fn(&NewServer) -> bool + Clone + Send + Sync + 'static,
-    ) -> Result<Client, Error> {
+    ) -> Result<ClientBuilder, Error> {
         check_pins(&self.server_id, places)?;
         let folder = config::folder()?;
         let trust = Trust::known_servers(&folder).pins(self.server_id.clone());
@@ -184,7 +186,7 @@ impl ReachArgs {
                 async move { ask(&server) }
             }),
         };
-        Ok(Client::builder().identity_in(folder).trust(trust).build()?)
+        Ok(Client::builder().identity_in(folder).trust(trust))
     }
 
     /// By what the other hosts are reached.

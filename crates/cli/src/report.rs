@@ -235,10 +235,11 @@ fn source(row: &SourceRow) -> String {
 }
 
 fn speed(summary: &Summary) -> String {
-    let Summary { goodput, protocol, cipher, rate, rtt, payload_bytes, .. } = summary;
+    let Summary { goodput, protocol, cipher, rate, rtt, payload_bytes, remembered, .. } = summary;
+    let remembered = remembered.map_or(String::new(), |rate| format!(", {rate} remembered"));
     format!(
         "  goodput  {goodput} by {protocol} ({cipher}), rate {rate}, RTT {rtt}, {payload_bytes} B \
-         in a datagram, first data after {}",
+         in a datagram, first data after {}{remembered}",
         summary.setup
     )
 }

@@ -1,12 +1,16 @@
 //! All experiments, in the order of the papers.
 
 use crate::experiment::Experiment;
-use crate::{auto, fobs, grid, gtp, many, ornl, quanta, sabul, sidebyside};
+use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside};
 
 /// Every experiment.
 pub fn all() -> Vec<&'static Experiment> {
     let papers = [&quanta::ALL[..], &fobs::ALL, &ornl::ALL, &sabul::ALL, &gtp::ALL];
-    [papers.concat(), [&sidebyside::ALL[..], &many::ALL, &grid::ALL, &auto::ALL].concat()].concat()
+    [
+        papers.concat(),
+        [&sidebyside::ALL[..], &many::ALL, &grid::ALL, &auto::ALL, &remembered::ALL].concat(),
+    ]
+    .concat()
 }
 
 /// The experiment called `id`.

@@ -12,7 +12,7 @@
 //!   papers give them.
 //! - [`catalogue`]: all experiments; then a file a paper: [`quanta`], [`fobs`], [`ornl`],
 //!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: to many receivers;
-//!   [`grid`]: simulator against emulator.
+//!   [`grid`]: simulator against emulator; [`remembered`]: a path that an earlier copy used.
 //! - [`simulate`]: cases run in virtual time.
 //! - `emulate`: cases run over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.
@@ -36,6 +36,7 @@ mod paths;
 pub mod plot;
 mod quanta;
 mod quantity;
+mod remembered;
 pub mod results;
 mod sabul;
 mod scenarios;

@@ -22,7 +22,7 @@ const FILES: &[(&str, &str)] = files!(
     "gtp-fig1" "gtp-fig10" "gtp-fig11" "gtp-fig12" "gtp-fig7" "gtp-fig8" "gtp-fig9" "gtp-scale"
     "gtp-table2" "gtp-table3" "gtp-table4" "gtp-table5"
     "gtp-table5-clumps"
-    "many-receivers"
+    "many-receivers" "path-memory"
     "ornl-cern" "ornl-cern-worst" "ornl-file" "ornl-internet" "ornl-lbl" "ornl-memory"
     "ornl-reorder"
     "quanta-fig5" "quanta-fig6" "quanta-fig7" "quanta-first-version" "quanta-streaming"

@@ -15,6 +15,7 @@ use core::ops::Range;
 use crate::accounting::{ReceiverAccounting, SenderAccounting};
 use crate::law::Law;
 use crate::layout::{Block, Layout};
+use crate::remembered::Remembered;
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -175,6 +176,9 @@ pub struct Setup {
     pub card: Option<Rate>,
     /// How the protocol finds its rate, if it has none and no law of its own.
     pub law: Law,
+    /// What the path was like before; used by a protocol that finds its rate by `law`. It is a
+    /// hint that may come from the other end, and the path's first report overrules it.
+    pub remembered: Option<Remembered>,
     /// How much may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
     /// The protocol's own settings.
@@ -193,6 +197,7 @@ impl Setup {
             rate_limit: None,
             card: None,
             law: Law::default(),
+            remembered: None,
             grant: Bytes::MAX,
             settings: Settings::default(),
         }

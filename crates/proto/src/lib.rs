@@ -12,6 +12,7 @@
 //!   count. [`wire`]: header and control messages.
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are to be left out.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
+//!   [`remembered`]: what an earlier flow found out about the path.
 //! - [`ends`]: what the two ends of every protocol share.
 //! - [`registry`], [`settings`], [`kind`]: every protocol, a row each, the numbers that it may be
 //!   told, and their units; then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
@@ -84,6 +85,7 @@ pub mod ranges;
 mod rate;
 pub mod rbudp;
 pub mod registry;
+pub mod remembered;
 mod row;
 mod rtt;
 pub mod sabul;

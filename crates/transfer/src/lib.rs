@@ -2,8 +2,9 @@
 //!
 //! [`api`] is what other programs embed, and all that these pages show; the other modules are
 //! public for the crate `longhaul`, for tests and for fuzzers. Below `api`, in reading order:
-//! [`location`] (what a copy names), [`options`], [`progress`], [`summary`], [`error`]; then
-//! [`copy`] and [`serve`] (the two sides of a request), `list` (listings), [`probe`]
+//! [`location`] (what a copy names), [`path_memory`] (what earlier copies found), [`options`],
+//! [`progress`], [`summary`], [`error`]; then [`copy`]
+//! and [`serve`] (the two sides of a request), `list` (listings), [`probe`]
 //! (measurements), `many` (several sources of one copy), `reach` (the way to another host), `roles`
 //! (the two roles of a transfer) over [`control`] (what they say), `flow` (the threads that carry
 //! chunks), `write` (the thread that writes them), `counters` (what the threads count). Files are
@@ -28,6 +29,8 @@ mod many;
 mod notices;
 #[doc(hidden)]
 pub mod options;
+#[doc(hidden)]
+pub mod path_memory;
 #[doc(hidden)]
 pub mod probe;
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use crate::error::Error;
 use crate::location::{DEFAULT_PORT, Location};
+use crate::path_memory::PathMemory;
 use crate::session::Identity;
 pub use crate::session::allow::Allow;
 pub use crate::session::trust::{ServerPin, Trust};
@@ -201,6 +202,8 @@ pub struct CopyOptions {
     pub rate: Option<Rate>,
     /// An upper limit for the rate that is found (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,
+    /// Where the rates of paths are kept from copy to copy; nothing to begin each as on a new path.
+    pub path_memory: Option<PathMemory>,
     /// How data is sealed.
     pub cipher: Cipher,
     /// How payloads are moved at the receiving end.
@@ -260,6 +263,7 @@ impl CopyOptions {
             source_settings: Vec::new(),
             rate: None,
             rate_limit: None,
+            path_memory: None,
             cipher: Cipher::Auto,
             receive: Receive::Naive,
             segment: None,

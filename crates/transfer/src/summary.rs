@@ -82,6 +82,8 @@ pub struct Summary {
     pub protocol: String,
     /// The sending rate at the end, in bits a second of UDP payload.
     pub rate: Rate,
+    /// The rate that an earlier copy found on the path. This copy began at half of it.
+    pub remembered: Option<Rate>,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// Object bytes in a full data datagram.

@@ -116,7 +116,8 @@ fn request(
     watch: &Arc<Watch>,
 ) -> Result<CopyRequest, Error> {
     let asking = watch.clone();
-    let client: Client = args.reach.client(&[host], move |server| asking.trusts(server))?;
+    let client: Client =
+        args.reach.client(&[host], move |server| asking.trusts(server))?.build()?;
     Ok(client
         .copy([object], host.clone())
         .protocol(candidate.protocol())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::protocol::{MOST_TRIED, TCP_STREAMS};
-use longhaul::{CancelHandle, Client, blocking};
+use longhaul::{CancelHandle, Client, PathMemory, blocking};
 use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, Receive};
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
@@ -16,7 +16,7 @@ use longhaul_proto::units::Rate;
 use super::files_from;
 use super::pipe::{self, Pipe};
 use super::{CpArgs, FilterFlag, Streams};
-use crate::config::{Setting, names};
+use crate::config::{self, Setting, names};
 use crate::error::{Error, ErrorKind};
 use crate::protocol_settings::Of;
 use crate::screen::Screen;
@@ -66,6 +66,16 @@ pub(super) struct Prepared {
     pub(super) pipe: Option<Pipe>,
 }
 
+/// The client, which remembers paths unless the user wants none of that. Questions go to `screen`.
+fn client(args: &CpArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
+    let client = args.reach.client(places, move |server| screen.trusts(server))?;
+    Ok(match args.no_path_memory {
+        true => client,
+        false => client.path_memory(PathMemory::in_file(config::path_file()?)),
+    }
+    .build()?)
+}
+
 /// The copy that the words stand for, with `defaults` from files among them. Questions go to
 /// `screen`.
 pub(super) fn prepare(
@@ -88,7 +98,7 @@ pub(super) fn prepare(
     args.reach.check(&args.locations.iter().collect::<Vec<_>>(), is_default)?;
     let (protocol, asking) = (protocol(args, name), screen.clone());
     let places: Vec<&Location> = args.locations.iter().collect();
-    let client = args.reach.client(&places, move |server| asking.trusts(server))?;
+    let client = client(args, &places, asking)?;
     let mut sources = expand(args, &client, named)?;
     if args.replicas && sources.len() < 2 {
         let what = "--replicas wants two sources or more that hold the same";

@@ -20,6 +20,7 @@ mod lying_reports;
 mod many;
 mod many_hosts;
 mod path;
+mod path_memory;
 mod pipes;
 mod probe;
 mod protocol_faults;

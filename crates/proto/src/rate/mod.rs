@@ -2,10 +2,12 @@
 //!
 //! - [`fixed`]: the rate that the user gave; it never reacts.
 //! - [`train`]: finds the rate by packet trains and by what is delivered.
+//! - [`resume`]: a faster start for a law, over a path that is remembered.
 //! - [`shadow`]: the delivery rate, and beside other traffic the window that CUBIC would have.
 
 mod departures;
 pub(crate) mod fixed;
+mod resume;
 pub(crate) mod shadow;
 pub(crate) mod train;
 
@@ -50,11 +52,15 @@ pub(crate) trait RateController: Send {
 
 /// The controller that a flow's setup asks for.
 pub(crate) fn controller(setup: &Setup) -> Box<dyn RateController> {
-    match setup.fixed_rate() {
-        Some(rate) => Box::new(fixed::Fixed::new(rate)),
-        None => match setup.law {
-            Law::Trains => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
-            Law::Shadow => Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit)),
-        },
+    if let Some(rate) = setup.fixed_rate() {
+        return Box::new(fixed::Fixed::new(rate));
+    }
+    let law: Box<dyn RateController> = match setup.law {
+        Law::Trains => Box::new(train::Trains::new(setup.datagram(), setup.rate_limit)),
+        Law::Shadow => Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit)),
+    };
+    match setup.remembered.filter(|path| path.fits(setup.rtt)) {
+        Some(path) => Box::new(resume::Resumed::new(law, setup, path)),
+        None => law,
     }
 }

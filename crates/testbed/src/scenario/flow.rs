@@ -83,6 +83,8 @@ pub struct Transfer {
     pub rate: Option<Rate>,
     /// How it finds its rate, in the simulator; the emulator runs the default.
     pub law: Law,
+    /// The rate that the path is remembered for, in the simulator; without it the path is new.
+    pub remembered: Option<Rate>,
     /// Bytes of a segment; without it the protocol's default. At least the object's size: one.
     pub segment: Option<Bytes>,
     /// Bytes of object in a datagram; without it what the MTU leaves room for.

@@ -4,6 +4,7 @@ use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::rbudp;
 use longhaul_proto::registry::{self, Row};
+use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -63,6 +64,7 @@ pub(super) fn setup(
         rate_limit: None,
         card: None,
         law: copy.law,
+        remembered: copy.remembered.map(|rate| Remembered { rate, rtt }),
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
         settings: settings(copy)?,
     })

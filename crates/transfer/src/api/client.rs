@@ -16,6 +16,7 @@ use super::trust::Trust;
 use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
 use crate::options::{HostOptions, OwnKey, ReachOptions, SharedMemory};
+use crate::path_memory::PathMemory;
 use crate::probe::{Ports, look_at_ports};
 use crate::write::budget::Budget;
 
@@ -25,6 +26,7 @@ pub struct Client {
     pub(super) key: OwnKey,
     pub(super) trust: Arc<Trust>,
     pub(super) memory: Option<SharedMemory>,
+    pub(super) paths: Option<PathMemory>,
 }
 
 /// Makes a [`Client`].
@@ -33,6 +35,7 @@ pub struct ClientBuilder {
     key: Option<OwnKey>,
     trust: Trust,
     memory: Option<Bytes>,
+    paths: Option<PathMemory>,
 }
 
 impl Client {
@@ -130,6 +133,13 @@ impl ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
     }
 
+    /// Keeps the rates that copies find in the file of `paths`, and begins the next copy over the
+    /// same path at half of its rate. Without it each copy searches for its rate anew.
+    #[must_use]
+    pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
+        ClientBuilder { paths: Some(paths), ..self }
+    }
+
     /// Makes the client.
     ///
     /// # Errors
@@ -138,7 +148,7 @@ impl ClientBuilder {
         let none = || Error::new(ErrorKind::Usage, "a client needs an identity");
         let key = self.key.ok_or_else(none)?;
         let memory = self.memory.map(Budget::new).transpose()?.map(SharedMemory::new);
-        Ok(Client { key, trust: Arc::new(self.trust), memory })
+        Ok(Client { key, trust: Arc::new(self.trust), memory, paths: self.paths })
     }
 }
 

@@ -45,6 +45,7 @@ impl CopyRequest {
             let mut options = CopyOptions::new(sources, destination, client.trust.options());
             options.key = client.key.clone();
             options.shared_memory = client.memory.clone();
+            options.path_memory = client.paths.clone();
             options
         });
         CopyRequest {

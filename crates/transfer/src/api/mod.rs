@@ -41,6 +41,7 @@ pub use trust::{NewServer, Trust};
 
 pub use crate::error::public::{Error, ErrorKind, Side};
 pub use crate::list::{FileTime, NameKind, Named};
+pub use crate::path_memory::{KnownPath, PathMemory};
 pub use crate::progress::Cancel as CancelHandle;
 pub use crate::serve::{Moved, ServedClient, ServerEvent};
 pub use crate::summary::Summary;

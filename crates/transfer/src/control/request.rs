@@ -95,6 +95,13 @@ pub struct Request {
     /// A push makes the folders that lead to its destination. Needs version 3 of the service.
     #[prost(bool, tag = "25")]
     pub make_path: bool,
+    /// The rate that an earlier pull found on this path, in bits a second; zero: none. The sender
+    /// begins at half of it, and only until its first report.
+    #[prost(uint64, tag = "26")]
+    pub remembered_bps: u64,
+    /// The round-trip time of that pull, in nanoseconds.
+    #[prost(uint64, tag = "27")]
+    pub remembered_rtt_nanos: u64,
 }
 
 /// A setting of a protocol.

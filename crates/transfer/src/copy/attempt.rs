@@ -1,7 +1,7 @@
 //! One session's try at a copy.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path as FsPath;
 use std::rc::Rc;
@@ -16,8 +16,9 @@ use longhaul_net::socket::Path;
 use longhaul_net::zone;
 use longhaul_proto::endpoint::ReceiveCapacity;
 use longhaul_proto::registry;
+use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::Bytes;
+use longhaul_proto::units::{Bytes, Rate};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
@@ -31,6 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::many::part::{CopyPart, To};
 use crate::notices::interrupted;
 use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
+use crate::path_memory::Found;
 use crate::progress::{Cancel, Notice, Observer};
 use crate::random::{random_flow, random_u64};
 use crate::reach::route::{Host, Route};
@@ -42,11 +44,14 @@ use crate::roles::wire::{End, Wire, lost_or_fatal};
 use crate::roles::{DEFAULT_SEGMENT, Hooks, Terms};
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Identity, Session, Settings};
+use crate::summary::{BoundBy, Summary};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
 /// How often the user hears how far the walk over the source is, and may wish its end.
 const TICK: Duration = Duration::from_millis(100);
+/// Datagrams of the shortest copy that says something of its path.
+const FEWEST: u64 = 1000;
 /// What carries the data where nothing but ssh passes.
 const THROUGH_SSH: &str = "the ssh channel";
 /// A copy's tries, one after the other.
@@ -65,6 +70,18 @@ pub(super) struct Attempt<'a> {
     /// The last try's transfer; zero before the first.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
+    /// The path of the last try that found a rate, or could have.
+    path: Cell<Option<UsedPath>>,
+}
+
+/// The path that a try's datagrams took.
+#[derive(Clone, Copy)]
+struct UsedPath {
+    peer: IpAddr,
+    /// Before the copy sent its data.
+    rtt: Span,
+    /// What an earlier copy found.
+    remembered: Option<Remembered>,
 }
 
 /// What a finished copy leaves for its summary.
@@ -116,6 +133,7 @@ impl<'a> Attempt<'a> {
             again: false,
             transfer: Cell::new(0),
             carrier: Cell::new("quic"),
+            path: Cell::new(None),
         })
     }
 
@@ -146,6 +164,25 @@ impl<'a> Attempt<'a> {
             _ => format!("{streams} TCP streams"),
         };
         Notice::Fallback { carrier, advice: format!("for full speed open {port} on the way") }
+    }
+
+    /// Keeps what a finished copy found on its path for the next one.
+    pub(super) fn remember(&self, mut summary: Summary) -> Summary {
+        let Some(UsedPath { peer, rtt, remembered }) = self.path.get() else { return summary };
+        summary.remembered = remembered.map(|path| path.rate);
+        let sent = summary.receiver.received.saturating_add(summary.path_lost);
+        let is_telling = sent >= FEWEST && self.options.rate_limit.is_none();
+        let memory = self.options.path_memory.as_ref();
+        let Some(memory) = memory.filter(|_| is_telling && summary.rate > Rate::ZERO) else {
+            return summary;
+        };
+        let loss = summary.path_lost as f64 / sent as f64;
+        let is_bound_by_path = summary.bound_by == BoundBy::Path;
+        let found = Found { peer, rate: summary.rate, rtt, loss, is_bound_by_path };
+        if let Err(error) = memory.note(found) {
+            self.hooks.observer.notice(Notice::Warning(error.to_string()));
+        }
+        summary
     }
 
     fn reach(&self) -> Reach<'_> {
@@ -361,6 +398,11 @@ impl<'a> Attempt<'a> {
         let measured = session.rtt.unwrap_or(Duration::from_millis(100));
         let peer = session.remote.ip();
         let datagram = datagram.unwrap_or_else(|| usual_datagram(peer));
+        let rtt = Span::from_nanos(measured.as_nanos() as u64);
+        let is_told = options.rate.is_some() || protocol.is_none();
+        let memory = options.path_memory.as_ref().filter(|_| !is_told);
+        let remembered = memory.and_then(|memory| memory.find(peer)).filter(|path| path.fits(rtt));
+        self.path.set((!is_told).then_some(UsedPath { peer, rtt, remembered }));
         Ok(Terms {
             transfer: random_u64(),
             suite: Suite::choose(options.cipher, session.both_fast_aes),
@@ -372,9 +414,10 @@ impl<'a> Attempt<'a> {
             try_streams: streams > 0 && options.protocol == Protocol::TcpTried,
             rate: options.rate,
             rate_limit: options.rate_limit.map(|limit| self.part.shared.limit(limit, protocol)),
+            remembered,
             segment: options.segment.unwrap_or(DEFAULT_SEGMENT),
             datagram,
-            rtt: Span::from_nanos(measured.as_nanos() as u64),
+            rtt,
             card: protocol.and_then(|_| access::card_towards(peer, datagram)),
         })
     }
@@ -413,6 +456,8 @@ impl<'a> Attempt<'a> {
             surveyed: matches!(self.part.to, To::Replicas(_)),
             replaces: self.transfer.replace(terms.transfer),
             make_path: options.make_path,
+            remembered_bps: terms.remembered.map_or(0, |path| path.rate.as_bps()),
+            remembered_rtt_nanos: terms.remembered.map_or(0, |path| path.rtt.as_nanos()),
             extent: options.part.map(|PartOfPipe { pipe, offset }| Extent { pipe, offset }),
         }
     }

@@ -150,7 +150,9 @@ async fn run(
                     observer.notice(Notice::Warning(changed));
                     continue;
                 }
-                None => return summing::summary(options, &attempt, finished),
+                None => {
+                    return Ok(attempt.remember(summing::summary(options, &attempt, finished)?));
+                }
             },
             // Not even TCP passes, but the control path did: it carries the data then.
             Err(End::Fatal(error))

@@ -92,8 +92,7 @@ pub(super) fn summary(
         cpu: process_time(),
         far_cpu: attempt.hooks.sends.then(|| receiving_cpu(&attempt.hooks.board.theirs().times)),
         receives: attempt.capacity(),
-        sources: Vec::new(),
-        failed_sources: 0,
+        ..Summary::default()
     })
 }
 

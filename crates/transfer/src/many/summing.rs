@@ -63,6 +63,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         goodput: Rate::ZERO,
         protocol: word(|s| &s.protocol),
         rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
+        remembered: None,
         rtt: longest(|s| s.rtt),
         payload_bytes: main.map_or(0, |summary| summary.payload_bytes),
         blocks,

@@ -76,6 +76,7 @@ impl Greedy {
             rtt: Span::from_millis(1),
             rate: None,
             rate_limit: None,
+            remembered: None,
             card: None,
             law: longhaul_proto::law::Law::default(),
             grant: EARLY_GRANT,

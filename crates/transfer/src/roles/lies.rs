@@ -370,6 +370,7 @@ fn setup(rate: Option<Rate>) -> Setup {
         rtt: Span::from_millis(20),
         rate,
         rate_limit: None,
+        remembered: None,
         card: None,
         law: longhaul_proto::law::Law::default(),
         grant: Bytes::mebi(2),

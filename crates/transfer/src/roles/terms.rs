@@ -7,6 +7,7 @@ use longhaul_net::sealing::seal::data_overhead;
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::layout::Layout;
 use longhaul_proto::registry::Row;
+use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -44,6 +45,8 @@ pub(crate) struct Terms {
     pub(crate) rate: Option<Rate>,
     /// The limit of a found rate.
     pub(crate) rate_limit: Option<Rate>,
+    /// What an earlier copy found on the path; the sending end begins by it.
+    pub(crate) remembered: Option<Remembered>,
     /// Segment size; zero for the whole object.
     pub(crate) segment: Bytes,
     /// UDP payload of a full data datagram.
@@ -88,6 +91,7 @@ impl Terms {
             rate_limit: self.rate_limit,
             card: None,
             law: longhaul_proto::law::Law::default(),
+            remembered: self.remembered,
             grant: EARLY_GRANT,
             settings: self.settings.clone(),
         }

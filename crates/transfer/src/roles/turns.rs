@@ -53,6 +53,7 @@ pub(super) fn terms(session: &Session) -> Terms {
         try_streams: false,
         rate: None,
         rate_limit: None,
+        remembered: None,
         segment: DEFAULT_SEGMENT,
         datagram: 1_400,
         rtt: Span::from_millis(1),

@@ -12,6 +12,7 @@ use longhaul_net::access;
 use longhaul_net::sealing::keys::Suite;
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::registry::Row;
+use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
@@ -320,6 +321,8 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         try_streams: request.try_streams,
         rate: rate(request.rate_bps),
         rate_limit: rate(request.rate_limit_bps),
+        remembered: rate(request.remembered_bps)
+            .map(|rate| Remembered { rate, rtt: Span::from_nanos(request.remembered_rtt_nanos) }),
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
         datagram,
         rtt: Span::from_nanos(request.rtt_nanos),

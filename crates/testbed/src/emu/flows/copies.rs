@@ -169,6 +169,8 @@ impl Copies {
         let child = command
             .map_err(|error| text(&error))?
             .args(["cp", "--json", "-q", "--memory", BUDGET, "--server-id", &server.id])
+            // Paths of several scenarios share their addresses.
+            .arg("--no-path-memory")
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
             .arg(self.scratch.path().join(object(run.place)))

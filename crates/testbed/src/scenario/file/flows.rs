@@ -202,6 +202,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
         protocol: row.name.to_owned(),
         rate: entry.rate("rate")?,
         law: entry.word("law", &Law::ALL)?.unwrap_or_default(),
+        remembered: entry.rate("remembered")?,
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,
         tail_copies,

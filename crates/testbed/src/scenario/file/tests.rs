@@ -88,6 +88,7 @@ fn every_key_of_a_flow_finds_its_place() {
         protocol: "rbudp".into(),
         rate: Some(Rate::from_mbps(90)),
         law: longhaul_proto::law::Law::Trains,
+        remembered: None,
         segment: Some(Bytes::new(450_000_000)),
         block: Some(1_440),
         receive: Some(Strategy::Scatter),

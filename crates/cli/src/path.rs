@@ -1,0 +1,106 @@
+//! `longhaul path`: the paths that copies have found, and how to forget them.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::time::UNIX_EPOCH;
+
+use clap::Subcommand;
+use longhaul::{KnownPath, PathMemory};
+use serde_json::json;
+
+use crate::error::{Error, ErrorKind};
+use crate::{config, console, exit, utc};
+
+const ABOUT: &str = "\
+List or forget the rates that copies found on paths
+
+A copy without --rate and --bwlimit remembers the rate that it found, by the other host's network \
+and this host's own address, for 30 days. The next copy over the same path begins at half of that \
+rate and searches from there. --no-path-memory leaves this out.";
+
+/// List or forget the rates that copies found on paths
+#[derive(clap::Args)]
+#[command(long_about = ABOUT, after_help = exit::TABLE)]
+pub(crate) struct PathArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List the remembered paths, the newest first
+    List {
+        /// Write each path as a JSON object on stdout, one a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget the paths to the network of a host, or all of them
+    #[command(arg_required_else_help = true)]
+    Forget {
+        /// The host, by name or address
+        host: Option<String>,
+        /// Forget all paths
+        #[arg(long, conflicts_with = "host")]
+        all: bool,
+    },
+}
+
+/// Lists or forgets; the exit status.
+pub(crate) fn run(args: &PathArgs) -> u8 {
+    let memory = config::path_file().map(PathMemory::in_file);
+    let done = memory.and_then(|memory| match &args.action {
+        Action::List { json } => list(&memory, *json),
+        Action::Forget { host, .. } => forget(&memory, host.as_deref()),
+    });
+    match done {
+        Ok(()) => exit::DONE,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+fn list(memory: &PathMemory, as_json: bool) -> Result<(), Error> {
+    for path in memory.list()? {
+        let KnownPath { network, own_address, rate, rtt, loss, .. } = &path;
+        let date = path.date.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let date = utc::time(date.as_secs() as i64);
+        if as_json {
+            console::out(json!({
+                "event": "known-path",
+                "network": network,
+                "own_address": own_address.to_string(),
+                "rate_bps": rate.as_bps(),
+                "rtt_seconds": rtt.as_secs_f64(),
+                "loss": loss,
+                "date": date,
+            }));
+            continue;
+        }
+        let loss = 100.0 * loss;
+        console::out(format!(
+            "{network} from {own_address}: {rate}, round trip {rtt}, loss {loss:.2} %, {date}"
+        ));
+    }
+    Ok(())
+}
+
+fn forget(memory: &PathMemory, host: Option<&str>) -> Result<(), Error> {
+    let mut forgotten = 0;
+    match host {
+        None => forgotten = memory.forget(None)?,
+        Some(host) => {
+            for address in addresses(host)? {
+                forgotten += memory.forget(Some(address))?;
+            }
+        }
+    }
+    let noun = if forgotten == 1 { "path" } else { "paths" };
+    console::out(format!("{forgotten} {noun} forgotten"));
+    Ok(())
+}
+
+fn addresses(host: &str) -> Result<Vec<IpAddr>, Error> {
+    let found = (host, 0).to_socket_addrs().map_err(|error| {
+        let what = format!("no address of {host}: {error}");
+        Error::new(ErrorKind::Usage, what).advise("name a host or an address, without a port")
+    })?;
+    Ok(found.map(|address| address.ip()).collect())
+}

@@ -1,0 +1,73 @@
+//! The rates of paths that copies remember (RFC 9959).
+
+use serde_json::Value;
+
+use super::path::Wan;
+use super::wan::{MTU, link};
+use super::{WAYS, Way};
+use crate::rig::need;
+
+/// What `longhaul path` with these words prints on the client's host.
+fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
+    let mut command = wan.client.command(["path"]);
+    command.args(words);
+    let ended = wan.run("a", &command).end();
+    assert_eq!(ended.status, Some(0), "{ended}");
+    ended.stdout
+}
+
+#[test]
+fn the_second_copy_over_a_path_begins_by_what_the_first_one_found() {
+    let wan = need!(Wan::new(link(100, 40, 0.001), MTU, 8_000_000));
+    let copy = |way, words: &[&str]| {
+        let summary = wan.start(way, words).end().summary();
+        wan.assert_copied(way);
+        summary
+    };
+    for way in WAYS {
+        let first = copy(way, &["--no-path-memory"]);
+        assert_eq!(first["remembered_bps"], Value::Null, "{way:?}: {first}");
+        assert!(path(&wan, &["list"]).is_empty(), "{way:?}: nothing is kept");
+
+        let second = copy(way, &[]);
+        assert_eq!(second["remembered_bps"], Value::Null, "{way:?}: {second}");
+        let listed = path(&wan, &["list", "--json"]);
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        let known: Value = serde_json::from_str(&listed[0]).expect("an event");
+        assert_eq!(known["event"], "known-path", "{known}");
+        assert_eq!(known["network"], "10.77.0.0/24");
+        assert_eq!(known["own_address"], "10.77.0.1");
+        assert_eq!(known["rate_bps"], second["rate_bps"], "{way:?}");
+
+        let third = copy(way, &[]);
+        assert_eq!(third["remembered_bps"], known["rate_bps"], "{way:?}: {third}");
+        let told = copy(way, &["--rate=50M"]);
+        assert_eq!(told["remembered_bps"], Value::Null, "{way:?}: a fixed rate needs no memory");
+        assert_eq!(path(&wan, &["forget", "10.77.0.99"]), ["1 path forgotten"]);
+    }
+}
+
+#[test]
+fn a_remembered_rate_that_is_far_too_high_costs_no_copy_its_end() {
+    let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 4_000_000));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
+    let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}\n", now.as_secs());
+    for way in WAYS {
+        std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
+        let summary = wan.start(way, &[] as &[&str]).end().summary();
+        assert_eq!(summary["remembered_bps"], 10_000_000_000_u64, "{way:?}: {summary}");
+        wan.assert_copied(way);
+    }
+}
+
+#[test]
+fn a_broken_file_of_paths_is_named_and_costs_no_copy() {
+    let wan = need!(Wan::new(link(100, 10, 0.0), MTU, 4_000_000));
+    let file = wan.client.config.join("paths");
+    std::fs::write(&file, "nonsense\n").expect("the folder is there");
+    let ended = wan.start(Way::Push, &[] as &[&str]).end();
+    let warnings = ended.events("warning");
+    let text = warnings.iter().filter_map(|warning| warning["text"].as_str());
+    assert!(text.into_iter().any(|text| text.contains("paths line 1")), "{ended}");
+    wan.assert_copied(Way::Push);
+}

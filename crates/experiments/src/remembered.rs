@@ -1,0 +1,89 @@
+//! A copy over a new path, and over one that an earlier copy has used.
+
+use longhaul_proto::units::Rate;
+
+use crate::experiment::{Case, Experiment, Set};
+use crate::outcome::CaseFlow;
+use crate::quantity::{TIME, WASTE};
+use crate::scenarios::vary;
+use crate::table::{Row, Table};
+
+/// The experiments of this file.
+pub(crate) const ALL: [&Experiment; 1] = [&PATH_MEMORY];
+
+/// The link's rate, and losses in per mille.
+const PATHS: [(u64, u64); 4] = [(1_000, 0), (1_000, 1), (1_000, 10), (100, 1)];
+/// What is known of the path: nothing, what an earlier copy found on 1 Gbit/s, four times that.
+const KNOWN: [(&str, Option<u64>); 3] =
+    [("new", None), ("930 Mbit/s remembered", Some(930)), ("3720 Mbit/s remembered", Some(3_720))];
+const ONE_WAY_MS: [u64; 2] = [15, 50];
+
+fn case_name(megabits: u64, one_way: u64, loss: u64, known: &str) -> String {
+    let rtt = 2 * one_way;
+    format!("{megabits} Mbit/s, {rtt} ms, loss {} %, {known}", loss as f64 / 10.0)
+}
+
+fn all<T>(mut make: impl FnMut(String, u64, u64, u64, Option<u64>) -> T) -> Vec<T> {
+    let mut made = Vec::new();
+    for one_way in ONE_WAY_MS {
+        for (megabits, loss) in PATHS {
+            for (known, rate) in KNOWN {
+                let name = case_name(megabits, one_way, loss, known);
+                made.push(make(name, megabits, one_way, loss, rate));
+            }
+        }
+    }
+    made
+}
+
+fn case(name: String, megabits: u64, one_way: u64, loss: u64, rate: Option<u64>) -> Case {
+    let variant = vary("path-memory")
+        .set("topology.link.rate", Rate::from_mbps(megabits).as_bps())
+        .set("topology.link.delay", format!("{one_way}ms"))
+        .set("topology.link.queue", 2 * one_way * megabits * 125)
+        .set("topology.link.loss", loss as f64 / 1e3);
+    let variant = match rate {
+        None => variant,
+        Some(rate) => variant.set("flow.copy.remembered", Rate::from_mbps(rate).as_bps()),
+    };
+    Case::simulated(name, variant, "the emulator's copies keep no memory of paths")
+}
+
+/// The page.
+pub(crate) static PATH_MEMORY: Experiment = Experiment {
+    id: "path-memory",
+    title: "A copy over a path that is remembered (RFC 9959)",
+    source: "No paper: RFC 9959 (Careful Resume)",
+    setup: "20 MB by RBUDP without a rate, through a drop-tail queue of one bandwidth-delay \
+            product, over a new path and over one for which an earlier copy found 930 Mbit/s. \
+            A flow over a remembered path sends at half of that rate until the report on its \
+            first packet train comes, for at most one round trip, and then searches as usual. \
+            The memory is right for the links of 1 Gbit/s. It is wrong for the link of 100 \
+            Mbit/s, and 3720 Mbit/s is wrong for all. Time is from the first datagram to the \
+            sender's knowledge of the end.",
+    cases: || all(case),
+    tables: |outcomes| {
+        let mut rows = Vec::new();
+        all(|name, _, _, _, _| {
+            rows.push(Row::new(
+                &*name,
+                TIME,
+                outcomes.first(&name, |flow| flow.elapsed.as_secs_f64()),
+            ));
+            rows.push(Row::new(&*name, WASTE, outcomes.first(&name, CaseFlow::waste)));
+        });
+        vec![Table::new("", rows)]
+    },
+    courses: Experiment::NO_COURSES,
+    figures: |_, _| Vec::new(),
+    differs: "Nothing was published.",
+    learned: "Over 100 ms and with 0.1 % loss the copy takes {1000 Mbit/s, 100 ms, loss 0.1 %, 930 \
+              Mbit/s remembered | time | simulated | 2} s instead of {1000 Mbit/s, 100 ms, loss \
+              0.1 %, new | time | simulated | 2} s: half of the round trip that the first train \
+              costs. The other half is the price of not trusting the memory. Where the path has \
+              become ten times slower, the wrong memory costs {100 Mbit/s, 100 ms, loss 0.1 %, 930 \
+              Mbit/s remembered | waste | simulated | 1} % of the object sent twice, and {100 \
+              Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead \
+              of {100 Mbit/s, 100 ms, loss 0.1 %, new | time | simulated | 2} s.",
+    set: Set::Quick,
+};

@@ -1,0 +1,134 @@
+//! Careful Resume (RFC 9959): a flow over a remembered path begins at half of the rate it had.
+//!
+//! - **Reconnaissance** (section 3.2): the session measures the round-trip time. A path whose
+//!   round-trip time has changed too much is another path: [`Remembered::fits`].
+//! - **Unvalidated** (section 3.3): until the report on the first packet train comes, at most half
+//!   of what the path held is sent, paced at half of the remembered rate.
+//! - **Validating and Safe Retreat** (sections 3.4 and 3.5): that report carries the rate that the
+//!   path has today. From then on the law decides alone, and the memory has no say.
+
+use alloc::boxed::Box;
+
+use super::train::first_rate;
+use super::{Feedback, RateController};
+use crate::endpoint::{PacketNumber, Setup};
+use crate::pulse::TRAIN_LEN;
+use crate::remembered::Remembered;
+use crate::time::Time;
+use crate::units::{Bytes, Rate};
+
+/// A law that begins with what is remembered of the path.
+pub(super) struct Resumed {
+    law: Box<dyn RateController>,
+    datagram: Bytes,
+    rate: Rate,
+    /// Datagrams, those of the first train among them, that may leave before the first report.
+    budget: u64,
+    sent: u64,
+    is_open: bool,
+}
+
+impl Resumed {
+    /// The law with a faster start. `setup` has the limit that still holds.
+    pub(super) fn new(law: Box<dyn RateController>, setup: &Setup, path: Remembered) -> Resumed {
+        let (half, datagram) = (path.rate.scale(0.5), setup.datagram());
+        let rate = setup.rate_limit.map_or(half, |limit| half.min(limit));
+        let flight = half.over(path.rtt.min(setup.rtt)).get() / datagram.get().max(1);
+        Resumed { law, datagram, rate, budget: TRAIN_LEN + flight, sent: 0, is_open: true }
+    }
+}
+
+impl RateController for Resumed {
+    fn rate(&self) -> Rate {
+        let law = self.law.rate();
+        if self.is_open && self.sent < self.budget { law.max(self.rate) } else { law }
+    }
+
+    fn train(&mut self, now: Time, next: PacketNumber) -> u64 {
+        self.law.train(now, next)
+    }
+
+    fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
+        self.sent = first.0 + count;
+        self.law.on_sent(now, first, count);
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        self.is_open &= first_rate(self.datagram, feedback.pulse, 1.0).is_none();
+        self.law.on_feedback(now, feedback);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::rate::controller;
+    use crate::time::Span;
+    use crate::wire::{Pulse, Train};
+
+    const RTT: Span = Span::from_millis(100);
+    const PATH: Remembered = Remembered { rate: Rate::from_mbps(800), rtt: RTT };
+
+    fn setup(remembered: Option<Remembered>) -> Setup {
+        let layout = Layout::whole(Bytes::new(1 << 30), 1218).unwrap();
+        let overhead = Bytes::new(32);
+        Setup { overhead, remembered, ..Setup::new(FlowId(1), layout, RTT) }
+    }
+
+    fn feedback(pulse: &Pulse) -> Feedback<'_> {
+        Feedback { pulse, min_rtt: RTT, rtt: RTT, sample: Some(RTT) }
+    }
+
+    #[test]
+    fn half_of_the_remembered_rate_is_sent_for_one_round_trip_and_no_longer() {
+        let mut resumed = controller(&setup(Some(PATH)));
+        let cold = controller(&setup(None)).rate();
+        assert_eq!(resumed.rate(), Rate::from_mbps(400));
+        // 400 Mbit/s over 100 ms are 5 MB: 4,000 datagrams of 1,250 bytes, after the train.
+        let budget = TRAIN_LEN + 4_000;
+        resumed.on_sent(Time::ZERO, PacketNumber(0), budget - 1);
+        assert_eq!(resumed.rate(), Rate::from_mbps(400));
+        resumed.on_sent(Time::ZERO, PacketNumber(budget - 1), 1);
+        assert!(resumed.rate() < cold, "the law waits for its report");
+    }
+
+    #[test]
+    fn the_report_on_the_first_train_ends_the_memory() {
+        let mut resumed = controller(&setup(Some(PATH)));
+        resumed.on_sent(Time::ZERO, PacketNumber(0), TRAIN_LEN + 10);
+        let early = Pulse { clock: RTT, highest: 5, received: 5, ..Pulse::default() };
+        resumed.on_feedback(Time::ZERO + RTT, &feedback(&early));
+        assert_eq!(resumed.rate(), Rate::from_mbps(400), "a report without the train");
+        // 31 gaps of 100 µs: 100 Mbit/s, an eighth of what is remembered.
+        let bytes = Bytes::new(31 * 1250);
+        let train =
+            Train { first: PacketNumber(0), bytes, span: Span::from_micros(3_100), steps: 31 };
+        let report = Pulse { train: Some(train), highest: TRAIN_LEN, ..early };
+        resumed.on_feedback(Time::ZERO + RTT, &feedback(&report));
+        assert_eq!(resumed.rate(), Rate::from_mbps(90));
+    }
+
+    #[test]
+    fn a_limit_holds_for_a_remembered_rate_too() {
+        let rate_limit = Some(Rate::from_mbps(50));
+        let resumed = controller(&Setup { rate_limit, ..setup(Some(PATH)) });
+        assert_eq!(resumed.rate(), Rate::from_mbps(50));
+    }
+
+    #[test]
+    fn a_fixed_rate_and_a_path_that_has_changed_have_no_memory() {
+        let rate = Some(Rate::from_mbps(20));
+        assert_eq!(controller(&Setup { rate, ..setup(Some(PATH)) }).rate(), rate.unwrap());
+        let cold = controller(&setup(None)).rate();
+        let far = Remembered { rtt: Span::from_millis(201), ..PATH };
+        assert_eq!(controller(&setup(Some(far))).rate(), cold);
+        let near = Remembered { rtt: Span::from_micros(9_999), ..PATH };
+        assert_eq!(controller(&setup(Some(near))).rate(), cold);
+        let just = Remembered { rtt: Span::from_millis(200), ..PATH };
+        assert_eq!(controller(&setup(Some(just))).rate(), Rate::from_mbps(400));
+        let just = Remembered { rtt: Span::from_millis(10), ..PATH };
+        assert_eq!(controller(&setup(Some(just))).rate(), Rate::from_mbps(400));
+    }
+}

@@ -1,0 +1,375 @@
+//! The rates that paths carried, kept in a file between copies (RFC 9959).
+//!
+//! A path is a network of the other host (an IPv4 /24 or an IPv6 /48) and this host's own address.
+//! The file has one line a path and is readable by its owner only. A copy never fails because of
+//! this file: without it, or with a broken one, a copy begins as over a new path.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_proto::remembered::Remembered;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
+use longhaul_text::reason;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{Error, ErrorKind, public};
+
+/// Entries that the file keeps; the oldest go first.
+const MAX_ENTRIES: usize = 1000;
+/// Bytes of the file that are read. A line has at most about 140.
+const MAX_BYTES: u64 = 1 << 18;
+/// An entry that is older says nothing of the path.
+const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+const HEAD: &str = "# What longhaul found on paths: network, own address, bit/s, round trip in ns, \
+                    loss, Unix time.\n";
+
+/// The file of remembered paths. Clones name the same file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMemory {
+    file: PathBuf,
+}
+
+/// One remembered path.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct KnownPath {
+    /// The network of the other host, as `192.0.2.0/24` or `2001:db8:7::/48`.
+    pub network: String,
+    /// This host's address on the way there.
+    pub own_address: IpAddr,
+    /// The rate that a copy found, in bits a second of UDP payload.
+    pub rate: Rate,
+    /// The round-trip time before the copy sent its data.
+    pub rtt: Span,
+    /// The share of datagrams that never came, from 0 to 1.
+    pub loss: f64,
+    /// When the copy ended, to the second.
+    pub date: SystemTime,
+}
+
+impl PathMemory {
+    /// The memory in `file`. The first copy that finds a rate makes the file and its folder.
+    pub fn in_file(file: impl Into<PathBuf>) -> PathMemory {
+        PathMemory { file: file.into() }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the remembered paths that are not too old, the newest first. A missing file has
+    /// none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalFile`]: the file cannot be read, or one of its lines makes no sense.
+    pub fn list(&self) -> Result<Vec<KnownPath>, public::Error> {
+        Ok(self.entries()?)
+    }
+
+    /// Forgets the paths to the network of `host`, or all of them; returns how many.
+    ///
+    /// # Errors
+    /// As [`PathMemory::list`], or the file cannot be written.
+    pub fn forget(&self, host: Option<IpAddr>) -> Result<usize, public::Error> {
+        let Some(_lock) = self.lock(false)? else { return Ok(0) };
+        let mut entries = match host {
+            Some(_) => self.entries()?,
+            // A file that makes no sense can be forgotten as a whole.
+            None => self.entries().unwrap_or_default(),
+        };
+        let (network, before) = (host.map(network_of), entries.len());
+        entries.retain(|entry| network.as_ref().is_some_and(|network| entry.network != *network));
+        self.write(&entries)?;
+        Ok(before - entries.len())
+    }
+
+    /// What is remembered of the path to `peer`.
+    pub(crate) fn find(&self, peer: IpAddr) -> Option<Remembered> {
+        let own = own_address(peer)?;
+        let entry = self.entries().ok()?.into_iter().find(|entry| entry.is_of(peer, own))?;
+        Some(Remembered { rate: entry.rate, rtt: entry.rtt })
+    }
+
+    /// Remembers what a copy found. One that the path did not bound may only raise the rate.
+    ///
+    /// # Errors
+    /// As [`PathMemory::forget`].
+    pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
+        let Some(own) = own_address(found.peer) else { return Ok(()) };
+        let Some(_lock) = self.lock(true)? else { return Ok(()) };
+        let mut entries = self.entries()?;
+        let place = entries.iter().position(|entry| entry.is_of(found.peer, own));
+        let before = place.map(|place| entries.remove(place));
+        let rate = match before {
+            Some(before) if !found.is_bound_by_path => before.rate.max(found.rate),
+            _ => found.rate,
+        };
+        entries.insert(
+            0,
+            KnownPath {
+                network: network_of(found.peer),
+                own_address: own,
+                rate,
+                rtt: found.rtt,
+                loss: found.loss,
+                date: SystemTime::now(),
+            },
+        );
+        self.write(&entries)
+    }
+
+    fn entries(&self) -> Result<Vec<KnownPath>, Error> {
+        self.list_at(SystemTime::now())
+    }
+
+    fn list_at(&self, now: SystemTime) -> Result<Vec<KnownPath>, Error> {
+        let mut text = String::new();
+        match File::open(&self.file) {
+            Ok(file) => file.take(MAX_BYTES).read_to_string(&mut text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| self.trouble("cannot read", &error))?;
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
+        let parsed = lines.map(|(at, line)| {
+            line.parse::<KnownPath>().map_err(|()| {
+                let what = format!("{} line {}: not a path", self.file.display(), at + 1);
+                let advice = "remove the line, or the file: a copy makes it anew";
+                Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
+            })
+        });
+        let mut entries: Vec<KnownPath> = parsed.collect::<Result<_, _>>()?;
+        // A date in the future is a clock that was wrong: its age counts as none.
+        entries.retain(|entry| now.duration_since(entry.date).unwrap_or_default() <= LIFETIME);
+        entries.sort_by(|one, other| other.date.cmp(&one.date));
+        entries.truncate(MAX_ENTRIES);
+        Ok(entries)
+    }
+
+    /// Excludes other processes that change the file. Makes the folder if `may_make`; without a
+    /// folder there is no lock.
+    fn lock(&self, may_make: bool) -> Result<Option<File>, Error> {
+        let trouble = |error: io::Error| self.trouble("cannot keep paths in", &error);
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        if may_make {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(trouble)?;
+        }
+        let folder = match File::open(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(trouble)?,
+        };
+        flock(&folder, FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
+        Ok(Some(folder))
+    }
+
+    /// Replaces the file. The caller holds the lock, so the temporary name is free.
+    fn write(&self, entries: &[KnownPath]) -> Result<(), Error> {
+        let lines = entries.iter().take(MAX_ENTRIES).map(|entry| entry.line());
+        let text = HEAD.to_owned() + &lines.collect::<String>();
+        let temporary = self.file.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options.open(&temporary).and_then(|mut file| file.write_all(text.as_bytes()));
+        written
+            .and_then(|()| std::fs::rename(&temporary, &self.file))
+            .map_err(|error| self.trouble("cannot write", &error))
+    }
+
+    fn trouble(&self, what: &str, error: &io::Error) -> Error {
+        let what = format!("{what} {}: {}", self.file.display(), reason(error));
+        let advice = "make the file one that you can read and write, or remove it";
+        Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
+    }
+}
+
+/// What a copy found out about its path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) peer: IpAddr,
+    pub(crate) rate: Rate,
+    pub(crate) rtt: Span,
+    /// From 0 to 1.
+    pub(crate) loss: f64,
+    /// Nothing but the path held the copy back.
+    pub(crate) is_bound_by_path: bool,
+}
+
+impl KnownPath {
+    fn is_of(&self, peer: IpAddr, own: IpAddr) -> bool {
+        self.own_address == own && self.network == network_of(peer)
+    }
+
+    fn line(&self) -> String {
+        let date = self.date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let (rate, rtt) = (self.rate.as_bps(), self.rtt.as_nanos());
+        format!("{} {} {rate} {rtt} {:.6} {date}\n", self.network, self.own_address, self.loss)
+    }
+}
+
+impl FromStr for KnownPath {
+    type Err = ();
+
+    fn from_str(line: &str) -> Result<KnownPath, ()> {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let &[network, own, rate, rtt, loss, date] = &words[..] else { return Err(()) };
+        let (address, _) = network.split_once('/').ok_or(())?;
+        let address: IpAddr = address.parse().map_err(drop)?;
+        let number = |word: &str| word.parse::<u64>().map_err(drop);
+        let loss: f64 = loss.parse().map_err(drop)?;
+        let date = UNIX_EPOCH.checked_add(Duration::from_secs(number(date)?)).ok_or(())?;
+        if network_of(address) != network || !(0.0..=1.0).contains(&loss) {
+            return Err(());
+        }
+        Ok(KnownPath {
+            network: network.to_owned(),
+            own_address: own.parse().map_err(drop)?,
+            rate: Rate::from_bps(number(rate)?),
+            rtt: Span::from_nanos(number(rtt)?),
+            loss,
+            date,
+        })
+    }
+}
+
+/// The network of an address: hosts of one /24, or /48, share the long part of a path.
+fn network_of(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            format!("{}/24", Ipv4Addr::new(a, b, c, 0))
+        }
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => network_of(address.into()),
+            None => {
+                let [a, b, c, ..] = address.segments();
+                format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+            }
+        },
+    }
+}
+
+/// The address that this host uses towards `peer`; nothing for this host itself, or without a
+/// route. No packet is sent.
+fn own_address(peer: IpAddr) -> Option<IpAddr> {
+    if peer.is_loopback() || peer.is_unspecified() {
+        return None;
+    }
+    let any: IpAddr = match peer {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((peer, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn entry(network: &str, date: u64) -> KnownPath {
+        KnownPath {
+            network: network.to_owned(),
+            own_address: Ipv4Addr::new(192, 0, 2, 9).into(),
+            rate: Rate::from_mbps(938),
+            rtt: Span::from_millis(100),
+            loss: 0.001,
+            date: at(date),
+        }
+    }
+
+    fn memory(text: &str) -> (tempfile::TempDir, PathMemory) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("paths");
+        std::fs::write(&file, text).expect("a file");
+        (folder, PathMemory::in_file(file))
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let line = entry("198.51.100.0/24", NOW).line();
+        assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000\n");
+        assert_eq!(line.trim_end().parse(), Ok(entry("198.51.100.0/24", NOW)));
+    }
+
+    #[test]
+    fn hosts_of_one_network_share_a_path() {
+        let network = |address: &str| network_of(address.parse().unwrap());
+        assert_eq!(network("198.51.100.7"), "198.51.100.0/24");
+        assert_eq!(network("::ffff:198.51.100.7"), "198.51.100.0/24");
+        assert_eq!(network("2001:db8:7:1::2"), "2001:db8:7::/48");
+    }
+
+    #[test]
+    fn an_entry_lives_for_thirty_days() {
+        let (_folder, memory) = memory(&entry("198.51.100.0/24", NOW).line());
+        let month = LIFETIME.as_secs();
+        assert_eq!(memory.list_at(at(NOW + month)).unwrap().len(), 1);
+        assert_eq!(memory.list_at(at(NOW + month + 1)).unwrap().len(), 0);
+        assert_eq!(memory.list_at(at(NOW - 5)).unwrap().len(), 1, "the clock was set back");
+    }
+
+    #[test]
+    fn a_broken_line_is_an_error_with_its_number_and_no_memory_for_a_copy() {
+        let good = entry("198.51.100.0/24", NOW).line();
+        for bad in [
+            "nonsense",
+            "198.51.100.7/24 192.0.2.9 1 1 0 1",
+            "198.51.100.0/24 192.0.2.9 1 1 1.5 1",
+            "198.51.100.0/24 192.0.2.9 1 1 NaN 1",
+            "198.51.100.0/24 192.0.2.9 -1 1 0 1",
+            "198.51.100.0/24 192.0.2.9 1 1 0 18446744073709551615",
+            "198.51.100.0/24 192.0.2.9 1 1 0 1 1",
+        ] {
+            let (_folder, memory) = memory(&format!("{HEAD}{good}{bad}\n"));
+            let error = memory.entries().expect_err(bad);
+            assert!(error.what.contains("line 3"), "{bad}: {}", error.what);
+            assert_eq!(memory.find(Ipv4Addr::new(198, 51, 100, 7).into()), None);
+        }
+    }
+
+    #[test]
+    fn the_file_keeps_the_newest_thousand_and_forgets_by_network() {
+        let lines: String = (0..1_100u64)
+            .map(|n| entry(&format!("10.{}.{}.0/24", n / 256, n % 256), NOW + n).line())
+            .collect();
+        let (_folder, memory) = memory(&lines);
+        let kept = memory.list_at(at(NOW)).unwrap();
+        assert_eq!((kept.len(), &*kept[0].network), (1_000, "10.4.75.0/24"));
+        assert_eq!(kept[999].network, "10.0.100.0/24");
+    }
+
+    #[test]
+    fn forgetting_names_a_network_or_all() {
+        let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let lines = entry("10.0.0.0/24", today).line() + &entry("10.0.1.0/24", today).line();
+        let (_folder, memory) = memory(&lines);
+        let host = |last| Some(Ipv4Addr::new(10, 0, last, 5).into());
+        assert_eq!(memory.forget(host(2)).unwrap(), 0);
+        assert_eq!(memory.forget(host(1)).unwrap(), 1);
+        assert_eq!(memory.list().unwrap()[0].network, "10.0.0.0/24");
+        assert_eq!(memory.forget(None).unwrap(), 1);
+        assert!(memory.list().unwrap().is_empty());
+        let none = PathMemory::in_file("/nonexistent/longhaul/paths");
+        assert_eq!(none.forget(None).unwrap(), 0);
+        assert!(none.list().unwrap().is_empty());
+    }
+}
