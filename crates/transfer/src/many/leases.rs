@@ -1,32 +1,31 @@
-//! Who brings which chunk, where several sources have the same object.
+//! Assigns the missing chunks of one object to its replicas.
 //!
-//! Every chunk that is missing is leased to one source, or open: nobody brings it yet. Sources that
-//! are known from the start begin with equal parts. A source
-//! that has brought its lease takes what is open, else the end of another's lease, so much of it
-//! that both would be done at the same time. So nobody has to know beforehand how fast each is,
-//! and each may become slower or faster. Near the end, where there is little left to divide, the
-//! last chunks of a slow source are leased a second time, and who brings them first has won.
+//! A missing chunk is either open or leased to a source. Sources that are known from the start
+//! begin with equal leases. A source that has finished its lease gets open chunks, or else the end
+//! of another source's lease, sized so that both finish together. So the sources' speeds need not
+//! be known, and may change. Near the end, when a lease is too short to divide, the last chunks of
+//! a slow source are leased a second time; the first arrival counts.
 //!
-//! The lease of a source that has left is open. That of one that gives no sign of life is up for
-//! whoever wants it, as a whole.
+//! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
+//! silent one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use longhaul_proto::ranges::RangeSet;
 
-/// A lease of less than twice so many chunks is not divided but leased a second time.
+/// A lease shorter than twice this many chunks is leased a second time, not divided.
 const TAIL: u64 = 4;
-/// The smallest and the largest part of a lease that is taken from it.
+/// The smallest and the largest share of a lease that another source may take.
 const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);
-/// Chunks a second that a source is taken to bring at the least.
+/// The lowest rate that is assumed for a source, in chunks a second.
 const LEAST: f64 = 0.01;
 
 /// The leases of all sources.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     open: RangeSet,
-    /// Sources that have not asked for anything yet, and will.
+    /// Sources that have not had a lease yet.
     expected: u64,
     /// Chunks that are leased a second time.
     twice: RangeSet,
@@ -36,25 +35,24 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Lease {
     chunks: RangeSet,
-    /// Chunks a second that the source has brought lately, once that is known.
+    /// The source's recent rate in chunks a second, once measured.
     rate: Option<f64>,
-    /// It gives no sign of life.
     silent: bool,
-    /// It has asked for chunks before.
+    /// The source has had a lease before.
     known: bool,
 }
 
-/// What a source is to bring next.
+/// The next lease of a source.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Given {
     /// The chunks, in order.
     pub(crate) chunks: Vec<Range<u64>>,
-    /// What others need not bring any more.
+    /// Chunks taken from the leases of other sources.
     pub(crate) taken: Vec<(usize, Vec<Range<u64>>)>,
 }
 
 impl Leases {
-    /// All of `missing` is open.
+    /// Leases in which all of `missing` is open.
     pub(crate) fn new(missing: impl IntoIterator<Item = Range<u64>>) -> Leases {
         let mut leases = Leases::default();
         for chunks in missing {
@@ -63,18 +61,18 @@ impl Leases {
         leases
     }
 
-    /// So many sources will take part: each finds its part still open.
+    /// Reserves an equal part of the open chunks for each of `sources` sources.
     pub(crate) fn expect(self, sources: usize) -> Leases {
         Leases { expected: sources as u64, ..self }
     }
 
-    /// A source takes part; it has no lease yet.
+    /// Adds a source without a lease.
     pub(crate) fn join(&mut self, source: usize) {
         self.leave(source);
         self.sources.insert(source, Lease::default());
     }
 
-    /// A source is gone: what it has not brought is open, unless another brings it too.
+    /// Removes a source. Its remaining chunks become open, unless another source has them too.
     pub(crate) fn leave(&mut self, source: usize) {
         let Some(left) = self.sources.remove(&source) else { return };
         for run in left.chunks.iter() {
@@ -85,21 +83,20 @@ impl Leases {
         }
     }
 
-    /// A source gives no sign of life, or does again.
     pub(crate) fn set_silent(&mut self, source: usize, silent: bool) {
         if let Some(lease) = self.sources.get_mut(&source) {
             lease.silent = silent;
         }
     }
 
-    /// A source brings so many chunks a second.
+    /// Sets a source's rate in chunks a second.
     pub(crate) fn set_rate(&mut self, source: usize, rate: f64) {
         if let Some(lease) = self.sources.get_mut(&source) {
             lease.rate = Some(rate.max(LEAST));
         }
     }
 
-    /// A chunk stands, or is not needed any more. Gives the sources whose lease had it.
+    /// Removes a chunk that is written or no longer needed. Returns the sources that had leased it.
     pub(crate) fn settle(&mut self, chunk: u64) -> Vec<usize> {
         let chunk = chunk..chunk + 1;
         self.open.remove(chunk.clone());
@@ -111,17 +108,17 @@ impl Leases {
         had.collect()
     }
 
-    /// A chunk that stood must be brought again.
+    /// Opens a written chunk again.
     pub(crate) fn reopen(&mut self, chunk: u64) {
         self.open.insert(chunk..chunk + 1);
     }
 
-    /// Whether a source that lives has nothing to bring.
+    /// Whether a source has an empty lease and is not silent.
     pub(crate) fn is_idle(&self, source: usize) -> bool {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
 
-    /// Leases chunks to a source that is idle; nothing where there is nothing for it.
+    /// Leases chunks to an idle source. `None` if it is busy, or no chunk is left for it.
     pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
         if !self.is_idle(source) {
             return None;
@@ -138,7 +135,7 @@ impl Leases {
         Some(given)
     }
 
-    /// What is open, but for the parts of those that are still to come.
+    /// Takes open chunks, except the parts reserved for expected sources.
     fn take_open(&mut self) -> Option<Given> {
         let part = self.open.count().div_ceil(self.expected + 1);
         let chunks = first(&self.open, part);
@@ -148,7 +145,7 @@ impl Leases {
         (!chunks.is_empty()).then(|| Given { chunks, taken: Vec::new() })
     }
 
-    /// From the lease that would take longest.
+    /// Takes chunks from the lease that would finish last.
     fn take_from_others(&mut self, source: usize) -> Option<Given> {
         let usual = self.usual_rate();
         let own = self.sources.get(&source)?.rate.unwrap_or(usual);
@@ -169,7 +166,7 @@ impl Leases {
         })
     }
 
-    /// The mean of all rates that are known.
+    /// The mean of the known rates, else 1.
     fn usual_rate(&self) -> f64 {
         let known: Vec<f64> = self.sources.values().filter_map(|lease| lease.rate).collect();
         match known.len() {
@@ -178,7 +175,7 @@ impl Leases {
         }
     }
 
-    /// All that a silent source was to bring, and that no other that lives brings.
+    /// Takes the chunks of a silent source that no live source has leased.
     fn take_all(&mut self, from: usize) -> Option<Given> {
         let mut left = self.sources.get(&from)?.chunks.clone();
         for lease in self.sources.values().filter(|lease| !lease.silent) {
@@ -204,7 +201,7 @@ impl Leases {
         (!chunks.is_empty()).then_some(Given { chunks, taken })
     }
 
-    /// The end of a lease, or a copy of all of a short one.
+    /// Takes the end of a lease, or duplicates a short one.
     fn take_end(&mut self, from: usize, own: f64, usual: f64) -> Option<Given> {
         let lease = self.sources.get_mut(&from)?;
         let rate = lease.rate.unwrap_or(usual);
@@ -220,7 +217,7 @@ impl Leases {
             }
             return Some(Given { taken: vec![(from, chunks.clone())], chunks });
         }
-        // Who is no faster would bring it no earlier.
+        // A source that is no faster would not finish earlier.
         if count == 0 || knows_better {
             return None;
         }
@@ -231,7 +228,7 @@ impl Leases {
     }
 }
 
-/// What of `range` is not in `set`.
+/// The parts of `range` that are not in `set`.
 fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     set.gaps(range).collect()
 }
@@ -250,7 +247,7 @@ fn first(set: &RangeSet, mut count: u64) -> Vec<Range<u64>> {
     out
 }
 
-/// The last `count` numbers of ranges that ascend.
+/// The last `count` numbers of ascending ranges.
 fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     for range in ranges.iter().rev() {
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_takes_all_and_the_next_the_half_of_what_is_left_longest() {
+    fn the_first_source_takes_all_and_the_next_half_of_the_longest_lease() {
         let mut leases = leases(100, 3);
         assert_eq!(given(&mut leases, 0), [0..100]);
         assert_eq!(leases.next(0), None);
@@ -298,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_a_failed_sync_lost_is_leased_again_after_all_was_brought() {
+    fn a_chunk_lost_by_a_failed_sync_is_leased_again() {
         let mut leases = leases(4, 2);
         assert_eq!(given(&mut leases, 0), [0..4]);
         bring(&mut leases, 0..4);
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_are_expected_begin_with_equal_parts_and_those_that_never_come_hold_up_nobody() {
+    fn expected_sources_begin_with_equal_parts_and_absent_ones_delay_nobody() {
         let mut leases = leases(100, 3).expect(3);
         let parts = [0, 1, 2].map(|source| given(&mut leases, source));
         assert_eq!(parts, [[0..34], [34..67], [67..100]]);
@@ -322,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_source_takes_so_much_that_both_end_together() {
+    fn a_fast_source_takes_enough_that_both_finish_together() {
         let mut leases = leases(100, 2);
         given(&mut leases, 0);
         given(&mut leases, 1);
@@ -350,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_source_leaves_and_a_silent_one_holds_goes_to_whoever_is_idle() {
+    fn idle_sources_get_the_leases_of_dead_and_silent_ones() {
         let mut leases = leases(100, 3);
         given(&mut leases, 0);
         given(&mut leases, 1);
@@ -367,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_silent_sources_hold_together_is_not_forgotten() {
+    fn chunks_leased_to_two_silent_sources_are_leased_again() {
         let mut leases = leases(4, 3);
         given(&mut leases, 0);
         assert_eq!(given(&mut leases, 1), [0..4]);

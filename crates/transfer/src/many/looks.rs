@@ -1,9 +1,8 @@
-//! Looking at sources that should all have the same, each by itself.
+//! Surveys all replicas, each in a task of its own.
 //!
-//! A source that is slow, silent or not there holds up nobody: a copy begins soon after more than
-//! half of those that were named agree, or once each of them was tried. The others go on being
-//! looked at, are tried again for `--retry-for`, and take part once they are found to have the
-//! same.
+//! A slow, silent or absent source does not delay the copy: it begins soon after more than half of
+//! the named sources agree, or once each was tried. The survey of the others goes on, with retries
+//! as [`CopyOptions`] allows, and a source takes part once its object is found to be the same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,41 +27,40 @@ use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
 use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
-/// Once enough agree, the others have as long again as that took, and this at least and at the
-/// most: sources that are alike begin together, and what differs is named.
+/// Limits of the extra time for the other sources once a majority agrees. The extra time is as long
+/// as the majority took, so that similar sources begin together and differing ones are named.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
-/// A source that was looked at, with the session over which it was.
+/// A surveyed source, with its session.
 pub(super) struct Looked {
     pub(super) found: Found,
     pub(super) reached: Reached,
 }
 
-/// What comes of a source.
+/// The result of a survey.
 pub(super) enum Look {
-    /// It cannot be looked at now, and is tried again.
+    /// The survey failed and will be tried again.
     Trouble(Error),
-    /// It was looked at, or cannot be.
+    /// The survey succeeded, or failed for good.
     Ended(Result<Box<Looked>, Error>),
 }
 
-/// All sources that are being looked at.
+/// The surveys that are under way.
 pub(super) struct Looks {
-    told: UnboundedReceiver<(usize, Look)>,
-    /// Those that were not seen yet, and what was last wrong with each.
+    results: UnboundedReceiver<(usize, Look)>,
+    /// Sources without a final result, with the last error of each.
     pending: BTreeMap<usize, Option<Error>>,
-    // Ends with them.
     _tasks: JoinSet<()>,
 }
 
 impl Looks {
-    /// Looks at all of `sources` at once.
+    /// Surveys all of `sources` concurrently.
     ///
     /// # Errors
     /// As [`Identity::load_or_create`].
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
         let identity = options.key.identity()?;
-        let (tell, told) = unbounded_channel();
+        let (tell, results) = unbounded_channel();
         let mut tasks = JoinSet::new();
         for (number, route) in sources.routes.iter().enumerate() {
             let looking = Looking {
@@ -79,12 +77,12 @@ impl Looks {
             tasks.spawn_local(looking.run());
         }
         let pending = (0..sources.routes.len()).map(|number| (number, None)).collect();
-        Ok(Looks { told, pending, _tasks: tasks })
+        Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// What next comes of any of them; waits without end once nothing more will.
+    /// The next result of any source; never returns after the last one.
     pub(super) async fn next(&mut self) -> (usize, Look) {
-        let Some((number, look)) = self.told.recv().await else {
+        let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;
         };
         match &look {
@@ -98,37 +96,37 @@ impl Looks {
         (number, look)
     }
 
-    /// Whether nothing more will come.
+    /// Whether all results have been returned.
     pub(super) fn are_over(&self) -> bool {
-        self.told.is_closed() && self.told.is_empty()
+        self.results.is_closed() && self.results.is_empty()
     }
 
-    /// Whether each has been tried once, well or in vain.
+    /// Whether each source has been tried once.
     fn are_tried(&self) -> bool {
         self.are_over() || self.pending.values().all(Option::is_some)
     }
 
-    /// Those that were tried in vain, and are to be tried again.
+    /// Sources whose survey failed and will be tried again.
     pub(super) fn in_trouble(&self) -> Vec<(usize, Error)> {
         let one = |(number, error): (&usize, &Option<Error>)| Some((*number, error.clone()?));
         self.pending.iter().filter_map(one).collect()
     }
 }
 
-/// What a copy begins with.
+/// The surveys with which a copy begins.
 pub(super) struct First {
-    /// What was found at each source that was seen, with its number and name.
+    /// The result of each surveyed source, with its number and name.
     pub(super) found: Vec<(usize, String, Found)>,
-    /// The sessions with them.
+    /// Their sessions.
     pub(super) reached: BTreeMap<usize, Reached>,
-    /// Sources that take no part.
+    /// Sources that failed for good.
     pub(super) errors: Vec<(String, Error)>,
 }
 
-/// Waits until enough has been seen to begin.
+/// Waits until enough sources are surveyed to begin.
 ///
 /// # Errors
-/// The user wants no more.
+/// The user cancelled the copy.
 pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<First, Error> {
     let (found, reached, errors) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut first = First { found, reached, errors };
@@ -157,12 +155,12 @@ pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<Fi
             }
         }
     }
-    // The order in which they were named, and not in which they answered, is what users know.
+    // Messages list the sources in the order of the command line.
     first.found.sort_by_key(|(number, ..)| *number);
     Ok(first)
 }
 
-/// When the others are waited for no longer.
+/// Decides when to stop waiting for further sources.
 struct Enough {
     started: Instant,
     until: Option<Instant>,
@@ -173,7 +171,7 @@ impl Enough {
         Enough { started, until: None }
     }
 
-    /// Whether that is now; `has_majority` once enough agree.
+    /// Whether to begin now. `has_majority` says whether more than half agree.
     fn look(&mut self, now: Instant, has_majority: bool) -> bool {
         let took = now.duration_since(self.started);
         let until = || now + took.clamp(GRACE[0], GRACE[1]);
@@ -181,7 +179,7 @@ impl Enough {
     }
 }
 
-/// The user is told of a source that is not there yet.
+/// Warns the user about a source that could not be surveyed yet.
 pub(super) fn tell_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
     sources.rows.set_state(number, SourceState::Retrying);
     let (source, what) = (sources.rows.name(number), &error.what);
@@ -189,7 +187,7 @@ pub(super) fn tell_trouble(sources: &Sources<'_>, number: usize, error: &Error) 
     sources.observer.notice(Notice::Warning(text));
 }
 
-/// One source's look, tried until it succeeds or need not be tried again.
+/// The survey of one source, with retries.
 struct Looking {
     number: usize,
     identity: Identity,
@@ -204,7 +202,7 @@ struct Looking {
 
 impl Looking {
     async fn run(self) {
-        // Who listens no more ends this by itself.
+        // If the receiver is dropped, this task ends with it.
         let tell = |look| drop(self.tell.send((self.number, look)));
         let (mut pause, mut failing) = (FIRST_PAUSE, None);
         loop {
@@ -240,7 +238,7 @@ impl Looking {
     }
 }
 
-/// Whether the same may succeed in a moment: nobody answered, or who did was lost.
+/// Whether a retry may succeed: the source did not answer, or the connection was lost.
 fn may_pass(error: &Error) -> bool {
     error.is_silence || matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Stalled)
 }
@@ -250,15 +248,15 @@ mod tests {
     use super::*;
 
     fn looks(pending: &[(usize, bool)]) -> (UnboundedSender<(usize, Look)>, Looks) {
-        let (tell, told) = unbounded_channel();
+        let (tell, results) = unbounded_channel();
         let error = || Error::new(ErrorKind::Unreachable, "nobody answers");
         let pending = pending.iter().map(|(number, tried)| (*number, tried.then(error)));
         let pending = pending.collect();
-        (tell, Looks { told, pending, _tasks: JoinSet::new() })
+        (tell, Looks { results, pending, _tasks: JoinSet::new() })
     }
 
     #[test]
-    fn once_enough_agree_the_others_have_as_long_again_and_no_longer() {
+    fn after_a_majority_the_others_have_as_long_again() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut enough = Enough::new(start);
@@ -272,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_tried_again_where_nobody_answered_and_not_where_somebody_said_no() {
+    fn silence_is_retried_and_a_refusal_is_not() {
         let of = |kind| Error::new(kind, "why");
         assert!(may_pass(&of(ErrorKind::Unfinished)) && may_pass(&of(ErrorKind::Stalled)));
         assert!(may_pass(&of(ErrorKind::Unreachable).silence()));
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_tried_once_each_has_been_seen_or_has_failed_once() {
+    fn all_sources_are_tried_once_each_has_answered_or_failed() {
         let (tell, mut some) = looks(&[(0, true), (1, false)]);
         assert!(!some.are_tried() && !some.are_over());
         assert_eq!(some.in_trouble().len(), 1);

@@ -1,12 +1,19 @@
 //! A copy from several hosts at once, under one receiver's schedule.
 //!
-//! Each source is a copy of its own, with its own session and its own tries; `part` is what they
-//! share: one port for data, one memory, one receiving core. `parts` are sources that each have
-//! something else; `replicas` are sources that all have the same, which `survey` finds out of one
-//! and `looks` of all, and `agree` judges. [`writer`] is the thread that writes what replicas
-//! bring, `leases` decides which of them brings which chunk. `standstill` says when they bring
-//! nothing any more, `slow` when one brings much less than before. `rows` is what the user sees of
-//! each, `summing` makes one summary. [`answer`] is a server's side of a survey.
+//! Each source is a copy with its own session and retries. The sources share one data port, one
+//! memory budget and one receiving core (`part`).
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `parts` | copies different objects |
+//! | `replicas` | copies one object that all sources have |
+//! | `survey`, `looks` | ask one source, or all, for the hashes of their object |
+//! | [`answer`] | answers a survey, on the server |
+//! | `agree` | finds the version that most sources have |
+//! | `leases` | assigns chunks to replicas |
+//! | [`writer`] | writes the chunks that replicas send |
+//! | `standstill`, `slow` | detect that all sources, or one, make no progress |
+//! | `rows`, `summing` | make the progress rows and the summary |
 
 mod agree;
 pub(crate) mod answer;

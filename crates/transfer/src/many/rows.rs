@@ -1,4 +1,4 @@
-//! What the user sees of each source, and of all of them together.
+//! The progress of each source, and of all sources together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -17,7 +17,6 @@ pub(super) struct Rows {
 struct Row {
     name: String,
     state: SourceState,
-    /// It is connected, and gives no sign of life.
     silent: bool,
     progress: Progress,
 }
@@ -31,14 +30,14 @@ impl Row {
         if self.silent && self.is_connected() { SourceState::Silent } else { self.state }
     }
 
-    /// What it brings; one that is not connected brings nothing, whatever it last did.
+    /// The current rate: zero unless the source is connected.
     fn rate(&self) -> Rate {
         if self.is_connected() { self.progress.rate_now } else { Rate::ZERO }
     }
 }
 
 impl Rows {
-    /// Nothing is known of these yet.
+    /// Rows of sources that are still connecting.
     pub(super) fn new(names: Vec<String>) -> Rows {
         let (state, silent) = (SourceState::Connecting, false);
         let row = |name| Row { name, state, silent, progress: Progress::default() };
@@ -50,12 +49,12 @@ impl Rows {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As the user named it.
+    /// The source's name as the user wrote it.
     pub(super) fn name(&self, number: usize) -> String {
         self.rows()[number].name.clone()
     }
 
-    /// A source does something else now; one that has failed does nothing any more.
+    /// Sets a source's state. `Failed` is final.
     pub(super) fn set_state(&self, number: usize, state: SourceState) {
         let row = &mut self.rows()[number];
         if row.state != SourceState::Failed {
@@ -63,12 +62,11 @@ impl Rows {
         }
     }
 
-    /// A source that is connected gives no sign of life, or does again.
     pub(super) fn set_silent(&self, number: usize, silent: bool) {
         self.rows()[number].silent = silent;
     }
 
-    /// Whether a source is there that has not ended.
+    /// Whether a source is connected and not silent.
     pub(super) fn are_there(&self) -> bool {
         self.rows().iter().any(|row| row.is_connected() && !row.silent)
     }
@@ -82,7 +80,7 @@ impl Rows {
         self.rows()[number].progress = progress.clone();
     }
 
-    /// Each source.
+    /// A row for each source.
     pub(super) fn table(&self) -> Vec<SourceRow> {
         let rows = self.rows();
         let sum: u64 = rows.iter().map(|row| row.rate().as_bps()).sum();
@@ -105,7 +103,7 @@ impl Rows {
         rows.iter().map(one).collect()
     }
 
-    /// All sources that each bring something else, as one copy.
+    /// The progress of different objects, added up.
     pub(super) fn total(&self) -> Progress {
         let sources = self.table();
         let rows = self.rows();
@@ -130,7 +128,7 @@ impl Rows {
     }
 }
 
-/// What the copy of one source tells: its progress goes into its row, the rest on with its name.
+/// An observer for one source: its progress goes into its row, notices go on with its name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,

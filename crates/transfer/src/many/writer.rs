@@ -1,9 +1,9 @@
-//! The writing thread of an object that several sources bring together: one destination, one
-//! journal, and leases of what is still missing.
+//! The writer thread of a copy from replicas: one destination, one journal, and leases of the
+//! missing chunks.
 //!
-//! To each source's receiving end it is what [`writer`](crate::write::writer) is to the one of a
-//! plain copy. What a chunk must hash to was agreed on beforehand: a source that brings something
-//! else is named, and takes no more part. Chunks that come twice are written once.
+//! Each source's receiving end uses it as the end of a plain copy uses
+//! [`writer`](crate::write::writer). The hash of each chunk was agreed on beforehand: a source that
+//! sends other data is named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,40 +34,41 @@ use longhaul_files::{
 };
 use longhaul_text::clipped;
 
-/// How often it is looked who lives, how fast each is, and what is due on the disk.
+/// Interval of the checks for silent sources, rates and due syncs.
 const TICK: Duration = Duration::from_millis(100);
-/// A source that says nothing for this long, or so many round trips, has its lease taken.
+/// A source that sends nothing for this long, or for this many round trips, is silent: others may
+/// take its lease.
 const SILENT: Span = Span::from_secs(2);
 const SILENT_RTTS: u64 = 4;
-/// Looks that are further apart than this show that this host has paused.
+/// A longer gap between two checks means that this host has paused.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Rates are measured over this long, and how much of the one before is kept.
+/// Time over which a rate is measured, and weight of the previous rate in the mean.
 const MEASURE: Duration = Duration::from_secs(1);
 const KEPT: f64 = 0.5;
 
-/// Not a source but the copy itself, whose [`Job::Stop`] closes the destination.
+/// The number of the copy itself among the sources: its [`Job::Stop`] ends the thread.
 pub(crate) const WHOLE: usize = usize::MAX;
 
-/// What the sources have agreed on.
+/// The version of the object that most sources have.
 pub(crate) struct Agreed {
     /// The files, without holes.
     pub(crate) manifest: Arc<Manifest>,
-    /// What each chunk of them hashes to.
+    /// The hash of each chunk.
     pub(crate) values: Arc<Vec<Digest>>,
-    /// How many sources that is.
+    /// Number of sources that have this version.
     pub(crate) sources: usize,
 }
 
-/// One source's way to take part.
+/// The connection of one source to the writer.
 #[derive(Clone)]
 pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
-    /// BLAKE3 of the manifest that the source has shown before.
+    /// BLAKE3 of the manifest that the source sent in its survey.
     pub(crate) manifest: Digest,
 }
 
 impl Destination for ReplicaLink {
-    /// Takes part with a source that has made its offer. Its end waits for no file to be closed.
+    /// Joins a source that has made its offer. The source's end does not wait for files to close.
     fn begin(self: Box<Self>, incoming: Incoming, _: Option<&Jobs>) -> Result<Jobs, Error> {
         let ReplicaLink { jobs, manifest } = *self;
         let Incoming { offer, reporter, .. } = incoming;
@@ -76,26 +77,26 @@ impl Destination for ReplicaLink {
     }
 }
 
-/// What the thread tells the copy.
+/// Events of the writer for the copy.
 pub(crate) enum ReplicaEvent {
-    /// Bytes that were there before.
+    /// Bytes that an earlier run left.
     Resumed(u64),
-    /// A source has nothing to bring, or has again.
+    /// A source has nothing left to send, or has a lease again.
     Waits { source: usize, waits: bool },
-    /// A source gives no sign of life, or does again.
+    /// A source became silent, or sends again.
     Silent { source: usize, silent: bool },
-    /// These entries have got their names.
+    /// These entries have their final names.
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
-    /// A file went wrong here.
+    /// A file failed on this host.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// All stands.
+    /// The object is complete.
     Outcome(Box<Outcome>),
-    /// It cannot go on.
+    /// The writer cannot continue.
     Failed(Error),
 }
 
-/// Opens the destination, and starts the thread, which ends when it is told to, or nobody has a way
-/// to it. It is the last to hold `events`.
+/// Opens the destination and starts the writer thread. The thread ends with the [`Job::Stop`] of
+/// [`WHOLE`], or when all senders of jobs are dropped. It is the last owner of `events`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -135,13 +136,13 @@ pub(crate) fn spawn(
 struct ReplicaWriter {
     object: VirtualObject,
     values: Arc<Vec<Digest>>,
-    /// Sources that will take part.
+    /// Number of sources known at the start.
     expected: usize,
-    /// Nothing once all stands, or nothing more can.
+    /// `None` once the object is complete, or after an error.
     sink: Option<Sink>,
     leases: Leases,
     members: BTreeMap<usize, Member>,
-    /// What was there before this run.
+    /// Bytes that earlier runs left.
     resumed: u64,
     board: Arc<Board>,
     events: UnboundedSender<ReplicaEvent>,
@@ -154,45 +155,45 @@ struct ReplicaWriter {
 struct Member {
     reporter: Reporter,
     joined: Time,
-    /// The last lease that it was told, and the last that a pass of its brings.
-    told: u32,
-    begun: u32,
+    /// The number of the last lease sent to the source, and of the lease that its current pass
+    /// serves.
+    last_lease: u32,
+    begun_lease: u32,
     waits: bool,
     silent: bool,
-    /// Chunks that it has brought since `measured`, and what it brings a second.
-    brought: u64,
+    /// Chunks received since `measured`, and the mean rate in chunks a second.
+    received: u64,
     measured: Instant,
     rate: Option<f64>,
 }
 
 impl Member {
     fn tell(&self, event: WriterEvent) {
-        // An end that has ended leaves, which comes by its own way.
+        // A closed end sends `Job::Stop`, so a lost event needs no handling here.
         self.reporter.tell(event);
     }
 
-    /// Whether it gives no sign of life.
     fn is_silent(&self, now: Time) -> bool {
         let rtt = self.reporter.board.theirs().sender.rtt;
         now.since(self.reporter.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
     }
 
-    /// Measures what it brings, if it has been at it for long enough.
+    /// The source's mean rate, updated; `None` until [`MEASURE`] has passed.
     fn measure(&mut self) -> Option<f64> {
         let passed = self.measured.elapsed();
         if passed < MEASURE {
             return None;
         }
-        let brought = std::mem::take(&mut self.brought) as f64 / passed.as_secs_f64();
+        let brought = std::mem::take(&mut self.received) as f64 / passed.as_secs_f64();
         let rate = self.rate.map_or(brought, |rate| rate * KEPT + brought * (1.0 - KEPT));
         self.measured = Instant::now();
         self.rate = Some(rate);
         self.rate
     }
 
-    /// What was brought while there was nothing to bring says nothing.
+    /// Restarts the measurement, which must not include time without a lease.
     fn measure_anew(&mut self) {
-        self.brought = 0;
+        self.received = 0;
         self.measured = Instant::now();
     }
 }
@@ -211,7 +212,7 @@ impl ReplicaWriter {
             let passed = looked.elapsed();
             if passed >= TICK {
                 looked = Instant::now();
-                // After a pause of this very host nobody can have been heard.
+                // After a pause of this host every source looks silent.
                 if passed < PAUSE {
                     self.look();
                 }
@@ -220,7 +221,7 @@ impl ReplicaWriter {
         }
     }
 
-    /// After an error nothing is written any more.
+    /// Does `work`; after an error the writer writes nothing more.
     fn attempt(&mut self, work: impl FnOnce(&mut ReplicaWriter) -> Result<(), Error>) {
         if let Err(error) = work(self) {
             self.sink = None;
@@ -228,11 +229,12 @@ impl ReplicaWriter {
         }
     }
 
-    /// Answers by itself what a plain copy asks its source, and leases what is missing.
+    /// Compares partial files with the agreed hashes (a plain copy asks its source) and leases the
+    /// missing chunks.
     fn begin(&mut self, plan: &Plan) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         for ask in &plan.compare {
-            // Values of small files are not known: these share their chunks.
+            // Small files share chunks, so their own hashes are not known.
             let large = self.object.is_large(ask.entry);
             let first = self.object.chunks_of(ask.entry).start;
             let value = |chunk: u64| self.values.get((first + chunk) as usize).filter(|_| large);
@@ -241,7 +243,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // All that is missing is leased.
+        // The leases are made from all missing chunks, these included.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();
@@ -265,7 +267,7 @@ impl ReplicaWriter {
             }
             Job::BeginPass { lease, .. } => {
                 if let Some(member) = self.members.get_mut(&source) {
-                    member.begun = lease.min(member.told);
+                    member.begun_lease = lease.min(member.last_lease);
                 }
             }
             Job::SourceFailed(failed) => {
@@ -275,23 +277,23 @@ impl ReplicaWriter {
             Job::Forged => self.fail(source, forged()),
             Job::PortClosed(why) => self.fail(source, port_closed(&why)),
             Job::Stop => self.leave(source),
-            // What chunks must hash to is agreed on; what has come is known by what is written.
+            // The hashes are agreed on already, and arrivals are known by the writes.
             Job::Digests(_) | Job::Compared(_) | Job::AllArrived | Job::Begin(_) => {}
         }
         Ok(())
     }
 
-    /// A source takes part: it is told its first lease as a plan of what need not come.
+    /// Adds a source. Its first lease is sent as a plan, in which all other chunks exist already.
     fn join(&mut self, source: usize, join: Join) {
         let Join { offer, manifest, reporter } = join;
         let member = Member {
             reporter,
             joined: clock::now(),
-            told: 0,
-            begun: 0,
+            last_lease: 0,
+            begun_lease: 0,
             waits: false,
             silent: false,
-            brought: 0,
+            received: 0,
             measured: Instant::now(),
             rate: None,
         };
@@ -301,7 +303,7 @@ impl ReplicaWriter {
         }
         self.members.insert(source, member);
         if offer.manifest_digest[..] != manifest[..] || offer.object_len != self.object.len() {
-            self.exclude(source, "it has changed since it was looked at".to_owned());
+            self.exclude(source, "it has changed since it was surveyed".to_owned());
             return;
         }
         self.leases.join(source);
@@ -322,7 +324,7 @@ impl ReplicaWriter {
         self.members.remove(&source);
     }
 
-    /// A source ends with an error of its own.
+    /// Removes a source and reports the error to its end.
     fn fail(&mut self, source: usize, error: Error) {
         if let Some(member) = self.members.get(&source) {
             member.tell(WriterEvent::Failed(error));
@@ -330,7 +332,7 @@ impl ReplicaWriter {
         self.leave(source);
     }
 
-    /// A source has not what the others have: it takes no more part.
+    /// Removes a source whose data differ.
     fn exclude(&mut self, source: usize, what: String) {
         self.fail(source, Error::new(ErrorKind::Verification, what));
     }
@@ -350,7 +352,7 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// Nothing for a chunk that is not needed, or of a source that takes no part.
+    /// `None` for a chunk that is not needed, or from a source that was removed.
     fn write_verified(
         &mut self,
         source: usize,
@@ -370,7 +372,7 @@ impl ReplicaWriter {
         if verdict == Verdict::Mismatch {
             return Ok(Some(verdict));
         }
-        member.brought += 1;
+        member.received += 1;
         member.reporter.board.update(|counters| counters.written.bytes += len as u64);
         let (bytes, files) = (self.resumed + sink.bytes_written(), sink.files_done());
         self.board
@@ -382,7 +384,7 @@ impl ReplicaWriter {
         Ok(Some(verdict))
     }
 
-    /// Where a chunk lies, for people.
+    /// The files of a chunk, for error messages.
     fn place_of(&self, chunk: u64) -> String {
         let manifest = self.object.manifest();
         let entries = manifest.entries();
@@ -405,7 +407,7 @@ impl ReplicaWriter {
         }
     }
 
-    /// Sources whose chunks another one brings, or has brought.
+    /// Tells sources which chunks of their lease others send or have sent.
     fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {
@@ -414,7 +416,7 @@ impl ReplicaWriter {
         }
     }
 
-    /// Looks who lives, and how fast each is.
+    /// Finds silent sources and measures the rates.
     fn look(&mut self) {
         let now = clock::now();
         for (source, member) in &mut self.members {
@@ -425,7 +427,7 @@ impl ReplicaWriter {
                 self.leases.set_silent(*source, silent);
                 let _ = self.events.send(ReplicaEvent::Silent { source: *source, silent });
             }
-            if self.leases.is_idle(*source) || silent || member.told > member.begun {
+            if self.leases.is_idle(*source) || silent || member.last_lease > member.begun_lease {
                 member.measure_anew();
             } else if let Some(rate) = member.measure() {
                 self.leases.set_rate(*source, rate);
@@ -433,7 +435,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// After each job: failures to tell, work for who has none, and whether all stands.
+    /// Runs after each job: reports failures, leases chunks to idle sources, and finishes a complete
+    /// object.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         sink.tick(Instant::now())?;
@@ -471,13 +474,13 @@ impl ReplicaWriter {
         }
     }
 
-    /// Gives work to who has none.
+    /// Leases chunks to idle sources.
     fn lease(&mut self) -> Result<(), Error> {
         let sources: Vec<usize> = self.members.keys().copied().collect();
         for source in sources {
             let Some(member) = self.members.get_mut(&source) else { continue };
-            // A lease that is on its way is not over, though others may have brought it.
-            if member.told > member.begun {
+            // A lease that the source has not begun is still its own, even if it is empty by now.
+            if member.last_lease > member.begun_lease {
                 continue;
             }
             let given = self.leases.next(source);
@@ -487,9 +490,9 @@ impl ReplicaWriter {
                 let _ = self.events.send(ReplicaEvent::Waits { source, waits });
             }
             if let Some(Given { chunks, taken }) = given {
-                member.told += 1;
+                member.last_lease += 1;
                 member.measure_anew();
-                let (number, chunks) = (member.told, Some(Ranges::encode(chunks)));
+                let (number, chunks) = (member.last_lease, Some(Ranges::encode(chunks)));
                 member.tell(WriterEvent::Lease(Lease { number, chunks }));
                 self.tell_taken(taken);
             }
@@ -504,7 +507,7 @@ impl ReplicaWriter {
         let files = outcome.files + outcome.skipped;
         self.board.update(|counters| counters.written.files = files);
         let outcome = planned::outcome(outcome, &BTreeMap::new(), self.resumed);
-        // What was there before is the whole copy's, no single source's.
+        // Resumed bytes belong to the whole copy, not to a source.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {
             member.tell(WriterEvent::Outcome(Box::new(told.clone()), None));
