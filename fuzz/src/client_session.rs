@@ -75,7 +75,8 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     assert_eq!(fs::read(&beside).expect("it is still there"), CONTENT);
     assert_eq!(names(scratch.path()), ["beside", "config", "into"]);
     let made = names(&into);
-    let ours = [".lh-part", ".lh-journal", ".lh-tree"].map(|end| format!(".{name}{end}"));
+    let ours = [".lh-part", ".lh-small", ".lh-link", ".lh-journal", ".lh-tree"]
+        .map(|end| format!(".{name}{end}"));
     let asked = |made: &String| *made == name || ours.contains(made);
     assert!(made.iter().all(asked), "{made:?} was not asked for");
     assert!((pull && !dry_run) || made.is_empty(), "{made:?} where nothing is written");

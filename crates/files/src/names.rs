@@ -3,21 +3,46 @@
 //! They are reserved: no manifest may name them and no walk takes them along, so a peer can never
 //! hand us a journal of its making.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 /// The longest name of a file or folder, in bytes, on the file systems in use.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// How the name of a file ends that is not whole.
+/// End of the name of a partial file that a later copy resumes.
 pub const PARTIAL: &str = ".lh-part";
 const JOURNAL: &str = ".lh-journal";
+const SMALL: &str = ".lh-small";
+const LINK: &str = ".lh-link";
 const RESTARTED: &str = ".lh-new";
 const UNFINISHED: &str = ".lh-tree";
 
-/// Where the file `name` is written until it is whole.
+/// Where the file `name` is written until it is whole. A copy locks this file while it is open.
 pub(crate) fn partial(name: &[u8]) -> Vec<u8> {
     beside(name, PARTIAL)
 }
 
-/// The journal of that partial file.
+/// Where a small file is written, which no later copy resumes. No copy writes to a file under this
+/// name that another copy has made.
+pub(crate) fn small(name: &[u8]) -> Vec<u8> {
+    beside(name, SMALL)
+}
+
+/// A name that no other copy uses.
+pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
+    beside(name, &format!(".{:016x}{SMALL}", random()))
+}
+
+/// A number that no other copy draws.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Where the link `name` is made before it replaces what is there.
+pub(crate) fn link(name: &[u8]) -> Vec<u8> {
+    beside(name, LINK)
+}
+
+/// The journal of the partial file of `name`.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
@@ -35,7 +60,7 @@ pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
 /// Whether `name` is one of ours.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(b".")
-        && [PARTIAL, JOURNAL, RESTARTED, UNFINISHED]
+        && [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED]
             .iter()
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
@@ -60,7 +85,8 @@ mod tests {
     fn our_names_are_reserved_and_fit_at_any_length() {
         for len in [1, 8, 200, 243, 244, 246, 247, 255] {
             let name = vec![b'x'; len];
-            for ours in [partial(&name), journal(&name), restarted(&name), unfinished(&name)] {
+            let made = [partial, small, link, unique, journal, restarted, unfinished];
+            for ours in made.map(|make| make(&name)) {
                 assert!(ours.len() <= NAME_MAX && is_reserved(&ours), "{len}");
             }
         }
@@ -73,5 +99,11 @@ mod tests {
         let (mut one, other) = (vec![b'x'; 255], vec![b'x'; 255]);
         one[254] = b'y';
         assert_ne!(partial(&one), partial(&other));
+        assert_ne!(small(&one), small(&other));
+    }
+
+    #[test]
+    fn a_unique_name_never_comes_twice() {
+        assert_ne!(unique(b"a"), unique(b"a"));
     }
 }

@@ -198,7 +198,7 @@ fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before
         }
         let calls = need!(traced(&pair, &["-r"], "tree"));
         for number in 0..files {
-            let partial = format!(".{number:03}.lh-part");
+            let partial = format!(".{number:03}.lh-small");
             assert_synced_before(renaming(&partial, &calls), &partial, &calls);
         }
         let syncs = calls.iter().filter(|call| call.is(&["sync", "fsync", "fdatasync"])).count();

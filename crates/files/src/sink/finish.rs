@@ -124,7 +124,7 @@ impl Sink {
         let entry = &manifest.entries()[number as usize];
         let Kind::Link { target } = &entry.kind else { return Ok(()) };
         let (folder, name) = self.ground.at(number)?;
-        let partial = names::partial(&name);
+        let partial = names::link(&name);
         folder.remove(&partial)?;
         folder.make_link(target, &partial)?;
         if self.keep.permissions {

@@ -456,9 +456,11 @@ impl Large {
         keep.apply(file, entry, mode)?;
         let synced = file.sync_all();
         self.judge_sync(synced)?;
+        let identity = self.identity;
         let (folder, name) = ground.at(self.number)?;
-        let partial = names::partial(&name);
-        folder.rename(&partial, &name)?;
+        let is_it = |found: &store::Attributes| found.identity == identity;
+        let lockable = partial::is_lockable(mode);
+        partial::rename(folder, &names::partial(&name), &name, lockable, is_it)?;
         // A folder keeps the entries that it could not sync, unlike a file its content. So a second
         // try means something, and the sync at the end of the copy is a third one.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();

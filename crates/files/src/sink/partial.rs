@@ -4,8 +4,8 @@ use std::io;
 use std::ops::Range;
 
 use super::attributes::{PARTIAL_FILE, unless_refused};
-use crate::CHUNK;
 use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
+use crate::{CHUNK, names};
 
 /// How often a partial file that changes under our hands is tried again.
 const TRIES: usize = 10;
@@ -64,6 +64,69 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
         }
     }
     Err(store::busy())
+}
+
+/// Removes the partial file `name`, or only one of this `identity`. A copy that names or removes a
+/// partial file locks it first, so none gives its final name to a file that has just replaced its
+/// own.
+///
+/// # Errors
+/// `ResourceBusy` if another copy is about to name or remove it; else what the system says.
+pub(super) fn remove_free(
+    folder: &dyn Folder,
+    name: &[u8],
+    identity: Option<(u64, u64)>,
+) -> io::Result<()> {
+    let Some(named) = folder.look_if_there(name)? else { return Ok(()) };
+    if identity.is_some_and(|identity| identity != named.identity) {
+        return Ok(());
+    }
+    // One that cannot be opened cannot be locked by the other copy either: see `rename`.
+    let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
+    if let Some(file) = &file {
+        file.lock()?;
+        // It may have got its final name before it was locked.
+        let found = folder.look_if_there(name)?.map(|found| found.identity);
+        if found != Some(file.attributes()?.identity) || found != Some(named.identity) {
+            return Ok(());
+        }
+    }
+    folder.remove(name)
+}
+
+/// Gives the partial file `partial` its final name, if it is the file that `is_it` knows. With
+/// `is_locked` the caller holds a lock that keeps other copies from removing it.
+///
+/// # Errors
+/// `ResourceBusy` if another copy took it away; else what the system says.
+pub(super) fn rename(
+    folder: &dyn Folder,
+    partial: &[u8],
+    name: &[u8],
+    is_locked: bool,
+    is_it: impl Fn(&Attributes) -> bool,
+) -> io::Result<()> {
+    let check = |at: &[u8]| match folder.look_if_there(at)? {
+        Some(found) if is_it(&found) => Ok(()),
+        _ => Err(store::busy()),
+    };
+    check(partial)?;
+    if is_locked {
+        return folder.rename(partial, name);
+    }
+    // Another copy may replace it at any moment. So it first gets a name that only this one knows.
+    let own = names::unique(name);
+    folder.rename(partial, &own)?;
+    let renamed = check(&own).and_then(|()| folder.rename(&own, name));
+    if renamed.is_err() {
+        let _ = folder.rename(&own, partial);
+    }
+    renamed
+}
+
+/// Whether its owner may read a file of this mode, and so lock it.
+pub(super) fn is_lockable(mode: u32) -> bool {
+    mode & 0o400 != 0
 }
 
 /// Whether it was not planted by somebody else, perhaps as a second name of another file.

@@ -144,7 +144,10 @@ impl PipeFile {
         let mode = keep.final_mode(folder, Some(&name[..]), &manifest.entries()[0])?;
         unless_refused(self.file.set_mode(mode))?;
         self.file.sync_all()?;
-        folder.rename(&names::partial(&name), &name)?;
+        let identity = self.file.attributes()?.identity;
+        let is_it = |found: &store::Attributes| found.identity == identity;
+        let lockable = partial::is_lockable(mode);
+        partial::rename(folder, &names::partial(&name), &name, lockable, is_it)?;
         self.is_named = true;
         // A folder keeps the entries that it could not sync, so a second try means something.
         folder.sync().or_else(|_| folder.sync())

@@ -237,7 +237,8 @@ impl Sink {
         let (folder, name) = self.ground.at(number)?;
         let found = folder.look_if_there(&name)?;
         let partial = names::partial(&name);
-        let begun = self.object.is_large(number) && folder.look_if_there(&partial)?.is_some();
+        let has_large = folder.look_if_there(&partial)?.is_some();
+        let begun = has_large && self.object.is_large(number);
         match found {
             Some(found) if found.kind == FileKind::Folder => return Err(folder_in_place()),
             Some(found) if found.kind == FileKind::File => {
@@ -262,8 +263,24 @@ impl Sink {
         if begun && !self.options.dry_run {
             return self.plan_resume(number, entry, walk);
         }
+        if !self.options.dry_run {
+            self.remove_other_remains(number, has_large)?;
+        }
         walk.need.add(entry);
         Ok(())
+    }
+
+    /// Removes what a killed copy left of a file that was large and is small now, or was small and
+    /// is large. `has_large`: there is a partial file of a large one.
+    fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
+        if self.object.is_large(number) {
+            let (folder, name) = self.ground.at(number)?;
+            return match partial::remove_free(folder, &names::small(&name), None) {
+                Err(error) if partial::is_busy(&error) => Ok(()),
+                removed => removed,
+            };
+        }
+        if has_large { large::remove_remains(number, &mut self.ground) } else { Ok(()) }
     }
 
     /// Begins the one file of a copy at once, so that a second copy learns of the first.

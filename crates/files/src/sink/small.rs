@@ -7,8 +7,9 @@ use std::io;
 use super::attributes::{Keep, PARTIAL_FILE};
 use super::bits::Bits;
 use super::destination::Ground;
-use super::hands;
-use crate::store::{self, Access, File, OpenFile};
+use super::{hands, partial};
+use crate::manifest::FileTime;
+use crate::store::{self, Access, Attributes, File, OpenFile};
 use crate::{Entry, Extent, names};
 
 /// Up to this many files are synced one by one: that spares others' writes on the same disk.
@@ -24,8 +25,8 @@ const MOST_QUEUED: usize = 100_000;
 #[derive(Debug)]
 struct Begun {
     missing: u64,
-    /// It was closed between two pieces.
-    was_closed: bool,
+    /// The time that it got when it was closed between two pieces.
+    closed: Option<i64>,
     /// Where in the file the pieces begin that it has.
     pieces: Vec<u64>,
     identity: (u64, u64),
@@ -38,10 +39,26 @@ struct Begun {
 #[derive(Debug)]
 struct Whole {
     entry: u32,
-    identity: (u64, u64),
+    stamp: Stamp,
     /// Kept only where files are synced one by one: the file may be read-only by now, and many
     /// descriptors would exhaust the limit of the process.
     file: Option<OpenFile>,
+}
+
+/// What a partial file is recognised by. The system gives the inode of a file that another copy has
+/// removed to the next one, so the inode alone proves nothing. A file that is not whole has another
+/// time than the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    identity: (u64, u64),
+    size: u64,
+    modified: FileTime,
+}
+
+impl Stamp {
+    fn of(found: &Attributes) -> Stamp {
+        Stamp { identity: found.identity, size: found.size, modified: found.modified }
+    }
 }
 
 /// All small files of a tree that are on their way.
@@ -97,8 +114,8 @@ impl Small {
             let file = begun.file.take().expect("it was made open");
             begun.put(&*file, entry, 0, content)?;
             keep.apply(&*file, entry, begun.mode)?;
-            let file = one_by_one.then_some(file);
-            Ok(Whole { entry: *number, identity: begun.identity, file })
+            let stamp = Stamp::of(&file.attributes()?);
+            Ok(Whole { entry: *number, stamp, file: one_by_one.then_some(file) })
         });
         let mut failed = Vec::new();
         for (file, made) in files.iter().zip(made) {
@@ -127,8 +144,10 @@ impl Small {
         let file = match begun.file.take() {
             Some(file) => file,
             None => {
-                begun.was_closed = true;
-                reopen(ground, extent.entry, begun.identity, Access::Write)?
+                let is_it = |found: &Attributes| {
+                    found.identity == begun.identity && begun.closed == Some(found.modified.seconds)
+                };
+                reopen(ground, extent.entry, Access::Write, is_it)?
             }
         };
         // A chunk comes again for the sake of another file in it.
@@ -137,12 +156,14 @@ impl Small {
         }
         if begun.missing == 0 {
             keep.apply(&*file, entry, begun.mode)?;
-            let file = (!begun.was_closed).then_some(file);
-            self.enqueue(extent.entry, begun.identity, file);
-            return Ok(());
+            return self.enqueue(extent.entry, file, begun.closed.is_none());
         }
         let open = self.begun.values().filter(|begun| begun.file.is_some()).count();
-        begun.file = (open < store::kept(KEPT)).then_some(file);
+        if open < store::kept(KEPT) {
+            begun.file = Some(file);
+        } else {
+            begun.closed = Some(mark(&*file)?);
+        }
         self.begun.insert(extent.entry, begun);
         Ok(())
     }
@@ -158,14 +179,17 @@ impl Small {
         let manifest = ground.manifest.clone();
         if let Some(file) = begun.file {
             keep.apply(&*file, &manifest.entries()[number as usize], begun.mode)?;
-            self.enqueue(number, begun.identity, Some(file));
+            self.enqueue(number, file, true)?;
         }
         Ok(())
     }
 
-    fn enqueue(&mut self, entry: u32, identity: (u64, u64), file: Option<OpenFile>) {
-        let file = file.filter(|_| self.queue.len() < ONE_BY_ONE);
-        self.queue.push(Whole { entry, identity, file });
+    /// Queues a whole file. A sync of `file` says nothing if it was closed between two writes.
+    fn enqueue(&mut self, entry: u32, file: OpenFile, may_sync: bool) -> io::Result<()> {
+        let stamp = Stamp::of(&file.attributes()?);
+        let keep = may_sync && self.queue.len() < ONE_BY_ONE;
+        self.queue.push(Whole { entry, stamp, file: keep.then_some(file) });
+        Ok(())
     }
 
     /// Whether so many wait that they should not wait longer.
@@ -188,7 +212,7 @@ impl Small {
         }
         let device = ground.base().attributes().map(|base| base.identity.0).ok();
         hands::each(ground, &queue, |ground, whole| {
-            let alone = !synced || Some(whole.identity.0) != device;
+            let alone = !synced || Some(whole.stamp.identity.0) != device;
             let unsynced = if alone { sync_one(ground, whole).err() } else { None };
             let settled = match unsynced {
                 Some(error) => Settled::Unsynced(error),
@@ -211,14 +235,11 @@ impl Small {
     pub(super) fn forget(&mut self, ground: &mut Ground, number: u32) {
         let begun = self.begun.remove(&number).map(|begun| begun.identity);
         let queued = self.queue.iter().position(|whole| whole.entry == number);
-        let queued = queued.map(|at| self.queue.swap_remove(at).identity);
+        let queued = queued.map(|at| self.queue.swap_remove(at).stamp.identity);
         let Some(identity) = begun.or(queued) else { return };
         // What cannot be removed is written over by the next run.
         if let Ok((folder, name)) = ground.at(number) {
-            let partial = names::partial(&name);
-            if folder.look(&partial).is_ok_and(|found| found.identity == identity) {
-                let _ = folder.remove(&partial);
-            }
+            let _ = partial::remove_free(folder, &names::small(&name), Some(identity));
         }
     }
 
@@ -247,39 +268,39 @@ impl Begun {
     }
 }
 
-/// Makes a partial file anew: one that is there may be another copy's, and is left to it. Under
-/// the names of entries in `new` there is nothing.
+/// Makes a partial file anew. One that is there loses its name: a killed copy has left it, or the
+/// other copy that writes it fails. Under the names of entries in `new` there is nothing.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];
     let (folder, name) = ground.at(number)?;
     let replaced = (!new.has(number.into())).then_some(&name[..]);
     let mode = keep.final_mode(folder, replaced, entry)?;
-    let partial = names::partial(&name);
+    let partial = names::small(&name);
     let file = match folder.create(&partial, PARTIAL_FILE) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            folder.remove(&partial)?;
+            partial::remove_free(folder, &partial, None)?;
             folder.create(&partial, PARTIAL_FILE)?
         }
         made => made?,
     };
     let identity = file.attributes()?.identity;
     let missing = entry.size().unwrap_or(0);
-    Ok(Begun { missing, was_closed: false, pieces: Vec::new(), identity, file: Some(file), mode })
+    Ok(Begun { missing, closed: None, pieces: Vec::new(), identity, file: Some(file), mode })
 }
 
 fn reopen(
     ground: &mut Ground,
     number: u32,
-    identity: (u64, u64),
     access: Access,
+    is_it: impl Fn(&Attributes) -> bool,
 ) -> io::Result<OpenFile> {
     let (folder, name) = ground.at(number)?;
-    let file = match folder.open(&names::partial(&name), access) {
+    let file = match folder.open(&names::small(&name), access) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(store::busy()),
         file => file?,
     };
-    match file.attributes()?.identity == identity {
+    match is_it(&file.attributes()?) {
         true => Ok(file),
         false => Err(store::busy()),
     }
@@ -288,12 +309,24 @@ fn reopen(
 /// Gives a file its final name.
 fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     let (folder, name) = ground.at(whole.entry)?;
-    let partial = names::partial(&name);
-    let found = folder.look_if_there(&partial)?;
-    if found.map(|found| found.identity) != Some(whole.identity) {
-        return Err(store::busy());
-    }
-    folder.rename(&partial, &name)
+    let partial = names::small(&name);
+    // No copy removes a partial file that another one has locked.
+    let opened = match whole.file {
+        Some(_) => None,
+        None => folder.open(&partial, Access::Read).ok(),
+    };
+    let file = whole.file.as_ref().or(opened.as_ref());
+    file.map_or(Ok(()), |file| file.lock())?;
+    let is_it = |found: &Attributes| Stamp::of(found) == whole.stamp;
+    partial::rename(folder, &partial, &name, file.is_some(), is_it)
+}
+
+/// Gives a file that is closed between two pieces a random time, by which it is recognised.
+fn mark(file: &dyn File) -> io::Result<i64> {
+    let seconds = i64::from(names::random() as u32);
+    // A file system that refuses times keeps that of the last piece.
+    let _ = file.set_modified(FileTime { seconds, nanos: 0 });
+    Ok(file.attributes()?.modified.seconds)
 }
 
 /// Brings a file onto the disk that may be read-only by now, or even unreadable.
@@ -301,7 +334,8 @@ fn sync_one(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     if let Some(file) = &whole.file {
         return file.sync_all();
     }
-    match reopen(ground, whole.entry, whole.identity, Access::Read) {
+    let is_it = |found: &Attributes| Stamp::of(found) == whole.stamp;
+    match reopen(ground, whole.entry, Access::Read, is_it) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             ground.at(whole.entry)?.0.sync_file_system()
         }

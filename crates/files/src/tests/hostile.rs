@@ -257,7 +257,7 @@ fn links_planted_in_the_destination_are_not_followed() {
     write(ends.from.join("big"), &content(LARGE, 2));
     symlink(&outside, ends.to.join("d")).unwrap();
     symlink(outside.join("victim"), ends.to.join("victim")).unwrap();
-    symlink(outside.join("victim"), ends.to.join(".victim.lh-part")).unwrap();
+    symlink(outside.join("victim"), ends.to.join(".victim.lh-small")).unwrap();
     symlink(outside.join("victim"), ends.to.join(".big.lh-part")).unwrap();
     symlink(outside.join("victim"), ends.to.join(".big.lh-journal")).unwrap();
     let outcome = copy(&[&slash(&ends.from)], &ends.to);

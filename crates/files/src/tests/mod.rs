@@ -3,6 +3,7 @@
 
 mod copies;
 mod hostile;
+mod meeting;
 mod resume;
 mod storage;
 mod trouble;

@@ -180,7 +180,7 @@ fn of_many_small_files_made_at_once_one_that_cannot_be_made_fails_alone() {
     for n in 0..400 {
         write(ends.from.join(format!("f{}/{n}", n / 150)), &content(100 + n, n));
     }
-    let in_the_way = Path::new("f0").join(bytes_path(&names::partial(b"7")));
+    let in_the_way = Path::new("f0").join(bytes_path(&names::small(b"7")));
     std::fs::create_dir_all(ends.to.join(&in_the_way)).unwrap();
     let outcome = copy(&[&slash(&ends.from)], &ends.to);
     let failed: Vec<&[u8]> = outcome.failures.iter().map(|failure| &failure.path[..]).collect();
@@ -357,7 +357,7 @@ fn a_file_that_took_the_place_of_a_small_partial_file_gets_no_name() {
         let from = source(&[&slash(&ends.from)]);
         let mut copy = Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap();
         copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
-        swap(&ends.to.join(".00.lh-part"));
+        swap(&ends.to.join(".00.lh-small"));
         let outcome = copy.sink.finish().unwrap();
         let failed: Vec<String> = outcome.failures.iter().map(Failure::shown).collect();
         assert_eq!((failed, outcome.files), (vec!["00".to_owned()], files - 1));

@@ -304,8 +304,11 @@ fn listed(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
 
 /// Files under their final names.
 fn made(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let is_final =
-        |name: &str| ![".lh-part", ".lh-journal", ".lh-tree"].iter().any(|end| name.ends_with(end));
+    let is_final = |name: &str| {
+        ![".lh-part", ".lh-small", ".lh-link", ".lh-journal", ".lh-tree"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
     let files = listed(folder).into_iter().filter(|(name, _)| is_final(name));
     files.map(|(name, path)| (name, fs::read(path).unwrap_or_default())).collect()
 }

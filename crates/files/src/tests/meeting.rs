@@ -1,0 +1,146 @@
+//! Copies that bring one name into one folder at the same time.
+
+use super::*;
+use crate::digest::StreamRoot;
+
+const SMALL: u64 = 3 * CHUNK;
+
+/// A tree of one file of `size` bytes, named `x`, and its copy into `to`.
+fn tree_of(ends: &Ends, folder: &str, size: u64, seed: u64) -> Copy {
+    let from = ends.from.join(folder);
+    write(from.join("x"), &content(size, seed));
+    let from = source(&[&slash(&from)]);
+    Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap()
+}
+
+fn there(ends: &Ends) -> Vec<u8> {
+    std::fs::read(ends.to.join("x")).unwrap()
+}
+
+#[test]
+fn a_large_and_a_small_file_of_one_name_each_arrive_whole() {
+    for small_first in [false, true] {
+        let ends = ends();
+        let mut large = tree_of(&ends, "large", LARGE, 1);
+        let mut small = tree_of(&ends, "small", SMALL, 2);
+        let (large_chunks, small_chunks) = (large.missing(), small.missing());
+        let mut begin: [(&mut Copy, &[u64]); 2] =
+            [(&mut large, &large_chunks[..7]), (&mut small, &small_chunks[..2])];
+        if small_first {
+            begin.reverse();
+        }
+        for (copy, chunks) in begin {
+            chunks.iter().for_each(|chunk| copy.step(*chunk).unwrap());
+        }
+        large.step(7).unwrap();
+        assert!(there(&ends) == content(LARGE, 1), "small first: {small_first}");
+        assert_eq!(large.sink.finish().unwrap().files, 1);
+        small.step(2).unwrap();
+        assert_eq!(small.sink.finish().unwrap().files, 1);
+        assert!(there(&ends) == content(SMALL, 2), "small first: {small_first}");
+        assert_eq!(remains(&ends.to), [] as [PathBuf; 0]);
+    }
+}
+
+#[test]
+fn a_pipe_and_a_small_file_of_one_name_each_arrive_whole() {
+    let ends = ends();
+    let piped = content(CHUNK + 10, 3);
+    let mut pipe = PipeFile::create(&ambient(ends.to.join("x"))).unwrap();
+    pipe.write(0, &piped[..CHUNK as usize]).unwrap();
+    let mut small = tree_of(&ends, "small", SMALL, 2);
+    small.step(0).unwrap();
+    pipe.write(1, &piped[CHUNK as usize..]).unwrap();
+    let mut root = StreamRoot::default();
+    for (chunk, content) in piped.chunks(CHUNK as usize).enumerate() {
+        root.give(chunk as u64, digest::stream_value(chunk as u64, content));
+    }
+    assert!(pipe.finish(piped.len() as u64, &root.root().unwrap()).unwrap());
+    assert!(there(&ends) == piped);
+    [1, 2].into_iter().for_each(|chunk| small.step(chunk).unwrap());
+    assert_eq!(small.sink.finish().unwrap().files, 1);
+    assert!(there(&ends) == content(SMALL, 2));
+}
+
+#[test]
+fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
+    let ends = ends();
+    let mut one = tree_of(&ends, "one", SMALL, 1);
+    let mut other = tree_of(&ends, "other", SMALL, 2);
+    [0, 1].into_iter().for_each(|chunk| one.step(chunk).unwrap());
+    other.step(0).unwrap();
+    one.step(2).unwrap();
+    let failed = one.sink.finish().unwrap();
+    assert!(failed.failures[0].reason.contains("another copy"), "{failed:?}");
+    assert!(!ends.to.join("x").exists());
+    [1, 2].into_iter().for_each(|chunk| other.step(chunk).unwrap());
+    assert_eq!(other.sink.finish().unwrap().files, 1);
+    assert!(there(&ends) == content(SMALL, 2));
+}
+
+/// A copy of several small files into one folder has closed its partial files, and a file with the
+/// number and the length of one of them takes its place, as another copy makes it.
+#[test]
+fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
+    const FILES: u64 = 20;
+    let ends = ends();
+    for number in 0..FILES {
+        write(ends.from.join(format!("{number:02}")), &content(1000, number));
+    }
+    let from = source(&[&slash(&ends.from)]);
+    let mut copy = Copy::open(from, &ambient(&ends.to), &SinkOptions::default()).unwrap();
+    copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+    std::fs::write(ends.to.join(".00.lh-small"), content(1000, 999)).unwrap();
+    let outcome = copy.sink.finish().unwrap();
+    assert_eq!((outcome.failures.len() as u64, outcome.files), (1, FILES - 1));
+    assert!(outcome.failures[0].reason.contains("another copy"), "{outcome:?}");
+    assert!(!ends.to.join("00").exists());
+}
+
+#[test]
+fn a_partial_file_that_another_copy_is_about_to_name_or_remove_is_left_to_it() {
+    let ends = ends();
+    let mut one = tree_of(&ends, "one", SMALL, 1);
+    let mut other = tree_of(&ends, "other", SMALL, 2);
+    one.step(0).unwrap();
+    let held = std::fs::File::open(ends.to.join(".x.lh-small")).unwrap();
+    held.lock().unwrap();
+    other.step(0).unwrap();
+    assert!(other.sink.failures()[0].reason.contains("another copy"));
+    [1, 2].into_iter().for_each(|chunk| one.step(chunk).unwrap());
+    let outcome = one.sink.finish().unwrap();
+    assert!(outcome.failures[0].reason.contains("another copy"), "{outcome:?}");
+    assert!(!ends.to.join("x").exists());
+}
+
+#[test]
+fn a_link_takes_no_partial_file_away() {
+    let ends = ends();
+    let mut large = tree_of(&ends, "large", LARGE, 1);
+    let mut small = tree_of(&ends, "small", SMALL, 2);
+    (0..7).for_each(|chunk| large.step(chunk).unwrap());
+    small.step(0).unwrap();
+    let links = ends.from.join("links");
+    std::fs::create_dir(&links).unwrap();
+    std::os::unix::fs::symlink("target", links.join("x")).unwrap();
+    assert_eq!(copy(&[&slash(&links)], &ends.to).links, 1);
+    large.step(7).unwrap();
+    assert_eq!(large.sink.finish().unwrap().files, 1);
+    assert!(there(&ends) == content(LARGE, 1));
+    [1, 2].into_iter().for_each(|chunk| small.step(chunk).unwrap());
+    assert_eq!(small.sink.finish().unwrap().files, 1);
+}
+
+#[test]
+fn what_a_killed_copy_left_goes_even_if_the_file_has_become_small_or_large() {
+    for (first, second) in [(LARGE, SMALL), (SMALL, LARGE)] {
+        let ends = ends();
+        let mut killed = tree_of(&ends, "tree", first, 1);
+        killed.step(0).unwrap();
+        killed.sink.kill();
+        assert_eq!(remains(&ends.to).len(), 1);
+        tree_of(&ends, "tree", second, 2).run().unwrap();
+        assert!(there(&ends) == content(second, 2));
+        assert_eq!(remains(&ends.to), [] as [PathBuf; 0], "{first}");
+    }
+}
