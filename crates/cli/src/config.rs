@@ -6,8 +6,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
@@ -35,6 +36,8 @@ const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
 const FILE: &str = "config.toml";
+/// The permission bits that let others write.
+const WRITABLE: u32 = 0o022;
 
 /// A default from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,13 +124,37 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
+/// Reads a file whose settings name programs and pins: as ssh does with its own, it refuses one
+/// that others can change.
+fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
+    let mut opened = File::open(file)?;
+    let found = opened.metadata()?;
+    let (mode, owner) = (found.mode(), found.uid());
+    let refused = |why: String, command: &str| {
+        let what = format!("{} {why}, so others could change your settings", file.display());
+        let advice = format!("run `{command} {}`", file.display());
+        Ok(Err(Error::new(ErrorKind::LocalFile, what).advise(advice)))
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if ![0, user].contains(&owner) {
+        return refused(format!("belongs to user {owner}"), &format!("chown {user}"));
+    }
+    if mode & WRITABLE != 0 {
+        let why = format!("can be written by others (mode {:03o})", mode & 0o777);
+        return refused(why, "chmod go-w");
+    }
+    let mut text = String::new();
+    opened.read_to_string(&mut text)?;
+    Ok(Ok(text))
+}
+
 /// Returns the defaults that are `wanted`, each key once; the user's file overrides the system's,
 /// and the section of a host both. `root` is the whole command line: it says which keys exist and
 /// which values they take.
 ///
 /// # Errors
-/// A file that is no TOML, an unknown key, a value that its flag refuses; with file and line. Two
-/// hosts of one copy have different values of a key.
+/// A file that others can change or that is no TOML, an unknown key, a value that its flag refuses;
+/// with file and line. Two hosts of one copy have different values of a key.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -137,8 +164,8 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     let mut read_all = Read::default();
     for folder in folders {
         let file = folder.join(FILE);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
+        let text = match read_own(&file) {
+            Ok(text) => text?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 let what = format!("cannot read {}: {error}", file.display());

@@ -1,6 +1,7 @@
 //! Who may do what at a server, as an option or a line of a file: `ID[:ro|wo|rw][:subfolder]` for
 //! files, or `ID,files=ro:/sub,share=rw:/world,stream=rooms/*` for each service by its word.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -163,9 +164,10 @@ fn looks_like_a_mode(word: &str) -> bool {
 /// what errors call the list.
 ///
 /// # Errors
-/// The first line that is no entry, by its number.
+/// The first line that is no entry, or has the id of an earlier one, by its number.
 pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     let mut allowed = Vec::new();
+    let mut lines = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
         let comment = match line.starts_with('#') {
             true => Some(0),
@@ -177,6 +179,10 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
                 what: format!("{name} line {}: {}", at + 1, error.what),
                 ..error
             })?;
+            if let Some(first) = lines.insert(allow.id.clone(), at + 1) {
+                let what = format!("{name} lines {first} and {}: both allow {}", at + 1, allow.id);
+                return Err(Error::new(Kind::Usage, what).advise("remove one of the lines"));
+            }
             let comment = comment.map(|at| line[at..].trim_matches(['#', ' ', '\t']).to_owned());
             allow.name = comment.filter(|comment| !comment.is_empty());
             allowed.push(allow);
@@ -201,7 +207,7 @@ pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     parse_list(&text, &path.display().to_string())
 }
 
-/// What `id` may do; the first entry that names it counts.
+/// What `id` may do.
 pub fn find<'a>(allowed: &'a [Allow], id: &PeerId) -> Option<&'a Allow> {
     let id = id.to_string();
     allowed.iter().find(|entry| entry.id == id)
@@ -331,6 +337,15 @@ mod tests {
         assert_eq!(find(&allowed, &PeerId([3; 32])), None);
         let error = parse_list(&format!("{A}\nlh1:x\n"), "allowed").expect_err("no id");
         assert!(error.what.starts_with("allowed line 2: "), "{error}");
+    }
+
+    #[test]
+    fn an_id_that_stands_twice_is_refused_with_both_lines() {
+        let text = format!("{A}:ro\n# twice\n{B}\n{A}:rw:sub  # Ada\n");
+        let error = parse_list(&text, "allowed").expect_err("an id twice");
+        assert_eq!(error.kind, Kind::Usage);
+        assert_eq!(error.what, format!("allowed lines 1 and 4: both allow {A}"));
+        assert!(parse_list(&format!("{A}\n{B}\n"), "allowed").is_ok());
     }
 
     proptest! {

@@ -128,7 +128,7 @@ impl Default for Settings {
             socket: None,
             fast_aes: has_fast_aes(),
             streams: false,
-            waiting: waiting(),
+            waiting: waiting(getrlimit(Resource::Nofile).current),
         }
     }
 }
@@ -137,9 +137,9 @@ impl Default for Settings {
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-fn waiting() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(descriptors / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
+/// How many clients may wait where the process may open so many files.
+fn waiting(descriptors: Option<u64>) -> usize {
+    usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
 
 /// The round-trip time of a session, and whether anything comes. Clones look at the same session

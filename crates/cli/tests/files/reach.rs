@@ -35,6 +35,21 @@ fn rights_are_what_the_entry_and_the_server_say() {
 }
 
 #[test]
+fn a_client_that_may_only_write_compares_no_contents() {
+    let pair = Pair::with_rights(":wo", &[]);
+    write(&pair.here.join("file"), b"guess");
+    write(&pair.there.join("file"), b"guess");
+    let to = pair.at("");
+    for flags in [&["-c"][..], &["-c", "-n"]] {
+        let mut args: Vec<&dyn AsRef<OsStr>> = vec![&"file", &to];
+        flags.iter().for_each(|flag| args.push(flag));
+        let ended = pair.cp(&args);
+        ended.is(3, &["may not read here", "may not compare", &pair.client.id]);
+    }
+    pair.cp(&[&"file", &to]).summary();
+}
+
+#[test]
 fn a_subfolder_is_all_that_there_is() {
     let pair = Pair::with_rights(":rw:in", &[]);
     fs::remove_dir(pair.there.join("in")).unwrap();

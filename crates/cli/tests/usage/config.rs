@@ -1,6 +1,7 @@
 //! Defaults from a file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
 
@@ -20,6 +21,19 @@ fn a_mistake_names_file_line_and_the_nearest_key() {
     run.is_refused(&["config.toml:2: ", "names no unit"]);
     let (run, _folder) = with("[cp\n", &["cp", "a", "h:b"]);
     run.is_refused(&["config.toml:1: "]);
+}
+
+#[test]
+fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
+    let (_, folder) = with("[cp]\nrate = \"5M\"\n", &["cp", "--show-config"]);
+    let file = folder.path().join("config.toml");
+    for (mode, is_refused) in [(0o664, true), (0o646, true), (0o644, false), (0o600, false)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("it is ours");
+        let run = longhaul_in(folder.path(), &["cp", "--show-config"]);
+        assert_eq!(run.stderr.contains("can be written by others"), is_refused, "{mode:o}");
+        assert_eq!(run.stderr.contains("chmod go-w"), is_refused, "{mode:o}");
+        assert_eq!(run.status != 0, is_refused, "{mode:o}: {}", run.stderr);
+    }
 }
 
 #[test]

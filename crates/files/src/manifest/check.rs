@@ -86,8 +86,7 @@ impl Check {
         let mut components = path[name_at..].split(|b| *b == b'/');
         components.by_ref().try_for_each(check_name)?;
         match order {
-            // The first path is compared with none.
-            Ordering::Equal if self.count > 0 => return Err(TWICE),
+            Ordering::Equal => return Err(TWICE),
             Ordering::Greater => return Err("out of order"),
             _ => {}
         }

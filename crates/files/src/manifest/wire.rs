@@ -294,3 +294,17 @@ impl EntryWire {
         Ok(Entry { version: self.version, ..Entry::new(kind, self.mode, modified) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_as_many_numbers_as_bytes_that_end_one() {
+        for (extra, too_many) in [(0, false), (1, true), (2, true)] {
+            let mut message = vec![0x7F; MAX_NUMBERS + extra];
+            message.extend([0x80; 5]);
+            assert_eq!(has_too_many_numbers(&message), too_many, "{extra}");
+        }
+    }
+}

@@ -33,7 +33,7 @@ impl Sink {
         if matches.len() != asked.values.len() {
             return Err(Error::new(FileErrorKind::Request, "an answer of the wrong length"));
         }
-        if !asked.under_final_name {
+        if asked.under_final_name.is_none() {
             self.take_from_partial(entry, &asked, matches)?;
         } else if let Err(error) = self.take_from_final(entry, &asked, matches) {
             self.large_failure(entry, &error)?;
@@ -101,7 +101,11 @@ impl Sink {
         let size = it.size().unwrap_or(0);
         let basis = Basis::open(&mut self.ground, entry)?;
         let all = asked.values.len() as u64 == size.div_ceil(CHUNK) && matches.iter().all(|m| *m);
-        let is_equal = all && basis.is_of(size);
+        let is_same = match &asked.under_final_name {
+            Some(hashed) => basis.is_still(hashed)?,
+            None => false,
+        };
+        let is_equal = all && basis.is_of(size) && is_same;
         if self.options.dry_run {
             if !is_equal {
                 return self.see_whether_its_folder_may(entry);
@@ -149,14 +153,14 @@ impl Sink {
     /// Leaves a file as it is whose whole, verified `content` has come before the sender's answer,
     /// if that is what lies under its final name. Returns whether it is.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
-        if !self.comparing.get(&entry).is_some_and(|asked| asked.under_final_name) {
+        if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);
         }
         // What cannot be read is not equal; it is replaced.
         let Ok(basis) = Basis::open(&mut self.ground, entry) else { return Ok(false) };
         let mut there = vec![0; content.len()];
         let is_read = basis.is_of(content.len() as u64) && basis.read(0, &mut there).is_ok();
-        if !is_read || there != content {
+        if !is_read || there != content || !basis.is_unchanged()? {
             return Ok(false);
         }
         self.comparing.remove(&entry);

@@ -573,6 +573,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_value_keeps_its_meaning_where_a_chunk_keeps_its_length_and_the_file_its_kind() {
+        // A file of at most one chunk is hashed as a whole, a longer one as a tree.
+        for (old, new, chunk, same) in [
+            (CHUNK, CHUNK, 0, true),
+            (CHUNK - 1, CHUNK - 1, 0, true),
+            (CHUNK - 1, CHUNK, 0, false),
+            (CHUNK, CHUNK + 1, 0, false),
+            (CHUNK + 1, CHUNK, 0, false),
+            (CHUNK + 1, CHUNK + 1, 0, true),
+            (CHUNK + 1, CHUNK + 1, 1, true),
+            (CHUNK + 1, CHUNK + 2, 1, false),
+            (CHUNK + 1, 2 * CHUNK, 0, true),
+            (2 * CHUNK, 3 * CHUNK, 1, true),
+            (2 * CHUNK, 3 * CHUNK, 2, false),
+            (2 * CHUNK, 2 * CHUNK, 2, false),
+            (0, 0, 0, false),
+            (2 * CHUNK, 2 * CHUNK, u64::MAX, false),
+        ] {
+            assert_eq!(same_place(old, new, chunk), same, "{old} {new} {chunk}");
+        }
+    }
+
+    #[test]
     fn holes_are_hashed_up_to_a_limit_that_grows_with_what_has_come() {
         let mut budget = HoleBudget::default();
         assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));

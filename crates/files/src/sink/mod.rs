@@ -45,6 +45,7 @@ use self::order::Order;
 use self::small::{Complete, Small};
 use super::digest::{self, Digest, SequenceHasher};
 use super::place::Place;
+use super::store::Attributes;
 use super::virtual_object::{ChunkKind, Extent};
 use super::{Failure, Manifest, VirtualObject, Watch};
 use crate::error::{Error, FileErrorKind};
@@ -68,6 +69,9 @@ pub struct SinkOptions {
     /// Compare what an earlier run left with the source also where its journal is sound and speaks
     /// of a source of this size and time.
     pub distrust: bool,
+    /// Ask the sender about no chunk of a partial file: the question would have its digest. The
+    /// chunks are sent again. Not to be had together with `checksum`.
+    pub conceal: bool,
     /// Look only: nothing is made, written or removed.
     pub dry_run: bool,
     /// Make the folders that lead to the destination where they are missing.
@@ -130,8 +134,9 @@ enum State {
 #[derive(Debug)]
 struct Comparing {
     values: Arc<[(u64, Digest)]>,
-    /// The values are those of the file under the final name, not of the partial file.
-    under_final_name: bool,
+    /// The values are those of the file under the final name, which was this one; nothing if they
+    /// are those of the partial file.
+    under_final_name: Option<Attributes>,
 }
 
 /// The most bytes that wait for a sync: a power cut costs no more than these, and what has not

@@ -49,6 +49,19 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
+    /// Whether this is the file that `earlier` describes, unchanged since. Nothing but a change
+    /// through a memory map leaves all of these alone.
+    pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
+        let now = self.file.attributes()?;
+        let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
+        Ok(all(&now) == all(earlier))
+    }
+
+    /// Whether the file has not changed since it was opened.
+    pub(super) fn is_unchanged(&self) -> io::Result<bool> {
+        self.is_still(&self.attributes)
+    }
+
     pub(super) fn is_of(&self, size: u64) -> bool {
         self.attributes.size == size
     }
@@ -308,8 +321,8 @@ impl Sink {
         let all = entry.size().unwrap_or(0) - in_holes(entry);
         walk.need.bytes += all.saturating_sub(remains.allocated);
         walk.resumed += remains.large.bytes();
-        if !remains.compare.is_empty() {
-            self.await_compare(number, remains.compare, false, walk);
+        if !remains.compare.is_empty() && !self.options.conceal {
+            self.await_compare(number, remains.compare, None, walk);
         }
         self.keep_large(number, remains.large);
         Ok(())
@@ -380,7 +393,10 @@ impl Sink {
         if values.is_empty() {
             return Ok(());
         }
-        self.await_compare(number, values, true, walk);
+        // One that changes while it is read is another file than the one that was hashed.
+        if basis.is_unchanged()? {
+            self.await_compare(number, values, Some(basis.attributes), walk);
+        }
         Ok(())
     }
 
@@ -399,7 +415,7 @@ impl Sink {
         &mut self,
         entry: u32,
         values: Vec<(u64, Digest)>,
-        under_final_name: bool,
+        under_final_name: Option<Attributes>,
         walk: &mut Walk,
     ) {
         let values: Arc<[(u64, Digest)]> = values.into();

@@ -190,6 +190,45 @@ fn checksum_sends_only_the_chunks_that_differ() {
 }
 
 #[test]
+fn a_file_that_changes_while_it_is_compared_is_no_equal_file() {
+    for (len, dry_run) in [(3 * CHUNK, false), (LARGE, false), (3 * CHUNK, true)] {
+        let ends = ends();
+        write(ends.from.join("file"), &content(len, 1));
+        write(ends.to.join("file"), &content(len, 1));
+        let options = SinkOptions { checksum: true, dry_run, ..Default::default() };
+        let from = source(&[&slash(&ends.from)]);
+        let mut copy = Copy::open(from, &ambient(&ends.to), &options).unwrap();
+        // Of the same size and time.
+        write(ends.to.join("file"), &content(len, 2));
+        copy.compare();
+        if dry_run {
+            assert_eq!(copy.sink.finish().unwrap().unfinished, 1);
+            continue;
+        }
+        assert_eq!(copy.run().unwrap().files, 1, "{len}");
+        assert_eq!(tree(&ends.from), tree(&ends.to), "{len}");
+    }
+}
+
+#[test]
+fn a_copy_that_conceals_what_is_there_asks_about_no_chunk_and_arrives_whole() {
+    let ends = ends();
+    write(ends.from.join("file"), &content(2 * LARGE, 1));
+    write(ends.to.join(".file.lh-part"), &content(2 * LARGE, 1));
+    for (conceal, asked) in [(false, 1), (true, 0)] {
+        let options = SinkOptions { conceal, ..Default::default() };
+        let from = source(&[&slash(&ends.from)]);
+        let copy = Copy::open(from, &ambient(&ends.to), &options).unwrap();
+        assert_eq!(copy.plan.compare.len(), asked);
+        if conceal {
+            assert_eq!(copy.missing().len(), 16);
+            assert_eq!(copy.run().unwrap().files, 1);
+        }
+    }
+    assert_eq!(tree(&ends.from), tree(&ends.to));
+}
+
+#[test]
 fn sparse_files_stay_sparse() {
     let ends = ends();
     let from = ends.from.join("sparse");

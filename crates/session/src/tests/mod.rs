@@ -119,3 +119,13 @@ pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     assert_eq!(first.as_deref(), Some("first"));
     (near, far)
 }
+
+#[test]
+fn a_quarter_of_the_file_descriptors_may_wait_and_at_most_1024_clients() {
+    for (descriptors, clients) in
+        [(0, 0), (3, 0), (4, 1), (7, 1), (400, 100), (4095, 1023), (4096, 1024), (1 << 20, 1024)]
+    {
+        assert_eq!(crate::waiting(Some(descriptors)), clients, "{descriptors}");
+    }
+    assert_eq!(crate::waiting(None), 1024);
+}

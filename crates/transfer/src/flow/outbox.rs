@@ -69,6 +69,18 @@ impl Outbox {
         self.level.overflown.load(Ordering::Relaxed)
     }
 
+    /// Whether nobody takes messages any more.
+    #[cfg(test)]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Waits until nobody takes messages any more.
+    #[cfg(test)]
+    pub(crate) async fn ended(&self) {
+        self.sender.closed().await;
+    }
+
     /// Nothing more will be told.
     pub(crate) fn end(&self) {
         let _ = self.sender.send(None);

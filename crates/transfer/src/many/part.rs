@@ -133,6 +133,7 @@ pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
         set_id: false,
         checksum: options.checksum,
         distrust: options.replicas || options.checksum,
+        conceal: false,
         dry_run: options.dry_run,
         make_path: options.make_path,
         names: options.names >= Names::Done,

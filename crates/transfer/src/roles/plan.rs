@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
-use crate::write::skip::tidy;
+use crate::write::skip::{tidy, without};
 
 /// Ranges of a plan are put together when there are so many more than the last time.
 const UNTIDY: usize = 1 << 12;
@@ -66,6 +66,16 @@ impl PlanSoFar {
         Ok(())
     }
 
+    /// Takes chunks that have become needless since; returns those that it did not know. What is
+    /// said again and again costs the sending thread nothing.
+    pub(super) fn add_needless(&mut self, chunks: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        self.have = tidy(std::mem::take(&mut self.have));
+        let new = without(&tidy(chunks), &self.have);
+        self.have.extend(new.iter().cloned());
+        self.have = tidy(std::mem::take(&mut self.have));
+        new
+    }
+
     /// No more slices come.
     pub(super) fn complete(&mut self) {
         self.complete = true;
@@ -118,5 +128,17 @@ mod tests {
             assert!(error.what.contains("has no end") && error.what.contains("65536"), "{error}");
             assert!(plan.have.capacity() + plan.skipped.capacity() < 8 * UNTIDY);
         }
+    }
+
+    #[test]
+    fn chunks_that_are_needless_again_are_no_news() {
+        let mut plan = PlanSoFar::new(100, 0);
+        plan.add(vec![30..40, 10..20], Vec::new(), 0).unwrap();
+        assert_eq!(plan.add_needless(vec![35..45, 5..12]), [5..10, 40..45]);
+        for _ in 0..3 {
+            assert_eq!(plan.add_needless(vec![5..20, 30..45]), []);
+        }
+        assert_eq!(plan.have, [5..20, 30..45]);
+        assert_eq!(plan.add_needless(vec![45..46]), [45..46]);
     }
 }

@@ -196,9 +196,8 @@ impl Running<'_, '_> {
             Message::Plan(plan) => self.take_plan(plan)?,
             Message::Needless(needless) => {
                 let chunks = decode(needless.chunks.as_ref(), all, "needless chunks")?;
-                self.skip(&chunks);
-                self.plan.have.extend(chunks);
-                self.plan.have = tidy(std::mem::take(&mut self.plan.have));
+                let new = self.plan.add_needless(chunks);
+                self.skip(&new);
             }
             Message::Status(status) => self.end.board.set_theirs(&status),
             Message::Held(held) if self.end.decides => {
@@ -285,6 +284,9 @@ impl Running<'_, '_> {
     }
 
     fn skip(&self, chunks: &[Range<u64>]) {
+        if chunks.is_empty() {
+            return;
+        }
         match &self.carried {
             Some(Carried::Flow { commands, .. }) => {
                 if let Ok(layout) = self.layout() {

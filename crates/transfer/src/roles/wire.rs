@@ -60,6 +60,16 @@ impl From<longhaul_net::Error> for End {
     }
 }
 
+/// The task that writes to the session. Dropping it ends the task and frees the messages that wait
+/// for a peer that reads nothing.
+struct Writer(JoinHandle<Result<FrameWriter, String>>);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A session's messages.
 pub(crate) struct Wire {
     reader: FrameReader,
@@ -68,7 +78,7 @@ pub(crate) struct Wire {
     /// fill it.
     answering: Arc<AtomicBool>,
     bulk: Sender<ChunkPiece>,
-    writer: JoinHandle<Result<FrameWriter, String>>,
+    writer: Writer,
     /// Why the writer ended before its time.
     broken: Receiver<String>,
     /// The same once it is known, and when the session is given up for it.
@@ -107,6 +117,7 @@ impl Wire {
             }
         });
         let (inlet_end, inlet) = channel(INLET);
+        let writer = Writer(writer);
         let (giving_up, again) = (None, None);
         Wire { reader, outbox, answering, bulk, writer, broken, giving_up, inlet, inlet_end, again }
     }
@@ -198,17 +209,8 @@ impl Wire {
 }
 
 /// The writer once it has said all; nothing where the stream is broken, or takes nothing more.
-async fn ended(
-    mut writer: JoinHandle<Result<FrameWriter, String>>,
-    patience: Duration,
-) -> Option<FrameWriter> {
-    match tokio::time::timeout(patience, &mut writer).await {
-        Ok(ended) => ended.ok()?.ok(),
-        Err(_) => {
-            writer.abort();
-            None
-        }
-    }
+async fn ended(mut writer: Writer, patience: Duration) -> Option<FrameWriter> {
+    tokio::time::timeout(patience, &mut writer.0).await.ok()?.ok()?.ok()
 }
 
 /// A session that breaks can be taken up again; one that is refused cannot.
@@ -247,6 +249,32 @@ mod tests {
                     assert!(matches!(wire.next().await, Err(End::Lost(_))));
                     teller.abort();
                     wire.close(None).await;
+                })
+                .await;
+        });
+    }
+
+    #[test]
+    fn a_wire_that_is_dropped_frees_what_a_peer_did_not_read() {
+        run(async {
+            let local = tokio::task::LocalSet::new();
+            local
+                .run_until(async {
+                    let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                    let wire = Wire::new(near);
+                    let outbox = wire.outbox().clone();
+                    // More than the session takes while the other side reads nothing.
+                    for chunk in 0..128 {
+                        let piece =
+                            ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
+                        outbox.tell(Message::ChunkPiece(piece));
+                    }
+                    tokio::task::yield_now().await;
+                    assert!(!outbox.is_ended());
+                    drop(wire);
+                    outbox.ended().await;
+                    assert!(outbox.is_ended());
+                    drop(far);
                 })
                 .await;
         });

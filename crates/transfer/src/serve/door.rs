@@ -1,5 +1,6 @@
 //! What an id may reach.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -113,8 +114,14 @@ impl Door {
     /// Replaces the list of clients.
     ///
     /// # Errors
-    /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened: the old list stays.
+    /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened, [`ErrorKind::Usage`] if
+    /// an id stands in the list twice: the old list stays.
     pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
+        let mut ids = BTreeSet::new();
+        if let Some(entry) = list.iter().find(|entry| !ids.insert(&entry.id)) {
+            let what = format!("{} stands twice among the clients that are allowed", entry.id);
+            return Err(Error::new(ErrorKind::Usage, what).advise("remove one of the entries"));
+        }
         for entry in &list {
             let (Some(folder), Reach::Root(root)) = (&entry.subfolder, &self.reach) else {
                 continue;
@@ -142,6 +149,17 @@ impl Door {
     /// The right of `peer` to `access`, by the list as it is now.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access }
+    }
+
+    /// Whether `peer` may read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] if it has no right here any more.
+    pub(super) fn may_read(&self, peer: &PeerId) -> Result<bool, Error> {
+        if matches!(self.reach, Reach::User) {
+            return Ok(true);
+        }
+        Ok(Access::Read.is_in(allowed(&now(&self.allow), peer)?))
     }
 
     /// What the list calls `peer`, if it has a name there.
@@ -253,6 +271,26 @@ mod tests {
         assert_eq!(holds(vec![entry(":wo")]), (false, true));
         assert_eq!(holds(vec![entry(":rw:sub")]), (false, false));
         assert_eq!(holds(Vec::new()), (false, false));
+    }
+
+    #[test]
+    fn an_id_twice_is_refused_and_the_old_list_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let peer = crate::session::Identity::ephemeral().id();
+        let entry = |rights: &str| allow::parse(&format!("{peer}{rights}")).unwrap();
+        let options = ServeOptions {
+            root: root.path().to_owned(),
+            allow: vec![entry(":ro")],
+            ..ServeOptions::default()
+        };
+        let door = Door::open(&options).unwrap();
+        let error = door.allow(vec![entry(":ro"), entry(":rw")]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert!(error.what.contains("twice") && error.what.contains(&peer.to_string()));
+        assert!(!Access::Write.is_in(allowed(&now(&door.allow), &peer).unwrap()));
+        assert!(door.may_read(&peer).unwrap());
+        door.allow(vec![entry(":wo")]).unwrap();
+        assert!(!door.may_read(&peer).unwrap());
     }
 
     #[test]

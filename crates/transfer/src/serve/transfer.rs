@@ -228,11 +228,19 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             };
             let place = server.door.place(&peer, &path(destination), Access::Write)?;
             let receive = receive(&request.receive)?;
+            // Digests of what is there confirm a guess of its content.
+            let may_read = server.door.may_read(&peer)?;
+            if request.checksum && !may_read {
+                let what = format!("{peer} may not read here, so it may not compare contents");
+                let error = Error::new(ErrorKind::Unreachable, what);
+                return Err(error.advise("copy without a comparison by content"));
+            }
             let options = SinkOptions {
                 preserve: request.preserve,
                 set_id: false,
                 checksum: request.checksum,
                 distrust: request.checksum,
+                conceal: !may_read,
                 dry_run: request.dry_run,
                 make_path: request.make_path,
                 names: request.names,
