@@ -1,4 +1,5 @@
-//! Figures 7 to 12: rates over time as flows join, meet TCP, and share one receiver.
+//! Figures 7 to 12: rates over time as flows join, meet TCP, and share one receiver. Each figure of
+//! GTP is made by our rules and by the paper's.
 
 use longhaul_proto::units::Rate;
 
@@ -6,7 +7,7 @@ use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{CaseOutcome, Outcomes, fairness};
 use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, Quantity, Unit};
-use crate::scenarios::vary;
+use crate::scenarios::{Variant, vary};
 use crate::table::{Published, Row, Table};
 
 /// What joined last has found its share after this many seconds.
@@ -59,6 +60,30 @@ fn curves(outcomes: &Outcomes, case: &str, title: &str, name: &'static str) -> F
 const GTP: &str = "GTP";
 const TCP: &str = "TCP";
 
+/// Headings of the two tables of a page.
+const OURS: &str = "GTP by our rules";
+const PAPERS: &str = "GTP by the paper's rules";
+/// What is added to the name of a case by the paper's rules.
+const PAPER: &str = "by the paper's rules";
+
+fn by_paper(case: &str) -> String {
+    format!("{case}, {PAPER}")
+}
+
+/// The `flows` of `variant` by the paper's rules.
+fn paper(variant: Variant, flows: &[&str]) -> Variant {
+    let set = |variant: Variant, flow: &&str| {
+        variant.set(&format!("flow.{flow}.settings.gtp-variant"), "paper")
+    };
+    flows.iter().fold(variant, set)
+}
+
+/// Each of `cases` by our rules, then all of them by the paper's.
+fn both_rules(cases: impl Iterator<Item = (String, Variant)> + Clone, flows: &[&str]) -> Vec<Case> {
+    let papers = cases.clone().map(|(name, variant)| (by_paper(&name), paper(variant, flows)));
+    cases.chain(papers).map(|(name, variant)| Case::both(name, variant)).collect()
+}
+
 /// Figure 7.
 pub(super) static FIG7: Experiment = Experiment {
     id: "gtp-fig7",
@@ -69,18 +94,26 @@ pub(super) static FIG7: Experiment = Experiment {
             1 Gbit/s of its own to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
             framing included) and a drop-tail queue of 512 kB. Rates are means over the time \
             given; each phase begins a second after the last join.",
-    cases: || vec![Case::both(GTP, vary("gtp-fig7"))],
+    cases: || both_rules(std::iter::once((GTP.to_owned(), vary("gtp-fig7"))), &["*"]),
     tables: |outcomes| {
         // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)
         // fairness index is 1".
         let phases = [(1, (1.0, 2.0)), (4, (4.0 + SETTLES, 10.0))];
-        let rows = phases.into_iter().flat_map(|(count, phase)| {
-            phase_rows(outcomes, GTP, count, phase, (count == 4).then_some(1.0))
-        });
-        let loss = Row::new(GTP, LOSS, outcomes.of(GTP, CaseOutcome::loss));
-        vec![Table::new("", rows.chain([loss]).collect())]
+        let table = |title: &str, case: &str| {
+            let rows = phases.into_iter().flat_map(|(count, phase)| {
+                phase_rows(outcomes, case, count, phase, (count == 4).then_some(1.0))
+            });
+            let loss = Row::new(case, LOSS, outcomes.of(case, CaseOutcome::loss));
+            Table::new(title, rows.chain([loss]).collect())
+        };
+        vec![table(OURS, GTP), table(PAPERS, &by_paper(GTP))]
     },
-    courses: |outcomes| vec![curves(outcomes, GTP, "Four GTP flows join", "")],
+    courses: |outcomes| {
+        vec![
+            curves(outcomes, GTP, "Four GTP flows join", ""),
+            curves(outcomes, &by_paper(GTP), "Four GTP flows join, by the paper's rules", "paper"),
+        ]
+    },
     figures: Experiment::NO_FIGURES,
     differs: "The paper's ns-2 gives rates of packets; ours are of object: 936 Mbit/s is what \
               1 Gbit/s leaves of it. Emulated, each flow is a copy of the real binary, and all of \
@@ -138,11 +171,10 @@ pub(super) static FIG9: Experiment = Experiment {
         // What a card puts out where programs get `cap` of UDP payload out of it.
         let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();
         let capped = |cap| vary("gtp-fig9").set("host.s2.nic", card(cap));
-        CAPS.map(|cap| Case::both(capped_case(cap), capped(cap))).into()
+        both_rules(CAPS.into_iter().map(|cap| (capped_case(cap), capped(cap))), &["*"])
     },
     tables: |outcomes| {
-        let rows = CAPS.into_iter().flat_map(|cap| {
-            let case = capped_case(cap);
+        let rows = |case: String, cap: u64| {
             let mean = |number: usize| outcomes.of(&case, |o| means(o, 2, 4.0, 8.0)[number]);
             // "Flow 1 increases quickly and reaches 700Mbps, which is the remaining bandwidth."
             let published = (cap == 300).then_some(Published::Exact(700.0));
@@ -150,8 +182,10 @@ pub(super) static FIG9: Experiment = Experiment {
                 Row { published, ..Row::new(format!("{case}: flow 1"), GOODPUT, mean(0)) },
                 Row::new(format!("{case}: flow 2"), GOODPUT, mean(1)).published(cap as f64),
             ]
-        });
-        vec![Table::new("", rows.collect())]
+        };
+        let ours = CAPS.into_iter().flat_map(|cap| rows(capped_case(cap), cap));
+        let papers = CAPS.into_iter().flat_map(|cap| rows(by_paper(&capped_case(cap)), cap));
+        vec![Table::new(OURS, ours.collect()), Table::new(PAPERS, papers.collect())]
     },
     courses: |outcomes| {
         let figure = |cap, name| {
@@ -199,11 +233,11 @@ pub(super) static FIG10: Experiment = Experiment {
         let gtp = |of| vary("gtp-fig10").set("flow.gtp.settings.receive-share", share(of));
         let late = gtp(100).set("link.s4-switch.jitter", "2ms");
         let late = Case::simulated(LATE, late, LATE_BY_ITSELF);
-        let punctual = CAPACITIES.map(|(name, share)| Case::both(name, gtp(share)));
-        punctual.into_iter().chain([late]).collect()
+        let punctual = CAPACITIES.into_iter().map(|(name, share)| (name.to_owned(), gtp(share)));
+        both_rules(punctual, &["gtp"]).into_iter().chain([late]).collect()
     },
     tables: |outcomes| {
-        let rows = CAPACITIES.iter().chain(&[(LATE, 100)]).flat_map(|(case, _)| {
+        let rows = |case: &str| {
             let own = outcomes.case(case).and_then(|outcome| outcome.flow("gtp"));
             let own = own.map(|flow| flow.goodput_between(3.0, 10.0));
             let others = outcomes.of(case, |o| means(o, TCP_FLOWS, 3.0, 10.0).iter().sum());
@@ -211,8 +245,10 @@ pub(super) static FIG10: Experiment = Experiment {
                 Row::new(format!("GTP with {case}"), GOODPUT, own),
                 Row::new(format!("beside GTP with {case}"), TCP_SHARE, others),
             ]
-        });
-        vec![Table::new("", rows.collect())]
+        };
+        let ours = CAPACITIES.iter().chain(&[(LATE, 100)]).flat_map(|(case, _)| rows(case));
+        let papers = CAPACITIES.iter().flat_map(|(case, _)| rows(&by_paper(case)));
+        vec![Table::new(OURS, ours.collect()), Table::new(PAPERS, papers.collect())]
     },
     courses: |outcomes| {
         vec![
@@ -259,10 +295,13 @@ pub(super) static FIG11: Experiment = Experiment {
             with selective acknowledgements, windows that congestion alone limits).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
-        vec![Case::both(GTP, alone(&["gtp1", "gtp2"])), Case::both(TCP, alone(&["tcp1", "tcp2"]))]
+        let gtp = (GTP.to_owned(), alone(&["gtp1", "gtp2"]));
+        let tcp = Case::both(TCP, alone(&["tcp1", "tcp2"]));
+        both_rules(std::iter::once(gtp), &["gtp1", "gtp2"]).into_iter().chain([tcp]).collect()
     },
     tables: |outcomes| {
-        let cases = [(GTP, 0.99), (TCP, 0.77)];
+        let paper = by_paper(GTP);
+        let cases = [(GTP, 0.99), (&*paper, 0.99), (TCP, 0.77)];
         let rows = cases
             .into_iter()
             .flat_map(|(case, index)| phase_rows(outcomes, case, 2, TWO_PHASE, Some(index)));
@@ -305,13 +344,12 @@ pub(super) static FIG12: Experiment = Experiment {
         let make = |count: usize| {
             let flows: Vec<String> = (1..=count).map(|flow| format!("gtp{flow}")).collect();
             let flows: Vec<&str> = flows.iter().map(|flow| &**flow).collect();
-            Case::both(parallel_case(count), vary("gtp-fig12").only(&flows))
+            (parallel_case(count), vary("gtp-fig12").only(&flows))
         };
-        (1..=MOST_FLOWS).map(make).collect()
+        both_rules((1..=MOST_FLOWS).map(make), &["*"])
     },
     tables: |outcomes| {
-        let rows = (1..=MOST_FLOWS).flat_map(|count| {
-            let case = parallel_case(count);
+        let rows = |case: String, count: usize| {
             let even = |outcome: &CaseOutcome| fairness(&means(outcome, count, 1.0, 5.0));
             [
                 Row::new(&*case, AGGREGATE, outcomes.of(&case, CaseOutcome::aggregate)),
@@ -319,8 +357,11 @@ pub(super) static FIG12: Experiment = Experiment {
                     .says(Published::Below(3.0)),
                 Row::new(&*case, FAIRNESS, outcomes.of(&case, even)),
             ]
-        });
-        vec![Table::new("", rows.collect())]
+        };
+        let counts = || 1..=MOST_FLOWS;
+        let ours = counts().flat_map(|count| rows(parallel_case(count), count));
+        let papers = counts().flat_map(|count| rows(by_paper(&parallel_case(count)), count));
+        vec![Table::new(OURS, ours.collect()), Table::new(PAPERS, papers.collect())]
     },
     courses: Experiment::NO_COURSES,
     figures: parallel_figures,

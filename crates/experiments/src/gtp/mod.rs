@@ -1,9 +1,10 @@
 //! GTP: group transport into one receiver. The sentences quoted are the paper's.
 //!
 //! `slow_start`: Figure 1. `tables`: Tables 2 to 5. `dynamics`: Figures 7 to 12, rates over time.
-//! `scale`: a thousand senders.
+//! `neighbours`: other traffic, and control by delay. `scale`: a thousand senders.
 
 mod dynamics;
+mod neighbours;
 mod scale;
 mod slow_start;
 mod tables;
@@ -11,7 +12,7 @@ mod tables;
 use crate::experiment::Experiment;
 
 /// The experiments of this paper.
-pub(crate) const ALL: [&Experiment; 12] = [
+pub(crate) const ALL: [&Experiment; 14] = [
     &slow_start::FIG1,
     &dynamics::FIG7,
     &dynamics::FIG8,
@@ -23,6 +24,8 @@ pub(crate) const ALL: [&Experiment; 12] = [
     &tables::TABLE3,
     &tables::TABLE4,
     &tables::TABLE5,
+    &neighbours::BESIDE,
+    &neighbours::DELAY_CONTROL,
     &scale::SCALE,
 ];
 

@@ -92,6 +92,8 @@ pub const ROW: Row = Row {
         "gtp-table3",
         "gtp-table4",
         "gtp-table5",
+        "gtp-beside",
+        "gtp-delay-control",
     ],
     frugal: true,
     many: true,
