@@ -1,12 +1,12 @@
-//! The verbs by which every protocol is driven.
+//! The traits that every protocol implements.
 //!
-//! A protocol is a [`Sender`] and a [`Receiver`]. Both are driven, never driving: input comes in
-//! by `on_*` with the time as an argument, output is polled, and `next_wakeup` says when to come
-//! back and why. After any `on_*` the driver polls until nothing is left. Every verb names its
-//! flow: a sender has one, a receiver may have many.
+//! A protocol is a [`Sender`] and a [`Receiver`]. The driver calls both: `on_*` passes input with
+//! the current time, `poll_*` returns output, `next_wakeup` says when to call again and why. After
+//! any `on_*` the driver polls until nothing is left. Every call names its flow: a sender has one,
+//! a receiver may have many.
 //!
-//! The core names blocks, the driver moves bytes. Packet numbers are counted where datagrams are
-//! sealed and nowhere else; the driver tells the core which numbers its blocks will get.
+//! The core names blocks; the driver moves bytes. Only the code that seals datagrams assigns packet
+//! numbers; the driver passes the numbers of the next blocks to the core.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,35 +23,36 @@ use crate::wire::Control;
 
 pub use crate::wire::{FlowId, PacketNumber};
 
-/// A data datagram that has arrived and is genuine, seen for the first time under its number.
+/// A data datagram that passed authentication and replay protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its number.
     pub number: PacketNumber,
     /// The block that it carried.
     pub block: Block,
-    /// When it came to the host: no later than it is told, and sooner where the program was busy.
+    /// When it reached the host. Not later than the call that passes it; earlier if the program was
+    /// busy.
     pub at: Time,
 }
 
 /// A run of blocks of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
-    /// The first.
+    /// The first block.
     pub first: Block,
-    /// How many; at least 1.
+    /// Number of blocks, at least 1.
     pub count: u32,
 }
 
 impl BlockRange {
-    /// What of it the object has, within its segment; empty if it has none of it.
+    /// Returns the indices within the segment that the object really has; may be empty.
     pub fn indices(&self, layout: &Layout) -> Range<u32> {
         let BlockRange { first: Block { segment, index }, count } = *self;
         let end = index.saturating_add(count).min(layout.blocks_in(segment));
         index.min(end)..end
     }
 
-    /// The same, counted through the object.
+    /// Returns the same range as block numbers of the whole object.
     pub fn numbers(&self, layout: &Layout) -> Range<u64> {
         let indices = self.indices(layout);
         let base = layout.number(Block { index: 0, ..self.first });
@@ -62,8 +63,8 @@ impl BlockRange {
 /// How a control message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The session's ordered, reliable stream. The driver may send a copy ahead by datagram, so
-    /// every control message is idempotent and may come twice, early or out of order.
+    /// The session's ordered, reliable stream. The driver may also send a copy ahead by datagram,
+    /// so every control message is idempotent and may arrive twice, early or out of order.
     Reliable,
     /// One sealed datagram that may be lost.
     Datagram,
@@ -76,7 +77,7 @@ pub struct Outgoing {
     pub flow: FlowId,
     /// How it travels.
     pub carrier: Carrier,
-    /// What it says.
+    /// The message.
     pub control: Control,
 }
 
@@ -87,7 +88,7 @@ pub enum Why {
     Pacing,
     /// A report is due, or its reordering grace ends.
     Report,
-    /// The other side's answer is late; say it again.
+    /// The peer's answer is late; repeat the message.
     Repeat,
     /// A pulse is due.
     Pulse,
@@ -98,7 +99,7 @@ pub enum Why {
 /// When the core wants to be driven next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// At once: there is output to poll.
+    /// Now: there is output to poll.
     Now,
     /// At this time, for this reason, if no input comes earlier.
     At(Time, Why),
@@ -124,16 +125,16 @@ impl Wake {
     }
 }
 
-/// What the driver and its user may want to know; one vocabulary for progress, traces, monitors.
+/// An event for the driver and its user: progress, traces, monitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A round over a segment has been sent whole, or reported.
+    /// A round over a segment was sent completely (sender) or reported (receiver).
     Round {
         /// The segment.
         segment: u32,
         /// The round, from 1.
         round: u32,
-        /// Blocks that the round had (sender) or that are missing after it (receiver).
+        /// Blocks that the round sent (sender) or that are still missing (receiver).
         blocks: u32,
     },
     /// Every block of the segment is known to have arrived.
@@ -141,52 +142,53 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
-    /// The network is in another state, to which this rate belongs.
+    /// The network changed state; this is the rate for the new state.
     Rate(Rate),
     /// Nothing of the object is missing.
     Finished,
-    /// Nothing came back for this long; the sender has stopped (RFC 8085, section 3.1.10).
+    /// Nothing was received for this long; the sender has stopped (RFC 8085, section 3.1.10).
     Silent(Span),
-    /// Something came back again after [`Event::Silent`]; sending goes on.
+    /// Something was received again after [`Event::Silent`]; the sender continues.
     Resumed,
 }
 
-/// What a protocol is told at the start of a flow.
+/// Parameters of a flow at its start.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The flow.
     pub flow: FlowId,
-    /// How the object is cut.
+    /// How the object is divided into blocks.
     pub layout: Layout,
-    /// Bytes of a datagram's UDP payload that are not its block: header and tag.
+    /// Bytes of the UDP payload besides the block: header and tag.
     pub overhead: Bytes,
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
-    /// The rate that the user fixed, in bits a second of UDP payload. It is never exceeded, and it
-    /// never reacts to loss, unless that is what the protocol is about (its page says so).
-    /// Without it the protocol finds its rate by itself.
+    /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds it
+    /// and does not reduce it on loss, except where reacting to loss is the protocol's purpose (its
+    /// page says so). Without it the protocol finds a rate by itself.
     pub rate: Option<Rate>,
-    /// The most that a protocol which finds its rate by itself may send; also in bits a second of
-    /// UDP payload. Beside a fixed rate the smaller of the two holds.
+    /// The highest rate that a protocol may choose by itself, in bits a second of UDP payload. With
+    /// a fixed rate as well, the smaller of the two applies.
     pub rate_limit: Option<Rate>,
-    /// What the sending host's card puts out of UDP payload in full datagrams, in bits a second,
-    /// where that is known; told to the sending end only. A protocol whose receiver shares its
-    /// link out tells it there, another makes its highest rate of it and the receiving host's
-    /// ([`Sender::set_peer_card`]). It is no limit of its own, for a card holds its programs back.
+    /// The speed of the sending host's network card in bits a second of UDP payload in full
+    /// datagrams, if known. Only the sending end gets it. A protocol whose receiver divides its
+    /// link sends the number there; others combine it with the receiving host's card
+    /// ([`Sender::set_peer_card`]) to find the highest possible rate. It is not a limit: a card
+    /// slows its programs by itself.
     pub card: Option<Rate>,
-    /// How the protocol finds its rate, if it has none and no law of its own.
+    /// How the protocol finds its rate, if no rate is fixed and the protocol has no law of its own.
     pub law: Law,
     /// What the path was like before; used by a protocol that finds its rate by `law`. It is a
     /// hint that may come from the other end, and the path's first report overrules it.
     pub remembered: Option<Remembered>,
-    /// How much may be sent for the first time before the receiver grants more.
+    /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
     /// The protocol's own settings.
     pub settings: Settings,
 }
 
 impl Setup {
-    /// A flow that finds its rate by itself, under no limit, with every setting at its default.
+    /// A flow without a fixed rate, a limit or any changed setting.
     pub fn new(flow: FlowId, layout: Layout, rtt: Span) -> Setup {
         Setup {
             flow,
@@ -203,148 +205,150 @@ impl Setup {
         }
     }
 
-    /// The fixed rate, if there is one, as far as the limit lets it.
+    /// The fixed rate, reduced to the limit if there is one.
     pub fn fixed_rate(&self) -> Option<Rate> {
         self.rate.map(|rate| self.rate_limit.map_or(rate, |limit| rate.min(limit)))
     }
 
-    /// The UDP payload of a full datagram.
+    /// UDP payload of a full datagram.
     pub fn datagram(&self) -> Bytes {
         Bytes::new(u64::from(self.layout.block_size())) + self.overhead
     }
 
-    /// What is never exceeded: the smaller of the fixed rate and the limit.
+    /// The rate that is never exceeded: the smaller of the fixed rate and the limit.
     pub fn cap(&self) -> Option<Rate> {
         self.fixed_rate().or(self.rate_limit)
     }
 }
 
-/// What else came in on the receiving host's access link: TCP, and whatever is no flow of the
-/// receiver's. Counted as if all of it were UDP: without Ethernet's header, IP's and 8 bytes more.
+/// Other traffic on the receiving host's access link: TCP, and all else that is no flow of the
+/// receiver's. All of it is counted as if it were UDP: without the headers of Ethernet and IP and
+/// without 8 more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// What the host's card takes of UDP payload in full datagrams, in bits a second; nothing
-    /// where it is not known, or is no real card.
+    /// Speed of the host's card in bits a second of UDP payload in full datagrams; `None` if
+    /// unknown or if the card is virtual.
     pub link: Option<Rate>,
-    /// Bytes that came in since a moment that stays the same.
+    /// Bytes received since a fixed point in time.
     pub bytes: Bytes,
-    /// About how many flows they came in; none counts as one.
+    /// Approximate number of flows that carried them; zero counts as one.
     pub flows: u32,
 }
 
-/// Where a receiver knows from what it can take.
+/// How a receiver learned its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The user has said so.
+    /// The user stated it.
     Given,
     /// It is the user's limit for all flows.
     Limit,
-    /// It is what the host's card takes.
+    /// It is the speed of the host's card.
     Card,
-    /// It was found by receiving.
+    /// It was measured from the data received.
     Found,
 }
 
-/// What a receiver that shares a link out takes.
+/// The capacity of a receiver that divides a link among its flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiveCapacity {
-    /// All its flows together, in bits a second of UDP payload.
+    /// Total of its flows, in bits a second of UDP payload.
     pub rate: Rate,
-    /// What the link carries of everything, likewise.
+    /// Total of all traffic on the link, in the same unit.
     pub link: Rate,
-    /// Where that comes from.
+    /// How the receiver learned the number.
     pub origin: Origin,
-    /// The share of the link that it may take, from 0 to 1.
+    /// Largest share of the link that the receiver may use, from 0 to 1.
     pub share: f64,
-    /// What of the link is left to other traffic; nothing where that is not looked at.
+    /// The rate left to other traffic; `None` if other traffic is not observed.
     pub others: Option<Rate>,
 }
 
 /// The sending end of a protocol.
 pub trait Sender: Send {
-    /// A control message has come, by either carrier.
+    /// Handles a control message from either carrier.
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control);
 
-    /// The time that [`Sender::next_wakeup`] named has come.
+    /// Handles the timeout that [`Sender::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// The receiver has these blocks from elsewhere: they are not sent, or not again.
+    /// The receiver has these blocks from another source: do not send them (again).
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
-    /// What the receiving host's card takes of UDP payload in full datagrams, in bits a second:
-    /// told soon after the flow's start, where it is known. A sender whose rate has nothing to do
-    /// with cards takes no notice.
+    /// Sets the speed of the receiving host's card in bits a second of UDP payload in full
+    /// datagrams. The driver calls it soon after the start if the speed is known. A sender whose
+    /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// Appends to `out` the blocks to send now, at most `max`. The first will get packet number
-    /// `next`, the others those that follow. Nothing appended: nothing is due now.
+    /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
+    /// `next`, the others the numbers that follow. Appends nothing if nothing is due.
     fn poll_transmit(&mut self, now: Time, next: PacketNumber, max: usize, out: &mut Vec<Block>);
 
     /// The next control message to send.
     fn poll_control(&mut self, now: Time) -> Option<Outgoing>;
 
-    /// The next event to tell.
+    /// The next event to report.
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// When to come back. Valid after polling until nothing was left.
+    /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
-    /// Whether the receiver has said that nothing is missing.
+    /// Whether the receiver has confirmed that nothing is missing.
     fn is_finished(&self) -> bool;
 
-    /// Whether the flow waits for nothing but a higher grant.
+    /// Whether the flow waits only for a higher grant.
     fn is_blocked_by_grant(&self) -> bool;
 
-    /// The rate at which datagrams go out now, in bits a second of UDP payload.
+    /// Current sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
     /// The smoothed round-trip time.
     fn rtt(&self) -> Span;
 
-    /// The study's columns at the sending end.
+    /// The sender's columns of the ORNL study.
     fn accounting(&self) -> &SenderAccounting;
 }
 
 /// The receiving end of a protocol.
 pub trait Receiver: Send {
-    /// A batch of genuine data datagrams has come.
+    /// Handles a batch of authenticated data datagrams.
     fn on_datagrams(&mut self, now: Time, flow: FlowId, arrivals: &[Arrival]);
 
-    /// A control message has come, by either carrier.
+    /// Handles a control message from either carrier.
     fn on_control(&mut self, now: Time, flow: FlowId, control: &Control);
 
-    /// The time that [`Receiver::next_wakeup`] named has come.
+    /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// These blocks are there already (resumed, or implied by the object): count them as arrived.
+    /// Counts blocks as arrived that the host has already (from an earlier attempt, or implied by
+    /// the object).
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
-    /// The receiving host can take this much in all since the start of the flow (bytes of blocks
-    /// sent for the first time), and drains at about this rate. Neither makes losses: the sender
-    /// waits.
+    /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be
+    /// sent for the first time since the start of the flow; `drain` is about how fast the host
+    /// empties its buffers. Neither causes losses: the sender waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
-    /// The receiving host has dropped this many of the flow's datagrams before the flow saw them
-    /// since the start, in its socket for want of buffer or before it knew the flow: a loss of the
-    /// host, not of the path.
+    /// Sets the number of the flow's datagrams that the receiving host has dropped since the start:
+    /// in its socket for lack of buffer, or before it knew the flow. These are losses of the host,
+    /// not of the path.
     fn set_socket_lost(&mut self, now: Time, flow: FlowId, lost: u64);
 
-    /// Whether [`Receiver::set_others`] is of use. A receiver whose senders decide how fast they
-    /// send takes no notice.
+    /// Whether [`Receiver::set_others`] has an effect. A receiver whose senders choose their own
+    /// rate ignores it.
     fn wants_others(&self) -> bool {
         false
     }
 
-    /// What the host's card takes, and what else came in on its access link; to be told some times
-    /// a second, from the start. A receiver that shares the link out among its flows leaves the
-    /// others what they would have among equals.
+    /// Reports the speed of the host's card and the other traffic on its access link. The driver
+    /// calls it several times a second from the start. A receiver that divides the link among its
+    /// flows leaves other traffic its fair share.
     fn set_others(&mut self, _: Time, _: Others) {}
 
-    /// A limit for all flows together, in bits a second of UDP payload. A receiver whose senders
-    /// decide how fast they send takes no notice.
+    /// Sets a limit for all flows together, in bits a second of UDP payload. A receiver whose
+    /// senders choose their own rate ignores it.
     fn set_receive_limit(&mut self, _: Rate) {}
 
-    /// What the receiver takes in all, where it shares that out.
+    /// The receiver's total capacity, if it divides one among its flows.
     fn receive_capacity(&self) -> Option<ReceiveCapacity> {
         None
     }
@@ -352,22 +356,22 @@ pub trait Receiver: Send {
     /// The next control message to send.
     fn poll_control(&mut self, now: Time) -> Option<Outgoing>;
 
-    /// The next event to tell, with its flow.
+    /// The next event to report, with its flow.
     fn poll_event(&mut self) -> Option<(FlowId, Event)>;
 
-    /// When to come back. Valid after polling until nothing was left.
+    /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
     /// Whether every block of the flow's object has arrived.
     fn is_finished(&self, flow: FlowId) -> bool;
 
-    /// The study's columns at the receiving end.
+    /// The receiver's columns of the ORNL study.
     fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting>;
 
-    /// Adds a flow; a flow whose id is there already is left as it is.
+    /// Adds a flow; does nothing if a flow with this id exists.
     fn add_flow(&mut self, now: Time, setup: &Setup);
 
-    /// Forgets a flow.
+    /// Removes a flow.
     fn remove_flow(&mut self, flow: FlowId);
 }
 

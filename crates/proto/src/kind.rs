@@ -1,4 +1,4 @@
-//! Kinds of settings: what a number means, how people write it, and how it is read back.
+//! Kinds of settings: the unit of a number, how to write it and how to read it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -6,7 +6,8 @@ use alloc::string::{String, ToString};
 
 use crate::quantity::{self, Quantity};
 
-/// What a setting's number is. Numbers are in base units: bit/s, seconds, bytes, shares of 1.
+/// The meaning of a setting's number. Numbers are in base units: bit/s, seconds, bytes, shares of
+/// 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A rate in bit/s, written `950Mbit/s`.
@@ -15,22 +16,22 @@ pub enum Kind {
     Time,
     /// A size in bytes, written `64MiB`.
     Size,
-    /// A share of something, 1 for all of it, written `0.5%`. Some exceed 1.
+    /// A share, 1 for all, written `0.5%`. Some may exceed 1.
     Ratio,
     /// A whole number of things.
     Count,
-    /// A factor, a weight, a multiple: a number without a unit that need not be whole.
+    /// A factor, a weight or a multiple: no unit, not necessarily whole.
     Number,
     /// 1 for `on`, 0 for `off`.
     Switch,
-    /// One of these words; the number is the place of the word in the list, from 0.
+    /// One of these words; the number is the index of the word.
     Choice(&'static [&'static str]),
 }
 
 const SWITCH: &[&str] = &["off", "on"];
 
 impl Kind {
-    /// What stands for the value in help: `RATE`, `TIME`, `on|off`.
+    /// The placeholder in help texts: `RATE`, `TIME`, `on|off`.
     pub fn value_name(self) -> String {
         let name = match self {
             Kind::Rate => "RATE",
@@ -50,17 +51,17 @@ impl Kind {
         matches!(self, Kind::Count | Kind::Switch | Kind::Choice(_))
     }
 
-    /// The word that a choice's number stands for; empty for other kinds.
+    /// The word with this index; empty for other kinds.
     pub fn word(self, value: f64) -> &'static str {
         let Kind::Choice(words) = self else { return "" };
         words.get(value as usize).copied().unwrap_or_default()
     }
 
-    /// Reads a value, to base units. A rate, a time, a size and a ratio need their unit; zero does
-    /// not.
+    /// Reads a value and converts it to base units. Rates, times, sizes and ratios need a unit,
+    /// except zero.
     ///
     /// # Errors
-    /// What was expected instead, with an example.
+    /// The text states the expected form with an example.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {
@@ -70,9 +71,9 @@ impl Kind {
             Kind::Ratio => with_unit(quantity::percent, text, -2, "write a ratio such as 0.5%"),
             Kind::Count => {
                 let whole = plain(text).filter(|number| libm::trunc(*number) == *number);
-                whole.ok_or_else(|| format!("'{text}' is no count: write a whole number"))
+                whole.ok_or_else(|| format!("'{text}' is not a count: write a whole number"))
             }
-            Kind::Number => plain(text).ok_or_else(|| format!("'{text}' is no number")),
+            Kind::Number => plain(text).ok_or_else(|| format!("'{text}' is not a number")),
             Kind::Switch => match text {
                 "true" => Ok(1.0),
                 "false" => Ok(0.0),
@@ -82,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// A value as it is written: `parse` reads the very same number from it.
+    /// Formats a value so that `parse` reads exactly the same number.
     pub fn written(self, value: f64) -> String {
         const POWERS: [(i32, &str); 5] = [(12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, "")];
         const BINARY: [(f64, &str); 3] =
@@ -95,7 +96,7 @@ impl Kind {
                 let is_multiple = |size: f64| value >= size && libm::fmod(value, size) == 0.0;
                 let decimal = in_units(value, &POWERS) + "B";
                 let largest = BINARY.iter().find(|(size, _)| is_multiple(*size));
-                // A division by a power of two loses nothing.
+                // Division by a power of two is exact.
                 let binary = largest.map(|(size, unit)| format!("{}{unit}", value / size));
                 binary.filter(|binary| binary.len() < decimal.len()).unwrap_or(decimal)
             }
@@ -120,14 +121,14 @@ fn with_unit(
     Ok(quantity.scaled(power))
 }
 
-/// A finite number, `_` between digits allowed as in TOML.
+/// A finite number; `_` between digits is allowed, as in TOML.
 fn plain(text: &str) -> Option<f64> {
     text.replace('_', "").parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 fn word(words: &[&str], text: &str) -> Result<f64, String> {
     let place = words.iter().position(|word| *word == text);
-    let place = place.ok_or_else(|| format!("'{text}' is none of {}", words.join(", ")))?;
+    let place = place.ok_or_else(|| format!("'{text}' is not one of {}", words.join(", ")))?;
     Ok(place as f64)
 }
 
@@ -136,7 +137,7 @@ fn chosen(words: &[&str], value: f64) -> String {
     word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned())
 }
 
-/// A value in the largest unit of which it has one at least, or else in the smallest.
+/// Formats `value` in the largest unit that is not larger than it, or else in the smallest.
 fn in_units(value: f64, units: &[(i32, &str)]) -> String {
     let fits = |power: i32| format!("1e{power}").parse().is_ok_and(|unit: f64| value >= unit);
     let zero = value == 0.0 && units.first().is_some_and(|(power, _)| *power == 0);
@@ -144,8 +145,8 @@ fn in_units(value: f64, units: &[(i32, &str)]) -> String {
     fitting.map_or_else(String::new, |(power, unit)| shifted(value, *power) + unit)
 }
 
-/// The decimal digits of `value` / 10^`power`. Only the decimal point moves, so that reading them
-/// back and moving it again gives the same number.
+/// The decimal digits of `value` / 10^`power`. Only the decimal point moves, so reading the digits
+/// and moving the point back gives the same number.
 fn shifted(value: f64, power: i32) -> String {
     let text = format!("{value:e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };
@@ -154,7 +155,7 @@ fn shifted(value: f64, power: i32) -> String {
     let exponent = exponent.parse().unwrap_or(0) - power;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    // Where the point stands: after so many digits.
+    // Position of the decimal point: after this many digits.
     let point = whole.len() as i32 + exponent;
     let zeros = |count: i32| "0".repeat(count.max(0) as usize);
     if value == 0.0 {
@@ -242,7 +243,7 @@ mod tests {
         ] {
             assert!(kind.parse(text).is_err(), "{kind:?} {text}");
         }
-        assert_eq!(Kind::Choice(&["a", "b"]).parse("c"), Err("'c' is none of a, b".to_owned()));
+        assert_eq!(Kind::Choice(&["a", "b"]).parse("c"), Err("'c' is not one of a, b".to_owned()));
     }
 
     #[test]

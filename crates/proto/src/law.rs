@@ -1,6 +1,6 @@
-//! The names of the laws by which a protocol without a rate finds one.
+//! The rate control laws of protocols that have none of their own.
 
-/// A way to find the rate: what the evaluation page compares.
+/// A rate control law; the evaluation page compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
     /// [`crate::rate::train::Trains`].

@@ -1,25 +1,25 @@
 //! The protocols of longhaul as pure state machines.
 //!
-//! Nothing here knows a clock, a socket, a thread or a file, and no randomness but what it is
-//! handed; the crate is `no_std` so that the compiler keeps it so. One core runs in unit tests,
-//! the simulator, the emulator and production.
+//! The crate knows no clock, socket, thread or file, and its only randomness is a seed that the
+//! caller passes in. `no_std` lets the compiler enforce this. The same core runs in unit tests, the
+//! simulator, the emulator and production.
 //!
 //! In reading order:
 //! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: how
 //!   people write them.
-//! - [`layout`]: an object's cut into segments, chunks and blocks.
-//! - [`endpoint`]: the verbs by which every protocol is driven. [`accounting`]: what both ends
-//!   count. [`wire`]: header and control messages.
-//! - [`tally`], [`ranges`]: which blocks have arrived, which are to be left out.
-//! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: how fast, and what that is decided on.
+//! - [`layout`]: how an object is divided into segments, chunks and blocks.
+//! - [`endpoint`]: the traits that every protocol implements. [`accounting`]: counters of both
+//!   ends. [`wire`]: header and control messages.
+//! - [`tally`], [`ranges`]: which blocks have arrived, which are skipped.
+//! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
 //!   [`remembered`]: what an earlier flow found out about the path.
-//! - [`ends`]: what the two ends of every protocol share.
-//! - [`registry`], [`settings`], [`kind`]: every protocol, a row each, the numbers that it may be
-//!   told, and their units; then its folder: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
+//! - [`ends`]: code shared by the two ends of every protocol.
+//! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings and the units of
+//!   these; then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
 //! - [`model`]: RBUDP's equations.
 //!
-//! A driver in a few lines: a protocol over a channel that loses nothing and takes no time.
+//! A minimal driver: one protocol over a channel without loss or delay.
 //!
 //! ```
 //! use longhaul_proto::endpoint::{Arrival, FlowId, PacketNumber, Setup, Wake};
@@ -60,7 +60,7 @@
 //! assert_eq!(sender.accounting().sent, setup.layout.blocks());
 //! ```
 
-// The page names private modules, too: it is for readers of the source.
+// The page links private modules too: its readers read the source.
 #![allow(rustdoc::private_intra_doc_links)]
 #![no_std]
 

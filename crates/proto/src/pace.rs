@@ -1,34 +1,34 @@
-//! Pacing: a token bucket in bytes that releases bursts bounded by time and does not drift.
+//! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
 //!
-//! Two schedules run side by side. The *long* one keeps the mean rate exactly, and remembers for
-//! a short while what a driver that woke late could not send. The *short* one bounds what leaves
-//! at once, and so how fast such a delay is made up for; it remembers what 250 µs bring, so that a
-//! driver that is always a little late makes up for delays all the same. A driver that comes on
-//! time sends half a burst, one that is late up to all of it and what is remembered. A flow that
-//! has nothing to send calls [`Pacer::idle`]: then nothing is remembered but half a burst.
+//! Two schedules run together. The *long* one keeps the exact mean rate; for a short while it
+//! remembers what a late driver could not send. The *short* one limits what leaves at one time, and
+//! so how fast the pacer catches up; it remembers 250 µs of credit, so that a driver that is always
+//! a little late still catches up. A driver that is on time sends half a burst; a late one sends up
+//! to a whole burst and the remembered credit. A flow without anything to send calls
+//! [`Pacer::idle`], which drops all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// What a burst lasts where that is more than [`MOST`]: short for a queue on the path, long for a
-/// system call.
+/// Duration of a burst larger than [`MOST`]: short compared with a queue on the path, long compared
+/// with a system call.
 const BURST: Span = Span::from_micros(250);
-/// A burst lasts up to this, as long as it is of no more than [`MOST`]: a wake-up for each 250 µs
-/// would cost a slow flow as much as a fast one.
+/// Longest duration of a burst of at most [`MOST`] bytes. A wake-up every 250 µs would cost a slow
+/// flow as much as a fast one.
 const SLOW_BURST: Span = Span::from_millis(1);
-/// Twice what Linux's TCP sends at once when it paces, the lesser of a millisecond of its rate and
-/// one segmented send of 64 kB: on time half of a burst leaves.
+/// Twice what Linux's TCP sends per pacing step (the lesser of 1 ms of its rate and one segmented
+/// send of 64 kB), because a driver on time sends half a burst.
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// The most datagrams of a burst: twice what the kernel takes in one segmented send, so that half
-/// a burst still fills one.
+/// The most datagrams in a burst: twice what the kernel takes in one segmented send, so half a
+/// burst still fills one.
 const MAX_BURST: u64 = 88;
-/// How much lateness of the driver is made up for: a few time slices of a busy core.
+/// How much lateness is made up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
-/// Lateness is made up for at this much of the rate, in percent: a delay of [`CREDIT`] then adds
-/// less than that to a queue on a path that carries no more than the rate.
+/// Catch-up rate in per cent of the rate. A delay of [`CREDIT`] then adds less than [`CREDIT`] to a
+/// queue on a path whose capacity equals the rate.
 const CATCH_UP: u64 = 120;
 
-/// So many datagrams may leave at once at any rate: what TCP begins with (RFC 6928).
+/// Datagrams that may leave together at any rate: TCP's initial window (RFC 6928).
 const OWED: u64 = 10;
 
 const PICOS: u128 = 1_000_000_000_000;
@@ -39,19 +39,18 @@ pub struct Pacer {
     rate: Rate,
     datagram: Bytes,
     burst: u64,
-    /// The burst that was asked for, whatever the rate; and what is left of the one that leaves.
+    /// The fixed burst size, if one was set. `begun` is the rest of the fixed burst being sent.
     fixed: Option<u64>,
     begun: u64,
-    /// Bursts are of no more than this at any rate.
+    /// Upper limit of the burst size at any rate.
     most: u64,
-    /// What a driver that wakes late may send at once of what it owes, beside its burst: so much
-    /// time's.
+    /// Time whose worth of datagrams a late driver may send together, besides its burst.
     owed: Span,
-    /// Nothing has been sent yet: it begins as after a time without anything to send.
+    /// Nothing has been sent yet; the first send is treated like one after an idle time.
     is_new: bool,
-    /// When the bucket of the mean rate is full again, in picoseconds.
+    /// When the bucket of the mean rate is full, in picoseconds.
     long: u128,
-    /// The same for the bucket of the catch-up rate.
+    /// When the bucket of the catch-up rate is full.
     short: u128,
 }
 
@@ -78,7 +77,7 @@ impl Pacer {
         self.rate
     }
 
-    /// The datagrams of a burst: half of them leave on time, all of them late.
+    /// Datagrams of a burst: a driver on time sends half of them, a late one all.
     pub fn burst(&self) -> u64 {
         self.burst
     }
@@ -88,7 +87,7 @@ impl Pacer {
         if rate == self.rate {
             return;
         }
-        // What was sent at the old rate is owed at the old rate: no more than one burst's time.
+        // Datagrams sent at the old rate are charged at the old rate, for at most one burst.
         let now = picos(now);
         let before = self.cost(self.burst);
         self.long = self.long.min(now + before);
@@ -97,13 +96,13 @@ impl Pacer {
         self.burst = self.burst_at_rate();
     }
 
-    /// From now on bursts are of so many datagrams, at least 1, at any rate.
+    /// Fixes the burst size at any rate; at least 1 datagram.
     pub(crate) fn fix_burst(&mut self, datagrams: u64) {
         self.fixed = Some(datagrams.max(1));
         self.burst = self.burst_at_rate();
     }
 
-    /// From now on bursts, fixed ones too, are of no more than so many datagrams, at least 1.
+    /// Limits the burst size, also of fixed bursts; at least 1 datagram.
     pub(crate) fn limit_burst(&mut self, datagrams: u64) {
         self.most = datagrams.max(1);
         self.burst = self.burst_at_rate();
@@ -113,15 +112,15 @@ impl Pacer {
         self.fixed.unwrap_or_else(|| burst_of(self.rate, self.datagram)).min(self.most)
     }
 
-    /// From now on a driver that wakes late sends what it owes at once, as far as that is of this
-    /// time or of ten datagrams. A slow rate's bursts are of one datagram: a busy core that
-    /// lets its programs run once a millisecond would else send one a millisecond, at any rate.
+    /// Lets a late driver send the datagrams of up to `late`, or ten datagrams, together. At a slow
+    /// rate a burst is one datagram; a busy core that runs its programs once a millisecond would
+    /// otherwise send one datagram a millisecond at any rate.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
 
-    /// How many datagrams of full size may leave now: none before [`Pacer::next`], for a driver
-    /// that asks again and again would else send each as it falls due, in a system call of its own.
+    /// Number of full datagrams that may leave now. Zero before [`Pacer::next`]: a driver that
+    /// polls continuously would otherwise send each datagram in its own system call.
     pub fn allowance(&self, now: Time) -> u64 {
         if self.rate == Rate::ZERO {
             return 0;
@@ -145,7 +144,7 @@ impl Pacer {
         if count < self.half() { 0 } else { count }
     }
 
-    /// Accounts for `sent` bytes of UDP payload that leave now.
+    /// Charges `sent` bytes of UDP payload that leave now.
     pub fn spend(&mut self, now: Time, sent: Bytes) {
         if core::mem::take(&mut self.is_new) {
             self.idle(now);
@@ -155,22 +154,22 @@ impl Pacer {
         self.long = self.long.max(now.saturating_sub(picos_of(CREDIT))) + cost;
         self.short = self.short.max(now.saturating_sub(self.remembered())) + quick(cost);
         if self.fixed.is_some() {
-            // A driver that takes less at a time, or a place where the burst was cut, ends none.
+            // A driver that takes less, or a burst that was split, does not end the burst.
             let left = if self.begun > 0 { self.begun } else { self.burst };
             self.begun = left.saturating_sub(sent.get().div_ceil(self.datagram.get().max(1)));
         }
     }
 
-    /// There was nothing to send: time that passes is lost, and what comes next begins with half a
-    /// burst, as on time.
+    /// Says that there was nothing to send: unused time gives no credit, and the next send starts
+    /// with half a burst.
     pub fn idle(&mut self, now: Time) {
         let half = self.cost(self.burst - self.half());
         self.long = self.long.max(picos(now) + half);
         self.begun = 0;
     }
 
-    /// When at least half a burst may leave; a driver that comes then has the other half to be
-    /// late by. A fixed burst leaves whole.
+    /// When at least half a burst may leave; the other half is the driver's tolerance for lateness.
+    /// A fixed burst leaves as a whole.
     pub fn next(&self) -> Time {
         if self.rate == Rate::ZERO {
             return Time::NEVER;
@@ -185,7 +184,7 @@ impl Pacer {
         u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
     }
 
-    /// Datagrams that leave at once at the most, of a driver that is late.
+    /// The most datagrams that a late driver may send together.
     fn late(&self) -> u64 {
         if self.owed == Span::ZERO || self.fixed.is_some() {
             return 0;
@@ -195,7 +194,7 @@ impl Pacer {
             .min(self.most)
     }
 
-    /// How much of a lateness the short schedule remembers.
+    /// How much lateness the short schedule remembers.
     fn remembered(&self) -> u128 {
         let short = self.rate.over(BURST).get() / self.datagram.get().max(1);
         quick(self.cost(self.fixed.unwrap_or(short.clamp(1, self.burst)).max(self.late())))
@@ -209,14 +208,14 @@ impl Pacer {
         self.cost_of(self.datagram) * u128::from(datagrams)
     }
 
-    /// Picoseconds that `bytes` take at the rate; longer than any run at standstill.
+    /// Picoseconds that `bytes` take at the rate; practically infinite at rate zero.
     fn cost_of(&self, bytes: Bytes) -> u128 {
         let bits = u128::from(bytes.get()) * 8;
         (bits * PICOS).checked_div(u128::from(self.rate.as_bps())).unwrap_or(u128::from(u64::MAX))
     }
 }
 
-/// What takes `picos` at the rate takes so many while lateness is made up for.
+/// Converts a duration at the rate to one at the catch-up rate.
 fn quick(picos: u128) -> u128 {
     picos * 100 / u128::from(CATCH_UP)
 }
@@ -243,7 +242,7 @@ mod tests {
 
     const DATAGRAM: Bytes = Bytes::new(1472);
 
-    /// Sends for a second, each wake-up late by what `late` says; gives what left when.
+    /// Sends for a second; `late` gives the lateness of each wake-up. Returns times and datagrams.
     fn drive(rate: Rate, mut late: impl FnMut() -> Span) -> Vec<(Time, u64)> {
         let mut pacer = Pacer::new(rate, DATAGRAM);
         let (mut now, mut sent) = (Time::ZERO, Vec::new());
@@ -298,13 +297,13 @@ mod tests {
                 Span::from_micros(if turn.is_multiple_of(1_000) { 8_000 } else { 60 })
             }));
             let expected = rate.over(Span::from_secs(1)).get() / DATAGRAM.get();
-            // The last delay may not be made up for before the end.
+            // The last delay may be too close to the end to be made up for.
             assert!(sent.abs_diff(expected) <= expected / 100 + 50, "{mbps}: {sent} of {expected}");
         }
     }
 
     #[test]
-    fn a_delay_is_made_up_for_at_a_bounded_rate_and_no_more_of_it_than_the_credit() {
+    fn catching_up_is_bounded_in_rate_and_by_the_credit() {
         let rate = Rate::from_mbps(1_000);
         for stall in [5, 10, 500] {
             let mut woken = false;
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_core_that_wakes_its_sender_once_a_millisecond_keeps_a_rate_if_that_is_forgiven() {
+    fn a_sender_woken_once_a_millisecond_keeps_its_rate_if_lateness_is_forgiven() {
         for mbps in [5, 20, 80, 310] {
             let rate = Rate::from_mbps(mbps);
             let expected = rate.over(Span::from_secs(1)).get() / DATAGRAM.get();
@@ -340,7 +339,7 @@ mod tests {
             let (mut sent, mut most) = (0, 0);
             for wake in 0..1_000 {
                 let now = Time::ZERO + Span::from_millis(wake);
-                // As long as it lasts: a driver asks again.
+                // As long as it lasts: a driver polls again.
                 let mut at_once = 0;
                 while let count @ 1.. = pacer.allowance(now) {
                     pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
@@ -350,7 +349,7 @@ mod tests {
             }
             assert!(sent.abs_diff(expected) <= expected / 100 + 100, "{mbps}: {sent}, {expected}");
             let two = rate.over(Span::from_millis(3)).get() / DATAGRAM.get() + OWED;
-            assert!(most <= two, "{mbps}: {most} at once");
+            assert!(most <= two, "{mbps}: {most} together");
         }
     }
 
@@ -359,7 +358,7 @@ mod tests {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
-        // Of jumbo datagrams there are fewer: a millisecond of 2 Gbit/s would be 28.
+        // Jumbo datagrams: fewer fit, as a millisecond of 2 Gbit/s would be 28.
         assert_eq!((burst(1_000, 8_972), burst(2_000, 8_972)), (13, 14));
         assert_eq!((burst(10_000, 8_972), burst(100_000, 8_972)), (34, MAX_BURST));
     }
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_burst_that_is_sent_in_parts_leaves_at_once_all_the_same() {
+    fn a_fixed_burst_sent_in_parts_still_leaves_without_a_pause() {
         let mut pacer = Pacer::new(Rate::from_mbps(100), DATAGRAM);
         pacer.fix_burst(25);
         for (sent, left) in [(7, 18), (7, 11), (1, 10)] {
@@ -399,14 +398,14 @@ mod tests {
         pacer.spend(Time::ZERO, Bytes::new(10 * DATAGRAM.get()));
         let whole = Bytes::new(25 * DATAGRAM.get()) / Rate::from_mbps(100);
         assert_eq!((pacer.allowance(Time::ZERO), pacer.next()), (0, Time::ZERO + whole));
-        // Nothing is left of a burst for which there was nothing more to send.
+        // The unsent rest of a burst is dropped when there was nothing more to send.
         pacer.spend(Time::ZERO + whole, DATAGRAM);
         pacer.idle(Time::ZERO + whole);
         assert_eq!(pacer.allowance(Time::ZERO + whole), 0);
     }
 
     #[test]
-    fn a_start_and_a_long_idle_time_give_no_more_than_half_a_burst() {
+    fn a_start_or_an_idle_time_gives_at_most_half_a_burst() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
         for begin in [Time::ZERO + Span::from_secs(1), Time::ZERO + Span::from_secs(9)] {
             let half = pacer.burst() / 2;
@@ -422,8 +421,8 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_at_once_is_half_a_burst_on_time_and_all_of_it_late() {
-        // What is remembered makes another burst only where bursts are shorter than 500 µs.
+    fn a_driver_on_time_sends_half_a_burst_and_a_late_one_all_of_it() {
+        // The remembered credit adds a burst only where bursts are shorter than 500 µs.
         for (mbps, on_time, most) in [(120, 5, 10), (1_000, 42, 84), (10_000, 44, 176)] {
             let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
             let mut at_once = |now: Time| {
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_asks_all_the_time_gets_no_crumbs() {
+    fn a_driver_that_polls_continuously_gets_no_partial_bursts() {
         for mbps in [100, 1_000, 8_000] {
             let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
             let half = (pacer.burst() / 2).max(1);

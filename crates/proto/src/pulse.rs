@@ -1,11 +1,11 @@
-//! When the receiver speaks of how a flow fares, and what it measures for that.
+//! Pulses: the receiver's periodic report on a flow, and the measurements in it.
 //!
-//! While data come, a pulse goes every quarter of a round trip (5 to 100 ms); while the flow is
-//! open at all, every 250 ms: silence means that the path is cut (RFC 8085, section 3.1.10).
+//! While data arrive, the receiver sends a pulse every quarter of a round trip (5 to 100 ms); on an
+//! idle flow every 250 ms. Silence therefore means a broken path (RFC 8085, section 3.1.10).
 //!
-//! The datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] make a packet train: a
-//! sender that wants to measure sends them at once, and the receiver times them always. A flow's
-//! first train may be longer, where both ends know.
+//! Datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] form a packet train. The
+//! receiver always times them; a sender that wants to measure sends them back to back. The first
+//! train of a flow may be longer, if both ends know that.
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{Arrival, PacketNumber, Setup};
@@ -13,24 +13,24 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Echo, Pulse, Train};
 
-/// Packet trains begin at multiples of this number.
+/// Packet trains begin at multiples of this packet number.
 pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Datagrams of a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
-/// A train that a sleep of the receiving host has torn is timed by the rest, if that has as many.
+/// Smallest remainder of a train that is timed after the receiving host slept in the middle of it.
 const MIN_REST: u64 = 6;
 
-/// How many datagrams from `next` on may leave before the place where a train may begin: a burst
-/// that ran over it would leave no whole train.
+/// Datagrams from `next` on that may be sent before the next train position. A burst across that
+/// position would leave no complete train.
 pub(crate) fn until_train(next: PacketNumber) -> u64 {
     TRAIN_EVERY - next.0 % TRAIN_EVERY
 }
 
-/// Pulses are no closer than this, except that the first train's end is told at once.
+/// Shortest interval between pulses. Only the end of the first train is reported earlier.
 const MIN_INTERVAL: Span = Span::from_millis(5);
 const MAX_INTERVAL: Span = Span::from_millis(100);
-/// Without data or news, pulses still come this often.
+/// Interval of pulses without data or changes.
 const IDLE_INTERVAL: Span = Span::from_millis(250);
 
 /// One flow's pulses.
@@ -40,9 +40,9 @@ pub struct Pulses {
     interval: Span,
     last: Option<Time>,
     sequence: u64,
-    /// Something has come or changed since the last pulse.
+    /// Something arrived or changed since the last pulse.
     news: bool,
-    /// The flow's first train has ended since the last pulse: the sender waits for that.
+    /// The first train ended since the last pulse; the sender waits for the result.
     urgent: bool,
     newest: Option<(PacketNumber, Time)>,
     meter: TrainMeter,
@@ -52,7 +52,7 @@ pub struct Pulses {
 }
 
 impl Pulses {
-    /// The pulses of a flow that the receiver knows since `now`.
+    /// The pulses of a flow that started at `now`.
     pub fn new(now: Time, setup: &Setup) -> Pulses {
         Pulses {
             started: now,
@@ -69,7 +69,7 @@ impl Pulses {
         }
     }
 
-    /// A batch has come, of blocks that the object has.
+    /// Handles a batch of arrivals whose blocks the object has.
     pub(crate) fn on_arrivals<'a>(&mut self, arrivals: impl IntoIterator<Item = &'a Arrival>) {
         for arrival in arrivals {
             self.news = true;
@@ -81,35 +81,35 @@ impl Pulses {
         }
     }
 
-    /// The flow's first train has so many datagrams, up to [`TRAIN_EVERY`].
+    /// Sets the length of the first train, at most [`TRAIN_EVERY`].
     pub(crate) fn set_first_train(&mut self, len: u64) {
         self.meter.first_len = len.min(TRAIN_EVERY);
     }
 
-    /// What the host can take and drains. A grant never shrinks.
+    /// Sets the grant, which never shrinks, and the host's drain rate.
     pub fn set_grant(&mut self, grant: Bytes, drain: Option<Rate>) {
         self.news |= grant > self.grant;
         self.grant = self.grant.max(grant);
         self.drain = drain.filter(|rate| *rate > Rate::ZERO);
     }
 
-    /// What the host drains, if it knows.
+    /// The host's drain rate, if known.
     pub fn drain(&self) -> Option<Rate> {
         self.drain
     }
 
-    /// What the host's socket has dropped. A count never shrinks.
+    /// Sets the number of datagrams that the host's socket dropped; never shrinks.
     pub fn set_socket_lost(&mut self, lost: u64) {
         self.news |= lost > self.socket_lost;
         self.socket_lost = self.socket_lost.max(lost);
     }
 
-    /// What the host's socket has dropped so far.
+    /// Number of datagrams that the host's socket dropped so far.
     pub fn socket_lost(&self) -> u64 {
         self.socket_lost
     }
 
-    /// The newest packet train that has been timed.
+    /// The newest packet train with a measurement.
     pub fn train(&self) -> Option<Train> {
         self.meter.ended
     }
@@ -124,7 +124,7 @@ impl Pulses {
         }
     }
 
-    /// The pulse that goes now.
+    /// Makes the pulse to send now.
     pub fn make(&mut self, now: Time, accounting: &ReceiverAccounting) -> Pulse {
         self.sequence += 1;
         self.last = Some(now);
@@ -149,22 +149,22 @@ impl Pulses {
 #[derive(Clone, Copy, Debug)]
 struct TrainMeter {
     datagram: Bytes,
-    /// Datagrams of the train that begins at number 0.
+    /// Length of the train that begins at number 0.
     first_len: u64,
     current: Option<Passing>,
     ended: Option<Train>,
 }
 
-/// A train under way.
+/// A train that is still arriving.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     start: u64,
     first: Time,
     last: Time,
-    /// Datagrams after the first instant, and how many instants they came in.
+    /// Datagrams after the first arrival time, and the number of distinct arrival times after it.
     after: u64,
     steps: u32,
-    /// The longest pause, when it ended, and how many datagrams were seen at that instant.
+    /// The longest pause, its end, and the number of datagrams that arrived at its end.
     pause: Span,
     woke: Time,
     at_once: u64,
@@ -175,7 +175,7 @@ impl TrainMeter {
         TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
-    /// A datagram came at `at`; tells whether that ended a train.
+    /// Records a datagram; returns whether it ended a train.
     fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;
@@ -189,7 +189,7 @@ impl TrainMeter {
         let train = self.current.get_or_insert(Passing::new(start, at));
         if train.start == start {
             train.note(at);
-            // The last of the train ends it: nothing may follow.
+            // No later datagram may follow, so the last one of a train ends it.
             ended |= place + 1 == len && self.end();
         }
         ended
@@ -197,7 +197,7 @@ impl TrainMeter {
 
     fn end(&mut self) -> bool {
         let Some(train) = self.current.take() else { return false };
-        // All in one batch: too fast for this clock to tell.
+        // All arrived in one batch: too fast for this clock.
         if train.last == train.first {
             return false;
         }
@@ -227,7 +227,7 @@ impl Passing {
     }
 
     fn note(&mut self, now: Time) {
-        // The clock that dates arrivals may be set meanwhile.
+        // The clock behind arrival times may have been set back.
         let now = now.max(self.last);
         let pause = now.since(self.last);
         if pause > self.pause {
@@ -239,10 +239,11 @@ impl Passing {
         self.last = now;
     }
 
-    /// The datagrams that show the rate, the time that they took, and in how many steps they came.
+    /// Returns the datagrams that show the rate, the time they took, and the number of steps.
     ///
-    /// A pause that is longer than all the rest, and at whose end several datagrams are there at
-    /// once, is one that the host slept: neither says anything of the path.
+    /// A pause longer than all the rest, followed by several datagrams at the same time, means that
+    /// the receiving host slept. The pause and these datagrams say nothing about the path, so both
+    /// are left out.
     fn timed(&self) -> (u64, Span, u32) {
         let (span, rest) = (self.last.since(self.first), self.after.saturating_sub(self.at_once));
         if self.pause > span / 2 && self.at_once > 1 && rest >= MIN_REST {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_news_and_never_shrinks() {
+    fn a_new_grant_triggers_a_pulse_and_never_shrinks() {
         let mut pulses = Pulses::new(at(0), &setup());
         make(&mut pulses, at(0));
         pulses.set_grant(Bytes::new(500), Some(Rate::ZERO));
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_train_is_timed_and_told_at_once() {
+    fn the_end_of_the_first_train_is_reported_immediately() {
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
             pulses.on_arrivals(&arrivals(at(1_000 + number * 12), number..number + 1));
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(train.first, PacketNumber(0));
         assert_eq!(train.bytes, Bytes::new(31 * 1472));
         assert_eq!((train.span, train.steps), (Span::from_micros(31 * 12), 31));
-        // Later trains are timed as well, but can wait.
+        // Later trains are timed too, but do not make a pulse urgent.
         pulses.on_arrivals(&arrivals(at(2_000), TRAIN_EVERY..TRAIN_EVERY + 1));
         pulses.on_arrivals(&arrivals(at(2_100), TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
         assert_eq!(pulses.due(), at(21_400));
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_whose_end_is_lost_ends_with_what_follows() {
+    fn a_train_whose_end_is_lost_ends_with_the_next_datagram() {
         let mut pulses = Pulses::new(at(0), &setup());
         pulses.on_arrivals(&arrivals(at(0), 0..10));
         pulses.on_arrivals(&arrivals(at(100), 10..20));
@@ -340,16 +341,16 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_a_sleep_of_the_host_has_torn_is_timed_by_the_rest() {
+    fn a_train_interrupted_by_a_sleep_of_the_host_is_timed_by_the_rest() {
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
-            // One each 100 µs; after the first twelve the host sleeps for 20 ms.
+            // One datagram every 100 µs; after the first twelve the host sleeps for 20 ms.
             let came = if number < 12 { number * 100 } else { (number * 100).max(21_100) };
             pulses.on_arrivals(&arrivals(at(came), number..number + 1));
         }
         let train = make(&mut pulses, at(22_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
-        // Two that the path itself holds apart show what it carries.
+        // Two single datagrams with a pause between them show the rate of the path.
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
             let came = number * 100 + if number < 12 { 0 } else { 20_000 };
@@ -374,13 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn no_burst_runs_over_the_place_of_a_train() {
+    fn no_burst_crosses_the_position_of_a_train() {
         let until = |next| until_train(PacketNumber(next));
         assert_eq!((until(0), until(1000), until(TRAIN_EVERY)), (1024, 24, 1024));
     }
 
     #[test]
-    fn a_train_that_came_in_one_instant_is_not_told() {
+    fn a_train_with_one_arrival_time_is_not_reported() {
         let mut pulses = Pulses::new(at(0), &setup());
         pulses.on_arrivals(&arrivals(at(5), 0..TRAIN_LEN));
         assert_eq!(make(&mut pulses, at(5)).train, None);

@@ -1,7 +1,7 @@
 //! Quantities as people write them: `950M`, `12MB/s`, `512Mi`, `100ms`, `0.1%`.
 //!
-//! Rates are decimal bits a second unless written `B/s`; sizes are bytes; k, M, G and T are powers
-//! of 1000, Ki, Mi, Gi and Ti powers of 1024. Sums are exact, never floating.
+//! Rates are decimal bits a second unless written `B/s`; sizes are bytes. k, M, G and T are powers
+//! of 1000; Ki, Mi, Gi and Ti are powers of 1024. Arithmetic is exact, not floating-point.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,30 +9,30 @@ use alloc::string::String;
 use crate::time::Span;
 use crate::units::{Bytes, LossRatio, Rate};
 
-/// Reads a rate: `950M`, `950Mbit/s`, `12.5MB/s`, `1Gi`; a bare number is bits a second.
+/// Reads a rate: `950M`, `950Mbit/s`, `12.5MB/s`, `1Gi`. A number without a unit is bits a second.
 ///
 /// # Errors
-/// What was expected instead, with an example.
+/// The text states the expected form with an example.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     rate(text)?.whole(text).map(Rate::from_bps)
 }
 
-/// Reads a size: `300MB`, `64Mi`, `1.5GiB`; a bare number is bytes.
+/// Reads a size: `300MB`, `64Mi`, `1.5GiB`. A number without a unit is bytes.
 ///
 /// # Errors
-/// What was expected instead, with an example.
+/// The text states the expected form with an example.
 pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
     bytes(text)?.whole(text).map(Bytes::new)
 }
 
-/// Reads a span of time: `100ms`, `60s`, `5m`; only zero needs no unit.
+/// Reads a time: `100ms`, `60s`, `5m`. The unit is required, except for zero.
 ///
 /// # Errors
-/// What was expected instead, with an example.
+/// The text states the expected form with an example.
 pub fn parse_span(text: &str) -> Result<Span, String> {
     let span = span(text)?;
     if span.needs_unit() {
-        return Err(format!("'{text}' names no unit; {SPAN}"));
+        return Err(format!("'{text}' has no unit; {SPAN}"));
     }
     span.whole(text).map(Span::from_nanos)
 }
@@ -62,7 +62,7 @@ pub(crate) fn bytes(text: &str) -> Result<Quantity, String> {
     match rest {
         "" | "B" => Ok(Quantity { number, factor, is_bare: unit.is_empty() }),
         "B/s" | "bit" | "bit/s" | "bps" | "b/s" => {
-            Err(format!("'{text}' counts no bytes; {BYTES}"))
+            Err(format!("'{text}' is not a size in bytes; {BYTES}"))
         }
         _ => Err(format!("unknown unit '{unit}'; {BYTES}")),
     }
@@ -100,12 +100,12 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// Whether no unit was named, and the number is not zero, which is the same in all units.
+    /// Whether the unit is missing and needed. Zero needs none.
     pub(crate) fn needs_unit(&self) -> bool {
         self.is_bare && self.number.digits != 0
     }
 
-    /// The quantity in base units times 10^`power`, to the last bit of a double.
+    /// The quantity in base units times 10^`power`, correctly rounded.
     pub(crate) fn scaled(&self, power: i32) -> f64 {
         let (mut factor, mut power) = (self.factor, power);
         while factor.is_multiple_of(10) {
@@ -113,7 +113,7 @@ impl Quantity {
         }
         let Number { digits, scale } = self.number;
         let exponent = power - scale as i32;
-        // The parser rounds once, and correctly; a product of powers of ten would round twice.
+        // The parser rounds once and correctly; a product of powers of ten would round twice.
         let value: f64 = format!("{digits}e{exponent}").parse().unwrap_or(f64::INFINITY);
         value * factor as f64
     }
@@ -127,7 +127,7 @@ impl Quantity {
 /// Reads a loss ratio: `0.1%` and `0.001` are the same.
 ///
 /// # Errors
-/// What was expected instead, with an example.
+/// The text states the expected form with an example.
 pub fn parse_loss(text: &str) -> Result<LossRatio, String> {
     let expected = "expected a loss such as 0.1% or 0.001";
     let (number, unit) = split(text, expected)?;
@@ -136,8 +136,7 @@ pub fn parse_loss(text: &str) -> Result<LossRatio, String> {
         "%" => number.as_f64() / 100.0,
         _ => return Err(format!("unknown unit '{unit}'; {expected}")),
     };
-    LossRatio::new(value)
-        .ok_or_else(|| format!("'{text}' is more than everything (1, or 100%); {expected}"))
+    LossRatio::new(value).ok_or_else(|| format!("'{text}' is more than 1 (100%); {expected}"))
 }
 
 /// A decimal number, exact: `digits` / 10^`scale`.
@@ -160,26 +159,26 @@ impl Number {
     }
 }
 
-/// The number at the start of `text`, and the unit behind it.
+/// Splits `text` into its number and the unit after it.
 fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
-    // 25 digits times any factor below 2⁴⁴ stay within 128 bits, and so does 10³⁸.
+    // 25 digits times any factor below 2⁴⁴ fit into 128 bits, and so does 10³⁸.
     let significant = digits.trim_start_matches('0').len();
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("'{text}' is negative; {expected}"));
     }
     if digits.is_empty() || significant > 25 || digits.len() > 38 || fraction.contains('.') {
-        return Err(format!("'{text}' starts with no number; {expected}"));
+        return Err(format!("'{text}' does not start with a number; {expected}"));
     }
-    let digits = digits.parse().map_err(|_| format!("'{text}' is no number; {expected}"))?;
+    let digits = digits.parse().map_err(|_| format!("'{text}' is not a number; {expected}"))?;
     Ok((Number { digits, scale: fraction.len() as u32 }, unit.trim_start()))
 }
 
-/// The factor of the prefix at the start of `unit`, and what follows it.
+/// Returns the factor of the prefix at the start of `unit`, and the rest.
 fn prefix(unit: &str) -> (u64, &str) {
     const PREFIXES: [(char, u32); 5] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4)];
     let Some((_, power)) = PREFIXES.iter().find(|(letter, _)| unit.starts_with(*letter)) else {
@@ -216,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_25_digits_and_38_with_its_zeros_at_most() {
+    fn a_number_has_at_most_25_digits_or_38_with_leading_zeros() {
         let is_number = |zeros: usize, digits: usize| {
             parse_bytes(&format!("{}{}B", "0".repeat(zeros), "1".repeat(digits))).is_ok()
         };
         assert!(is_number(37, 1) && !is_number(38, 1));
         let says = |text: &str| parse_bytes(text).unwrap_err();
-        assert!(says("1.2.3B").contains("starts with no number"), "{}", says("1.2.3B"));
-        assert!(says(&"1".repeat(26)).contains("starts with no number"));
+        assert!(says("1.2.3B").contains("does not start with a number"), "{}", says("1.2.3B"));
+        assert!(says(&"1".repeat(26)).contains("does not start with a number"));
     }
 
     #[test]
@@ -251,7 +250,7 @@ mod tests {
     fn percent_and_ratio_are_the_same_loss() {
         assert_eq!(parse_loss("0.1%").unwrap().get(), parse_loss("0.001").unwrap().get());
         assert_eq!(parse_loss("12 %").unwrap().get(), 0.12);
-        assert!(parse_loss("12").unwrap_err().contains("more than everything"));
+        assert!(parse_loss("12").unwrap_err().contains("more than 1"));
     }
 
     #[test]
@@ -265,12 +264,12 @@ mod tests {
         }
         assert!(parse_loss("lossy").unwrap_err().contains("0.1%"));
         assert!(parse_rate("-3M").unwrap_err().contains("'-3M' is negative"));
-        assert!(parse_rate("-M").unwrap_err().contains("starts with no number"));
+        assert!(parse_rate("-M").unwrap_err().contains("does not start with a number"));
         assert!(parse_span("5 weeks").unwrap_err().contains("100ms"));
     }
 
     #[test]
-    fn what_does_not_fit_is_too_large() {
+    fn a_quantity_beyond_64_bits_is_too_large() {
         assert!(parse_bytes("99999999999T").unwrap_err().contains("too large"));
         assert!(parse_rate("9999999999999999999999999Ti").unwrap_err().contains("too large"));
     }

@@ -1,12 +1,12 @@
-//! A set of numbers kept as sorted, disjoint runs: skips, loss lists, what a report covered.
+//! A set of numbers as sorted, disjoint runs: skipped blocks, loss lists, coverage of reports.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
 
-/// A set of `u64`, small as long as its members come in runs.
+/// A set of `u64`; small if its members form runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// Start of each run, to its end; runs neither overlap nor touch.
+    /// Start and end of each run; runs neither overlap nor touch.
     runs: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -17,14 +17,14 @@ impl RangeSet {
         RangeSet { runs: BTreeMap::new(), count: 0 }
     }
 
-    /// Adds `range`; tells how many of its numbers are new.
+    /// Adds `range`; returns how many of its numbers were new.
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;
         }
         let (mut start, mut end) = (range.start, range.end);
         let before = self.count;
-        // From the last run that starts at or before the end, backwards while they touch.
+        // From the last run that starts at or before the end, backwards while runs touch.
         while let Some((&run_start, &run_end)) = self.runs.range(..=end).next_back() {
             if run_end < start {
                 break;
@@ -39,13 +39,13 @@ impl RangeSet {
         self.count - before
     }
 
-    /// Takes `range` out; tells how many of its numbers were in the set.
+    /// Removes `range`; returns how many of its numbers were in the set.
     pub fn remove(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;
         }
         let before = self.count;
-        // From the last run that starts before the end, backwards while they overlap.
+        // From the last run that starts before the end, backwards while runs overlap.
         while let Some((&start, &end)) = self.runs.range(..range.end).next_back() {
             if end <= range.start {
                 break;
@@ -65,7 +65,7 @@ impl RangeSet {
         before - self.count
     }
 
-    /// Takes the first run out.
+    /// Removes and returns the first run.
     pub fn pop_first(&mut self) -> Option<Range<u64>> {
         let (start, end) = self.runs.pop_first()?;
         self.count -= end - start;
@@ -88,7 +88,7 @@ impl RangeSet {
         (number < end).then_some(start..end)
     }
 
-    /// The first run of `range` that is not in the set, if any of it is not.
+    /// The first gap of the set within `range`, if there is one.
     pub fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
         let start = self.run_at(range.start).map_or(range.start, |run| run.end);
         if start >= range.end {
@@ -98,7 +98,7 @@ impl RangeSet {
         Some(start..next.min(range.end))
     }
 
-    /// What of `range` is not in the set, in order.
+    /// The gaps of the set within `range`, in order.
     pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut at = range.start;
         core::iter::from_fn(move || {
@@ -108,7 +108,7 @@ impl RangeSet {
         })
     }
 
-    /// What of `range` is in the set, in order.
+    /// The members of the set within `range`, as runs in order.
     pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.run_at(range.start).map_or(range.start, |run| run.start);
         self.runs
@@ -116,12 +116,12 @@ impl RangeSet {
             .map(move |(&start, &end)| start.max(range.start)..end.min(range.end))
     }
 
-    /// How many numbers the set has.
+    /// Number of members.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether the set has no number.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -1,6 +1,6 @@
-//! Every protocol, one row each; flags, help, docs, experiments and tests read it from here.
+//! The list of protocols. Flags, help, docs, experiments and tests read it.
 //!
-//! A row is defined in its protocol's folder. A new protocol is one folder, and one line here.
+//! A row is defined in its protocol's folder. A new protocol needs one folder, and one line here.
 
 pub use crate::row::Row;
 
@@ -41,7 +41,7 @@ mod tests {
         for row in all() {
             assert_eq!(find(row.name).map(|found| found.title), Some(row.title));
             assert!(row.summary.len() > 100 && !row.paper.is_empty());
-            // An RFC publishes no measurements to be made again.
+            // RFC 998 publishes no measurements to reproduce.
             assert!(!row.experiments.is_empty() || row.paper.contains("RFC"), "{}", row.name);
             for option in row.options {
                 let range = option.least..=option.most;

@@ -1,15 +1,16 @@
-//! A row of the registry. Each protocol defines its row in its own folder, and the registry imports
-//! the protocols: so no protocol imports the registry.
+//! A row of the registry. Each protocol defines its row in its own folder and the registry imports
+//! the protocols, so no protocol imports the registry.
 
 use alloc::string::ToString;
 
 use crate::endpoint::{BoxedReceiver, BoxedSender, Setup};
 use crate::settings::{ProtocolOption, SettingError, Settings};
 
-/// A protocol. A variant of one is a row of its own, named `PROTOCOL-VARIANT`, in the same folder.
+/// A protocol, or a variant of one. A variant has a row named `PROTOCOL-VARIANT` in the same
+/// folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What `--protocol` calls it.
+    /// The value of `--protocol`.
     pub name: &'static str,
     /// Its name in a sentence.
     pub title: &'static str,
@@ -19,16 +20,16 @@ pub struct Row {
     pub summary: &'static str,
     /// The experiments that reproduce what was published.
     pub experiments: &'static [&'static str],
-    /// Whether a block goes again only where the receiver is known to lack it.
+    /// Whether a block is sent again only when the receiver is known to lack it.
     pub frugal: bool,
-    /// Whether one receiver is made for all flows that come to a host, and shares out what it can
-    /// take among them.
+    /// Whether one receiver serves all flows that arrive at a host and divides its capacity among
+    /// them.
     pub many: bool,
-    /// Settings of its own.
+    /// The protocol's settings.
     pub options: &'static [ProtocolOption],
-    /// Makes the sending end of a flow.
+    /// Creates the sending end of a flow.
     pub sender: fn(&Setup) -> BoxedSender,
-    /// Makes the receiving end, of any number of flows.
+    /// Creates the receiving end, for any number of flows.
     pub receiver: fn() -> BoxedReceiver,
 }
 
@@ -36,7 +37,7 @@ impl Row {
     /// The setting called `name`.
     ///
     /// # Errors
-    /// The protocol has none of that name.
+    /// [`SettingError::Unknown`] if the protocol has no setting of this name.
     pub fn option(&self, name: &str) -> Result<&'static ProtocolOption, SettingError> {
         let option = self.options.iter().find(|option| option.name == name);
         option.ok_or_else(|| SettingError::Unknown { name: name.to_string(), protocol: self.name })
@@ -44,10 +45,10 @@ impl Row {
 }
 
 impl Settings {
-    /// The same settings with one more for `row`'s protocol.
+    /// Returns the settings with one more for `row`'s protocol.
     ///
     /// # Errors
-    /// [`SettingError`] for a name that the protocol does not have, or a number out of range.
+    /// [`SettingError`] for an unknown name or a value out of range.
     pub fn with(self, row: &'static Row, name: &str, value: f64) -> Result<Self, SettingError> {
         self.set(row.option(name)?, value)
     }

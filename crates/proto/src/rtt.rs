@@ -1,8 +1,8 @@
-//! The round-trip time: smoothed as in RFC 6298, and the smallest that was seen.
+//! The round-trip time: smoothed as in RFC 6298, and its minimum.
 
 use crate::time::Span;
 
-/// No time-out is shorter: the receiver's own delays are not in the samples.
+/// Shortest timeout: samples do not include the receiver's own delays.
 const MIN_TIMEOUT: Span = Span::from_millis(5);
 
 /// An estimate of the round-trip time.
@@ -15,12 +15,12 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Starts from what the session measured.
+    /// Starts from the session's estimate.
     pub fn new(initial: Span) -> Rtt {
         Rtt { smoothed: initial, variation: initial / 2, min: initial, sampled: false }
     }
 
-    /// Takes a sample in; one of zero says nothing.
+    /// Adds a sample; a sample of zero is ignored.
     pub fn sample(&mut self, sample: Span) {
         if sample == Span::ZERO {
             return;
@@ -43,12 +43,12 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The smallest sample: the path without its queues.
+    /// The smallest sample: the path with empty queues.
     pub fn min(&self) -> Span {
         self.min
     }
 
-    /// How long to wait for an answer before it is late.
+    /// How long to wait before an answer counts as late.
     pub fn timeout(&self) -> Span {
         let margin = (self.variation * 4).max(MIN_TIMEOUT);
         (self.smoothed * 2).max(self.smoothed + margin)
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_is_never_shorter_than_two_round_trips() {
+    fn a_timeout_is_never_shorter_than_two_round_trips() {
         let mut rtt = Rtt::new(Span::from_micros(50));
         for _ in 0..50 {
             rtt.sample(Span::from_millis(80));

@@ -1,25 +1,25 @@
-//! When datagrams were sent, so that the echo of one gives a round-trip time.
+//! The times when datagrams were sent, from which an echo gives a round-trip time.
 
 use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
-/// The most bursts that are remembered.
+/// Number of bursts that the log keeps.
 const CAPACITY: usize = 4096;
-/// Bursts this part of a round trip apart are remembered as one.
+/// Bursts closer together than this fraction of a round trip share one entry.
 const RESOLUTION: u64 = 256;
 
-/// When each burst in flight was sent.
+/// The sending times of the bursts in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentLog {
-    /// The first number after each burst, and when the burst left, in order.
+    /// For each burst: the number after its last datagram, and its sending time. In order.
     bursts: VecDeque<(u64, Time)>,
     first: u64,
 }
 
 impl SentLog {
-    /// Datagrams with numbers from `first` on, `count` of them, have left, on a path of about this
+    /// Records that `count` datagrams, numbered from `first`, were sent on a path with about this
     /// round-trip time.
     pub(crate) fn record(&mut self, now: Time, first: PacketNumber, count: u64, rtt: Span) {
         let end = first.0 + count;
@@ -38,8 +38,8 @@ impl SentLog {
         }
     }
 
-    /// The round-trip time that an echo shows, if its datagram is still remembered. What is older
-    /// is forgotten.
+    /// Returns the round-trip time that an echo shows, if the log still has its datagram. Drops
+    /// older entries.
     pub(crate) fn sample(&mut self, now: Time, echo: Echo) -> Option<Span> {
         if echo.number.0 < self.first {
             return None;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_log_is_bounded() {
         let mut log = SentLog::default();
         for ms in 0..20_000 {
             log.record(MS(ms), PacketNumber(ms), 1, RTT);

@@ -1,4 +1,4 @@
-//! Settings of a protocol: numbers in base units by name, within the range of each option.
+//! Settings of a protocol: named numbers in base units, each checked against its range.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,22 +13,22 @@ use crate::units::Rate;
 pub struct ProtocolOption {
     /// Its name in scenarios; a flag of the same name sets it for a copy.
     pub name: &'static str,
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
-    /// What its number means, and how it is written.
+    /// Type and unit of the number.
     pub kind: Kind,
-    /// The smallest that it may be, in base units as all its numbers.
+    /// Smallest allowed value, in base units.
     pub least: f64,
-    /// The largest that it may be.
+    /// Largest allowed value.
     pub most: f64,
-    /// What it is where it is not set.
+    /// Value if the setting is not given.
     pub default: f64,
-    /// It is of the receiving host, and so one for all flows that it receives.
+    /// Whether the setting belongs to the receiving host and so applies to all flows it receives.
     pub is_shared: bool,
 }
 
 impl ProtocolOption {
-    /// A setting of which each flow may have its own, from the least to the most of `range`.
+    /// A setting that may differ between flows, within `range`.
     pub(crate) const fn new(
         kind: Kind,
         name: &'static str,
@@ -60,20 +60,20 @@ impl ProtocolOption {
         ProtocolOption::new(Kind::Choice(words), name, help, (0.0, most), 0.0)
     }
 
-    /// The same, as a setting of the receiving host, and so of all flows that it receives.
+    /// Makes the setting one of the receiving host, which applies to all flows it receives.
     pub(crate) const fn shared(self) -> ProtocolOption {
         ProtocolOption { is_shared: true, ..self }
     }
 
-    /// Reads a value, to base units. Its range is checked where it is set.
+    /// Reads a value and converts it to base units. The range is checked later, in `set`.
     ///
     /// # Errors
-    /// What was expected instead, with an example.
+    /// The text states the expected form with an example.
     pub fn parse(&self, text: &str) -> Result<f64, String> {
         self.kind.parse(text)
     }
 
-    /// A value as it is written; [`ProtocolOption::parse`] reads the very same number from it.
+    /// Formats a value so that [`ProtocolOption::parse`] reads exactly the same number.
     pub fn written(&self, value: f64) -> String {
         self.kind.written(value)
     }
@@ -84,25 +84,25 @@ impl ProtocolOption {
     }
 }
 
-/// What a user or a scenario has set; everything else has its default.
+/// The settings that a user or a scenario has given; all others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(BTreeMap<&'static str, f64>);
 
-/// Why a setting is refused.
+/// Why a setting was refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SettingError {
     /// The protocol has no such setting.
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The protocol's name.
         protocol: &'static str,
     },
-    /// The number is none, outside its range, or not whole where it counts something.
+    /// The number is not finite, is outside its range, or is not whole where it must be.
     Range {
         /// The setting.
         option: &'static ProtocolOption,
-        /// What was asked for, in base units.
+        /// The given value, in base units.
         value: f64,
     },
 }
@@ -127,7 +127,7 @@ impl fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 impl Settings {
-    /// The same settings with one more. A value outside the option's range is refused.
+    /// Returns the settings with one more.
     pub(crate) fn set(
         mut self,
         option: &'static ProtocolOption,
@@ -140,42 +140,42 @@ impl Settings {
         Ok(self)
     }
 
-    /// What was set for `option`, in base units; nothing where it has its default.
+    /// The value given for `option`, in base units; `None` if it has its default.
     pub fn given(&self, option: &ProtocolOption) -> Option<f64> {
         self.0.get(option.name).copied()
     }
 
-    /// What was set for `option`, or its default, in base units.
+    /// The value given for `option`, or its default, in base units.
     pub fn value(&self, option: &ProtocolOption) -> f64 {
         self.given(option).unwrap_or(option.default)
     }
 
-    /// The same, as a whole number.
+    /// The value as a whole number.
     pub fn count(&self, option: &ProtocolOption) -> u64 {
         self.value(option) as u64
     }
 
-    /// The same, as a rate.
+    /// The value as a rate.
     pub fn rate(&self, option: &ProtocolOption) -> Rate {
         Rate::from_bps_f64(self.value(option))
     }
 
-    /// The same, as a time.
+    /// The value as a time.
     pub fn span(&self, option: &ProtocolOption) -> Span {
         Span::from_secs_f64(self.value(option))
     }
 
-    /// The same, as a switch.
+    /// The value as a switch.
     pub fn is_on(&self, option: &ProtocolOption) -> bool {
         self.value(option) > 0.0
     }
 
-    /// The same, as one of an option's words.
+    /// The value as one of the option's words.
     pub fn word(&self, option: &ProtocolOption) -> &'static str {
         option.kind.word(self.value(option))
     }
 
-    /// All that was set, by name.
+    /// All given settings, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().map(|(&name, &value)| (name, value))
     }

@@ -1,14 +1,14 @@
-//! What was asked for, and what of it is missing.
+//! The requested blocks of a flow, and which of them are missing.
 //!
 //! > Lost UDB's are requested again by the receiver. Because packet delivery is expected to be
 //! > in-order, we employ a per-connection data packet sequence number … to diagnose packet loss.
 //! > … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
 //!
-//! A sender sends what it was asked for in the order of asking; so each block asked for has a
-//! *place*, and a block that came says that those before its place have been sent. An edge is drawn
-//! at the highest such place; what is missing before it after a grace is lost, and waits to be
-//! asked for again. What the sender says it has answered is lost once its last datagram has come,
-//! or nothing newer has for a grace.
+//! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
+//! order, and a block that arrives shows that all earlier places were sent. The edge is the highest
+//! such place; blocks before it that are still missing after a grace are lost and will be requested
+//! again. When a sender says that it has answered its requests, their missing blocks are lost once
+//! its last datagram has arrived, or once nothing newer has arrived for a grace.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -17,13 +17,13 @@ use core::ops::Range;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// Blocks asked for at once.
+/// A run of requested blocks.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Blocks asked for before these.
+    /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
-    /// The request that asked, and when.
+    /// The request's number and its time.
     request: u64,
     at: Time,
 }
@@ -31,24 +31,24 @@ struct Run {
 /// The requests of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
-    /// In the order of asking; those whose blocks have all come or are lost are gone.
+    /// In the order of the requests, without runs that arrived or were lost.
     runs: VecDeque<Run>,
-    /// The first block of each run, to its place: no block is in two.
+    /// The first block of each run and its place; no block is in two runs.
     places: BTreeMap<u64, u64>,
-    /// Places given out, and one more than the highest whose block came.
+    /// Places assigned so far, and the highest place whose block arrived, plus one.
     end: u64,
     reached: u64,
     risen: Time,
     edge: Option<(u64, Time)>,
-    /// Places that the sender says it has answered, and the packet number after them.
+    /// The places that the sender says it has answered, and the packet number after them.
     answered: Option<(u64, u64)>,
-    /// To be asked for again: what is lost, and what the sender may never have sent.
+    /// To be requested again: lost blocks, and blocks that the sender may never have sent.
     lost: VecDeque<Range<u64>>,
     unsent: VecDeque<Range<u64>>,
 }
 
 impl Asked {
-    /// Blocks have been asked for by a request.
+    /// Adds blocks requested by a request.
     pub(super) fn note(&mut self, now: Time, request: u64, blocks: Range<u64>) {
         let place = self.end;
         self.end += blocks.end - blocks.start;
@@ -56,23 +56,23 @@ impl Asked {
         self.runs.push_back(Run { place, blocks, request, at: now });
     }
 
-    /// Blocks that were asked for and have neither come nor been passed by one that came.
+    /// Requested blocks that have neither arrived nor been overtaken.
     pub(super) fn under_way(&self) -> u64 {
         self.end - self.reached
     }
 
-    /// Blocks have come; gives how long ago the last of them was asked for, if it was.
+    /// Handles arrived blocks; returns the time since the last of them was requested, if any was.
     pub(super) fn on_arrival(&mut self, now: Time, blocks: &Range<u64>) -> Option<Span> {
         let mut at = blocks.end;
         let mut asked = None;
-        // Runs from the last backwards, as far as they touch the blocks.
+        // From the last run backwards, as long as runs touch the blocks.
         while let Some((&first, &place)) = self.places.range(..at).next_back() {
             let run = self.run(place)?;
             let end = run.blocks.end.min(at);
             if end <= blocks.start {
                 break;
             }
-            // What leaves before any request answers none.
+            // Blocks sent before any request answer no request.
             asked = asked.max(Some(run.at).filter(|_| run.request > 0));
             let reached = place + (end - first);
             if reached > self.reached {
@@ -94,8 +94,7 @@ impl Asked {
         self.runs.get(after.checked_sub(1)?)
     }
 
-    /// The sender says that it has sent all that was asked for up to a request, the last under the
-    /// number before `highest`.
+    /// The sender has sent all blocks up to `request`; their last packet number is below `highest`.
     pub(super) fn on_answered(&mut self, request: u64, highest: u64) {
         let after = self.runs.partition_point(|run| run.request <= request);
         let Some(last) = after.checked_sub(1).and_then(|last| self.runs.get(last)) else { return };
@@ -105,9 +104,9 @@ impl Asked {
         }
     }
 
-    /// Gives up what is missing for longer than `grace`; `there` holds what has come, `highest`
-    /// the highest packet number that came, plus one, which last rose at `risen`. Gives how many
-    /// blocks are newly lost, in runs.
+    /// Gives up blocks that are missing for longer than `grace`. `there` holds the arrived blocks;
+    /// `highest` is the highest packet number plus one, which last rose at `risen`. Returns the
+    /// newly lost runs.
     pub(super) fn settle(
         &mut self,
         now: Time,
@@ -120,7 +119,7 @@ impl Asked {
             self.edge = None;
             self.give_up(place, there, &mut lost);
         }
-        // Numbers below the answer's highest may still come as long as newer ones do.
+        // Packet numbers below the answer's highest may still arrive as long as newer ones do.
         let answered = self.answered.filter(|(_, last)| {
             let whole = highest >= *last && now >= risen + grace;
             whole || now >= risen.max(self.risen) + grace * 2
@@ -143,13 +142,13 @@ impl Asked {
         edge.min(answered)
     }
 
-    /// The sender does not answer: all that is missing is to be asked for again.
+    /// The sender does not answer: all missing blocks are to be requested again.
     pub(super) fn give_up_all(&mut self, there: &RangeSet) {
         self.reached = self.end;
         (self.edge, self.answered) = (None, None);
         let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        // What was asked for last is what waits longest.
+        // The newest requests wait longest.
         let waiting =
             core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
         self.unsent.extend(waiting);
@@ -177,8 +176,8 @@ impl Asked {
         }
     }
 
-    /// Takes what is to be asked for again, at most `most` blocks of it, into `list`; gives the
-    /// runs of it that are lost.
+    /// Moves up to `most` blocks to be requested again into `list`; returns the runs that were
+    /// lost.
     pub(super) fn take_lost(
         &mut self,
         most: u64,
@@ -198,7 +197,7 @@ impl Asked {
     }
 }
 
-/// Takes at most `most` blocks that are not `there` from the front of `runs`.
+/// Takes up to `most` blocks that are not in `there` from the front of `runs`.
 fn take(
     runs: &mut VecDeque<Range<u64>>,
     mut most: u64,
@@ -261,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_what_came_is_lost_after_a_grace() {
+    fn blocks_requested_before_an_arrived_block_are_lost_after_a_grace() {
         let mut model = Model::new(&[10..20, 40..44, 20..30]);
         assert_eq!(model.asked.under_way(), 24);
         assert_eq!(model.arrive(50, 10..14), Some(Span::from_millis(50)));
         model.arrive(51, 16..20);
         model.arrive(52, 20..21);
         assert_eq!(model.asked.under_way(), 9);
-        // The edge was drawn at the first arrival: nothing before it is missing.
+        // The edge was drawn at the first arrival: no block is missing before it.
         assert!(model.settle(59, (9, 52)).is_empty());
         assert!(model.settle(60, (9, 52)).is_empty());
         model.arrive(61, 41..42);
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_not_asked_for_again() {
+    fn a_late_block_is_not_requested_again() {
         let mut model = Model::new(&[0..10]);
         model.arrive(5, 9..10);
         assert_eq!(model.settle(15, (1, 5)), [0..9]);
@@ -288,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_when_its_last_datagram_came_or_none_does() {
+    fn an_answer_ends_with_its_last_datagram_or_after_silence() {
         let mut model = Model::new(&[0..10, 10..20]);
         model.arrive(5, 0..8);
         model.settle(15, (8, 5));
         model.asked.on_answered(1, 9);
-        // Number 8 has not come: it may be on its way.
+        // Number 8 has not arrived and may be on its way.
         assert!(model.settle(24, (8, 5)).is_empty());
         assert_eq!(model.asked.due(GRACE, ms(5)), ms(25));
         assert_eq!(model.settle(25, (8, 5)), [8..10]);
         model.asked.on_answered(2, 20);
         model.arrive(40, 10..19);
-        // An older answer that comes late says nothing new.
+        // An older answer that arrives late changes nothing.
         model.asked.on_answered(1, 9);
         assert_eq!(model.settle(50, (20, 40)), [19..20]);
         assert_eq!(model.asked.under_way(), 0);
@@ -311,7 +310,7 @@ mod tests {
         model.arrive(1, 5..23);
         assert_eq!(model.asked.under_way(), 0);
         assert_eq!(model.settle(20, (1, 1)), [23..25, 0..5]);
-        // What nobody asked for is nothing.
+        // Blocks that were never requested are ignored.
         assert_eq!(model.arrive(21, 70..80), None);
         model.asked.note(ms(30), 9, 23..25);
         model.asked.give_up_all(&model.there);

@@ -1,21 +1,21 @@
 //! C_r, "the capacity of all GTP traffic" (section 4.3): given, or found.
 //!
-//! Found is ours; the paper knows the access link. What a flow's first datagrams show, which leave
-//! at once, is a first value. A host looks at its card now and then, and what came meanwhile is one
-//! step: so a train of few steps is taken for slower than it looks, by one step, and where there
-//! are many it shows a ceiling too. Without a train C_r doubles each interval, as long as all of it
-//! is used and arrives. Then it rises and falls on the whole of all flows as the CE's estimate does
-//! on one, but near what was shown its steps stay as small as the first: what is too much fills a
-//! queue first, and shows late.
+//! Finding it is ours; the paper knows the access link. The first value comes from a flow's first
+//! datagrams, which are sent back to back. A host reads its card in steps, and all datagrams of a
+//! step have one time. A train of few steps may therefore be one step slower than it looks; a train
+//! of many steps also shows a ceiling. Without a train C_r doubles in each interval while flows use
+//! all of it without loss. Later it rises and falls with the total of all flows as the CE's
+//! estimate does with one, but near the rate of the train its steps stay as small as the first: too
+//! high a rate fills a queue first and shows late.
 //!
-//! A ceiling is what arrives when there is loss, or where C_r was before a queue grew. A first loss
-//! is enough for that; while the ceiling is believed it takes as much as the CE minds, for a path
-//! may lose a little at any rate. Loss of flows that send far less than they are asked for is that
-//! of hosts that pause and make up for it; it counts when it comes again. A ceiling that is found
-//! again is believed for longer.
+//! A ceiling is the arrival rate when there is loss, or the value of C_r before a queue grew. The
+//! first loss is enough. While the ceiling holds, only loss above the CE's threshold counts,
+//! because a path may lose a little at any rate. If flows send far less than requested, the loss
+//! may come from hosts that pause and catch up; it counts when it repeats. A confirmed ceiling
+//! holds longer.
 //!
-//! The receiver's own loss is the median flow's (each counting with its rate), and its queue one
-//! that all flows have: a link that is overrun makes all alike lose and wait, a bad path one.
+//! The receiver's own loss is that of the median flow, weighted by rate, and its queue is one that
+//! all flows have: an overrun link delays and drops all flows alike, a bad path only one.
 
 use core::cmp::Ordering;
 
@@ -23,21 +23,21 @@ use super::options::Rules;
 use super::tuning::Tuning;
 use crate::time::Span;
 
-/// What all flows did together in an interval, in bits a second.
+/// The result of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Whole {
     pub(super) total: f64,
     pub(super) current: f64,
     /// The loss ratio of the median flow.
     pub(super) loss: f64,
-    /// What those flows are asked for that cannot be measured yet.
+    /// Requested rate of the flows that cannot be measured yet.
     pub(super) unmeasured: f64,
-    /// The geometric mean of the shortest and the longest queue on the flows' paths, in seconds.
+    /// Geometric mean of the shortest and the longest queue of the flows' paths, in seconds.
     pub(super) queue: f64,
 }
 
 impl Whole {
-    /// The whole of flows that did `(total, current, loss)`.
+    /// The total of flows with these `(total, current, loss)`.
     pub(super) fn of(flows: &mut [(f64, f64, f64)]) -> Whole {
         let total: f64 = flows.iter().map(|flow| flow.0).sum();
         let current = flows.iter().map(|flow| flow.1).sum();
@@ -51,9 +51,9 @@ impl Whole {
         Whole { total, current, loss, ..Whole::default() }
     }
 
-    /// The same where the host's socket dropped so many bits beside those that came, in this time.
-    /// That needs no flow's measure: it is known of all, also of flows so slow, or of so new a
-    /// target, that they cannot be measured.
+    /// Adds what the host's socket dropped: `came` bits arrived and `dropped` were dropped in the
+    /// time `took`. This is known for all flows, also for those too slow or with too new a target
+    /// to be measured.
     pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Whole {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
@@ -71,23 +71,23 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// What the fastest first train showed, until it is doubted; and whether that is a ceiling.
+    /// Rate of the fastest first train, until it is doubted; and whether it is a ceiling.
     shown: f64,
     exact: bool,
-    /// Where C_r began to rise, and its last step, as a share.
+    /// C_r when it began to rise, and its last relative step.
     base: f64,
     step: f64,
-    /// Near a ceiling that was met before every step is looked at for another interval.
+    /// Near an earlier ceiling, each step is observed for one more interval.
     waits: bool,
-    /// Nothing has shown how much there is.
+    /// Nothing has shown a limit yet.
     searching: bool,
-    /// The last ceiling, intervals for which it is still believed, and will be if it is met again.
+    /// The last ceiling, the intervals for which it still holds, and its duration when confirmed.
     ceiling: f64,
     belief: u64,
     lasts: u64,
     /// The shortest queue since C_r began to rise.
     queue: f64,
-    /// The last interval had a loss that may not have been of the link's making.
+    /// The last interval had a loss that the link may not have caused.
     doubted: bool,
     tuning: Tuning,
 }
@@ -113,7 +113,7 @@ impl Capacity {
         }
     }
 
-    /// A flow's rules; where flows differ, the newest one's count for all.
+    /// Sets the rules of a flow; if flows differ, the newest flow's apply to all.
     pub(super) fn set_rules(&mut self, rules: &Rules) {
         self.given = rules.receive_rate;
         self.share = rules.receive_share;
@@ -121,40 +121,40 @@ impl Capacity {
         self.found = self.found.max(rules.start_rate);
     }
 
-    /// C_r, where the rates that users fixed add up to `fixed`: what is found does not lower them.
+    /// C_r, at least the sum `fixed` of the rates that users fixed, unless C_r was given.
     pub(super) fn rate(&self, fixed: f64) -> f64 {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }
 
-    /// The constants that it goes by.
+    /// The constants in use.
     pub(super) fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
-    /// What was given.
+    /// The given C_r.
     pub(super) fn given(&self) -> Option<f64> {
         self.given
     }
 
-    /// What is found without a given rate, and the share of it that may be used.
+    /// The found C_r, and the share of it that may be used.
     pub(super) fn found(&self) -> (f64, f64) {
         (self.found, self.share)
     }
 
-    /// It is known from elsewhere how much there is.
+    /// Sets the value found by other means.
     pub(super) fn set_found(&mut self, found: f64) {
         self.found = found;
     }
 
-    /// Whether estimates say nothing yet, because all flows do what they are asked for.
+    /// Whether estimates are still meaningless, because all flows reach their requested rate.
     pub(super) fn is_searching(&self) -> bool {
         self.given.is_none() && self.searching
     }
 
-    /// A flow's first datagrams, sent at once, came at this rate in so many steps; tells whether
-    /// that is news.
+    /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
+    /// changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
-        // The first step may have been late by all of one, and the last early.
+        // The first step may be late by one step, and the last early.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
         let news = self.given.is_none() && sure > self.found;
@@ -167,12 +167,12 @@ impl Capacity {
         news
     }
 
-    /// Whether a first train of so many steps shows a ceiling.
+    /// Whether a first train of `steps` steps shows a ceiling.
     fn is_exact(&self, steps: u32) -> bool {
         u64::from(steps) >= self.tuning.train_steps
     }
 
-    /// An interval is over.
+    /// A control interval has ended.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
         let loss = rules.excess(whole.loss);
         let most = if self.belief == 0 { self.tuning.first_loss } else { rules.loss_threshold };
@@ -192,16 +192,16 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // It costs nothing to look again, and a host that paused may have made the queue.
+            // A new look costs nothing, and a paused host may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
-            // What nobody has seen arrive does not show that there is more.
+            // Data that have not arrived do not show that there is more capacity.
             self.rise(rules);
         }
     }
 
-    /// Whether a queue has grown since C_r began to rise. What it was is no reason to fall: others
-    /// may have made it.
+    /// Whether a queue has grown since C_r began to rise. An older queue is no reason to fall:
+    /// others may have caused it.
     fn grows(&mut self, queue: f64) -> bool {
         self.queue = self.queue.min(queue);
         self.step > 0.0 && queue >= self.queue + self.tuning.queue_growth.as_secs_f64()
@@ -211,7 +211,7 @@ impl Capacity {
         if self.searching {
             self.found *= self.tuning.search;
         } else if self.share == 1.0 {
-            // More than a share of the link is not asked for, so nothing shows the link's limit.
+            // Requests never exceed the share, so nothing shows the link's limit.
             let Tuning { train, below_ceiling, step_growth, .. } = self.tuning;
             let is_far = self.shown.is_finite() && self.found < self.shown * train;
             let grown = if is_far { step_growth * self.step } else { 0.0 };
@@ -231,7 +231,7 @@ impl Capacity {
         }
     }
 
-    /// A ceiling has shown itself, and C_r goes to `rate`.
+    /// A ceiling showed itself: sets C_r to `rate`.
     fn believe(&mut self, rate: f64) {
         let Tuning { same_ceiling, belief, belief_again, longest_belief, .. } = self.tuning;
         let is_same = (rate - self.ceiling).abs() <= self.ceiling * same_ceiling;
@@ -239,7 +239,7 @@ impl Capacity {
         self.lasts = if is_same { again } else { belief };
         (self.ceiling, self.belief) = (rate, self.lasts);
         (self.found, self.base) = (rate, rate);
-        // Next time the train counts no more.
+        // From now on the train does not count.
         (self.shown, self.exact) = (f64::INFINITY, false);
         (self.step, self.waits, self.searching) = (0.0, false, false);
     }
@@ -254,7 +254,7 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// All of C_r is used and this much lost of every flow.
+    /// All of C_r is used, and every flow has this loss.
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken_whatever_happens() {
+    fn a_given_capacity_never_changes() {
         let mut capacity = Capacity::new();
         let rules = Rules { receive_rate: Some(1e9), receive_share: 0.85, ..rules() };
         capacity.set_rules(&rules);
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn a_train_shows_the_link_at_once_and_a_slower_one_says_nothing() {
+    fn a_train_shows_the_link_immediately_and_a_slower_train_is_ignored() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(1e9, 31));
         assert_eq!(capacity.rate(0.0), 0.9e9);
         assert!(!capacity.on_train(0.5e9, 31));
-        // Clean intervals raise it, 2 % each, up to just below what the train showed.
+        // Intervals without loss raise it by 2 % each, up to just below the train's rate.
         let mut rates = |intervals: usize| {
             let each = (0..intervals).map(|_| {
                 interval(&mut capacity, &rules(), 1e9);
@@ -305,15 +305,15 @@ mod tests {
             assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         };
         close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
-        // That is believed for a while, then doubted a step at a time.
+        // That ceiling holds for a while; then C_r rises step by step.
         close(&rates(8), &[980.0; 8]);
         close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
-        // The same ceiling again is believed for twice as long.
+        // The same ceiling again holds twice as long.
         close(&rates(17), &[[980.0; 16].as_slice(), &[999.6]].concat());
     }
 
     #[test]
-    fn a_ceiling_that_is_met_again_is_believed_for_so_many_times_as_long() {
+    fn a_confirmed_ceiling_holds_longer_by_a_factor() {
         let believed = |belief_again| {
             let mut capacity = Capacity::new();
             let tuning = Tuning { belief_again, ..Tuning::OURS };
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(believed(1), [8; 5]);
     }
 
-    /// All of C_r is used and comes, with this queue on all paths, in milliseconds.
+    /// All of C_r is used and arrives, with this queue on all paths, in milliseconds.
     fn wait(capacity: &mut Capacity, queue: f64) -> f64 {
         let (total, queue) = (capacity.rate(0.0), queue / 1e3);
         let whole = Whole { total, current: total, queue, ..Whole::default() };
@@ -337,21 +337,21 @@ mod tests {
     }
 
     #[test]
-    fn a_train_of_few_steps_is_taken_for_slower_and_shows_no_ceiling() {
+    fn a_train_of_few_steps_counts_as_slower_and_shows_no_ceiling() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(1.2e9, 4));
         assert_eq!(capacity.rate(0.0), 0.96e9);
         let mut capacity = Capacity::new();
         assert!(capacity.on_train(1e9, 1));
-        // It rises in steps that double, as far as the train bears it out, and in small ones.
+        // It rises in doubling steps up to the train's rate, then in small ones.
         let rates: std::vec::Vec<f64> = (0..9).map(|_| wait(&mut capacity, 0.0)).collect();
         let expected = [510.0, 530.4, 572.8, 664.5, 877.1, 900.0, 918.0, 936.4, 955.1];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
     }
 
     #[test]
-    fn a_queue_that_grows_as_the_rate_rises_is_a_ceiling_and_one_that_was_there_is_none() {
+    fn a_queue_that_grows_with_the_rate_is_a_ceiling_and_an_older_queue_is_not() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 9);
         for queue in [7.0, 6.0, 7.0, 8.0] {
@@ -362,7 +362,7 @@ mod tests {
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);
-        // Others that fill the queue again and again take nothing of what was reached.
+        // Others that fill the queue repeatedly do not lower the value reached.
         for _ in 0..100 {
             wait(&mut capacity, 0.0);
             assert!(wait(&mut capacity, 30.0) >= after - 0.1);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_pauses_and_loses_what_it_makes_up_for_shows_no_ceiling_at_once() {
+    fn loss_of_a_host_that_pauses_shows_a_ceiling_only_when_it_repeats() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
         let pause = Whole { total: 6e8, current: 5.5e8, loss: 0.08, ..Whole::default() };
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_no_pause_makes_counts_at_once() {
+    fn a_loss_too_high_for_a_pause_counts_immediately() {
         let mut capacity = Capacity::new();
         capacity.on_train(2e9, 31);
         let overrun = Whole { total: 1.3e9, current: 9e8, loss: 0.31, ..Whole::default() };
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_drops_counts_also_where_no_flow_can_be_measured() {
+    fn drops_of_the_host_count_even_if_no_flow_can_be_measured() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
         let whole = Whole { unmeasured: 0.9e9, ..Whole::default() };
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_and_not_seen_to_arrive_shows_nothing() {
+    fn requested_data_that_do_not_arrive_show_no_capacity() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         let whole = Whole { total: 1e6, current: 1e6, unmeasured: 9e6, ..Whole::default() };

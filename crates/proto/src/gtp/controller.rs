@@ -1,4 +1,4 @@
-//! The single-flow controller (SFC): the rate that is requested, each round trip.
+//! The single-flow controller (SFC): sets the requested rate once a round trip.
 //!
 //! > For each RTT, based on the current flow loss rate loss_i, SFC decreases the requested rate
 //! > proportional to this loss rate. We also set an upper bound (12.5%) for the decrease in rate.
@@ -6,8 +6,8 @@
 //! > size (2% per RTT). However the new rate should be no more than the allocated/target rate set
 //! > by central scheduler. (section 4.1)
 //!
-//! With `delay-control` a queue counts as loss does: by what of it is beyond the allowed one, as a
-//! share of the round-trip time.
+//! With `delay-control` a queue counts like loss: its part beyond the allowed queue, as a share of
+//! the round-trip time.
 
 use super::options::Rules;
 use crate::time::{Span, Time};
@@ -38,7 +38,7 @@ impl Controller {
         self.rate = target;
     }
 
-    /// A round trip is over, with this loss ratio.
+    /// A round trip with this loss ratio has ended.
     pub(super) fn on_rtt(&mut self, rules: &Rules, loss: f64) {
         self.rate = if loss > 0.0 {
             // r_req (1 − min{0.5 loss, 0.125})
@@ -51,14 +51,15 @@ impl Controller {
     }
 }
 
-/// The round-trip time of the path without its queues.
+/// The round-trip time of the path with empty queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathRtt {
     now: Span,
-    /// The shortest of this stretch of time, of the last one, and when this one began.
+    /// The shortest round-trip time of the current window and of the one before, and the current
+    /// window's start.
     shortest: [Span; 2],
     began: Time,
-    /// How long such a stretch is.
+    /// Length of a window.
     age: Span,
 }
 
@@ -80,7 +81,7 @@ impl PathRtt {
         self.shortest[0].min(self.shortest[1])
     }
 
-    /// The share of the round-trip time that is queue beyond what the rules allow.
+    /// The part of the round-trip time that is queue beyond the allowed one.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         let path = self.shortest().as_secs_f64();
         let queue = self.now.as_secs_f64() - path * (1.0 + rules.queue);
@@ -105,7 +106,8 @@ mod tests {
     #[test]
     fn the_requested_rate_follows_the_papers_rule_step_by_step() {
         let mut sfc = Controller::new(100e6);
-        // Loss; the rate in Mbit/s after it, by hand: 4 % loss takes 2 %, 60 % takes 12.5 %.
+        // Loss, and the rate in Mbit/s after it, worked by hand: 4 % loss reduces by 2 %, 60 % by
+        // 12.5 %.
         for (loss, rate) in [
             (0.0, 100.0),
             (0.04, 98.0),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_target_is_the_rate_at_once() {
+    fn the_rate_follows_a_new_target_immediately() {
         let mut sfc = Controller::new(10e6);
         sfc.set_target(300e6);
         assert_eq!(sfc.rate(), 300e6);
@@ -145,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn tolerated_loss_is_no_reason() {
+    fn tolerated_loss_does_not_reduce_the_rate() {
         let rules = Rules { tolerated_loss: 0.01, ..rules() };
         assert_eq!((rules.excess(0.01), rules.excess(0.0)), (0.0, 0.0));
         near(rules.excess(0.05), 0.04);
     }
 
     #[test]
-    fn the_shortest_round_trip_is_that_of_the_last_two_stretches_of_time() {
+    fn the_shortest_round_trip_is_that_of_the_last_two_windows() {
         let mut path = PathRtt::new(Time::ZERO, Span::from_millis(100), Span::from_secs(10));
         for (second, sample, shortest) in
             [(9, 120, 100), (10, 135, 100), (20, 150, 135), (29, 140, 135), (30, 160, 140)]
@@ -174,11 +176,11 @@ mod tests {
         let mut sfc = Controller::new(100e6);
         sfc.on_rtt(&rules, path.queued(&rules));
         near(sfc.rate(), 95e6);
-        // Of a path whose round trip took no time there is no share.
+        // A round trip of zero has no share.
         let mut instant = PathRtt::new(Time::ZERO, Span::ZERO, Span::from_secs(10));
         instant.on_sample(Time::ZERO, Span::from_millis(10));
         assert_eq!(instant.queued(&rules), 0.0);
-        // A path that has become longer for good is a longer path.
+        // A path that stays longer is a longer path.
         for second in [11, 22, 33] {
             path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(135));
         }

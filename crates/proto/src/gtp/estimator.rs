@@ -1,4 +1,4 @@
-//! The capacity estimator (CE): what a flow could do, at the end of each control interval.
+//! The capacity estimator (CE): estimates what a flow could do, after each control interval.
 //!
 //! > When there is continuously no packet loss and the achieved throughput is close to target
 //! > rate, the CE needs to increase the flow's estimate faster. When flow incurs a packet loss,
@@ -6,11 +6,10 @@
 //! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
 
 //!
-//! The paper's estimate follows what a flow did, and so its target what it did before. A host that
-//! other programs keep from its work now and then does a little less than its target at any rate:
-//! each interval would lower the next, down to nothing. So a flow must do less than its target
-//! without loss for as many intervals in a row as `patience` says before its estimate follows; the
-//! most that it did in one of them counts.
+//! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
+//! host always does a little less than its target, so each interval would lower the next, down to
+//! nothing. Here a flow must stay below its target without loss for `patience` intervals in a row
+//! before its estimate follows, and then the best of these intervals counts.
 
 use super::options::Rules;
 
@@ -19,14 +18,13 @@ use super::options::Rules;
 pub(super) struct Estimator {
     estimate: f64,
     step: f64,
-    /// Intervals without loss in a row in which the flow did less than its target, and the most
-    /// that it did in one.
+    /// Intervals in a row without loss but below the target, and the highest rate in one of them.
     missed: u32,
     most: f64,
 }
 
 impl Estimator {
-    /// The estimate of a flow that joins with this bound.
+    /// The estimate of a new flow with this bound.
     pub(super) fn new(bound: f64) -> Estimator {
         Estimator { estimate: bound, step: 0.0, missed: 0, most: 0.0 }
     }
@@ -35,13 +33,13 @@ impl Estimator {
         self.estimate
     }
 
-    /// Adds to the estimate what departed flows have left to it.
+    /// Adds the flow's part of the rate freed by departed flows.
     pub(super) fn raise(&mut self, by: f64, bound: f64) {
         self.estimate = (self.estimate + by).min(bound);
     }
 
-    /// An interval is over, in which the flow did `total` of its `target` with this loss ratio;
-    /// `bound` is min{C_i, R_App, R_Send}.
+    /// An interval has ended in which the flow reached `total` of its `target` with this loss
+    /// ratio; `bound` is min{C_i, R_App, R_Send}.
     pub(super) fn on_interval(
         &mut self,
         rules: &Rules,
@@ -66,8 +64,8 @@ impl Estimator {
             // Δr̂ = 0 − min{0.5 × loss, 0.2} × r_total
             -(rules.loss_weight * loss).min(rules.most_cut) * total
         } else if loss == 0.0 && is_close && self.step > 0.0 {
-            // "we increase the allowable increment of estimation exponentially"; a step beyond the
-            // bound says no more than one that leads there.
+            // "we increase the allowable increment of estimation exponentially"; a step larger than
+            // the bound has no further effect.
             (rules.estimate_growth * self.step).min(bound)
         } else {
             first
@@ -82,7 +80,7 @@ mod tests {
     use crate::gtp::ROW;
     use crate::settings::Settings;
 
-    /// Runs the steps: total, target, loss; and the estimate after each, all in Mbit/s.
+    /// Runs steps of (total, target, loss, expected estimate), in Mbit/s.
     fn run(bound: f64, steps: &[(f64, f64, f64, f64)]) {
         let rules = Rules { patience: 1, ..Rules::new(&Settings::default()) };
         let mut ce = Estimator::new(bound * 1e6);
@@ -111,7 +109,7 @@ mod tests {
                 (100.0, 102.0, 0.005, 99.75),
                 (100.0, 99.75, 0.1, 95.0),
                 (100.0, 95.0, 0.9, 80.0),
-                // A cut is not doubled when the interval is clean again.
+                // After a cut, the cut itself is not doubled in an interval without loss.
                 (80.0, 80.0, 0.0, 81.6),
                 (81.6, 81.6, 0.0, 84.8),
             ],
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_growth_of_its_step_is_set() {
+    fn the_growth_of_the_step_is_a_setting() {
         let settings = Settings::default().with(&ROW, "estimate-growth", 3.0).unwrap();
         let (rules, mut ce) = (Rules::new(&settings), Estimator::new(1000.0));
         let after = [100.0, 102.0, 108.0].map(|total| {
@@ -138,11 +136,11 @@ mod tests {
             ce.on_interval(&rules, (total * target / 100.0, 0.0), target, 1000.0);
             ce.estimate()
         };
-        // Every other interval or so a third of the time is lost.
+        // In about every other interval a third of the time is lost.
         for total in [100.0, 66.0, 70.0, 98.0, 66.0, 97.0, 70.0, 50.0].repeat(50) {
             assert!(turn(total) > 100.0);
         }
-        // From now on it can do no more, whatever is asked for.
+        // From now on it can do no more, whatever is requested.
         assert!((turn(60.0) - 71.4).abs() < 0.1);
     }
 

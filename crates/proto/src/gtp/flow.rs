@@ -1,4 +1,4 @@
-//! One flow at the receiver: asks for its blocks at its rate, keeps what came, and measures.
+//! One flow at the receiver: requests its blocks at its rate, tracks arrivals and measures.
 //!
 //! > The SFC … provides per-flow based data packet request management and limits the number of
 //! > outstanding data requests. This limits the usage of receiver buffers for each flow and
@@ -27,16 +27,16 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Request, SenderOffer};
 
-/// What happened to a flow that concerns the others.
+/// Changes of a flow that affect the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct News {
-    /// It begins to answer, or can do more or less than before.
+pub(super) struct ScheduleChange {
+    /// The flow began to answer, or its estimate changed.
     pub(super) changed: bool,
-    /// It has ended, or does not answer, and leaves this rate.
+    /// Rate freed by a flow that ended or stopped answering.
     pub(super) gone: f64,
 }
 
-/// What came of a flow, and what this host's socket dropped of it.
+/// Datagrams of a flow that arrived, and those that this host's socket dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) came: u64,
@@ -49,53 +49,53 @@ pub(super) struct Flow {
     pub(super) rules: Rules,
     pub(super) standing: Standing,
     pub(super) outgoing: VecDeque<(Carrier, Control)>,
-    pub(super) news: News,
-    /// What was asked for the first time, and what has come.
+    pub(super) news: ScheduleChange,
+    /// Blocks requested for the first time, and blocks that arrived.
     frontier: Frontier,
     asked: Asked,
     monitor: Monitor,
     obedience: Obedience,
-    /// One more than the highest packet number that came.
+    /// Highest packet number that arrived, plus one.
     sent: u64,
     sfc: Controller,
     ce: Estimator,
     own: OwnLoss,
-    /// What it is asked for at the least.
+    /// The flow's least requested rate.
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
-    /// It is asked no more often than this, for others are asked too.
+    /// Least time between requests, because other flows get requests too.
     spacing: Span,
     pending: Pending,
     /// The sender does not answer, or has nothing to answer.
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
-    /// Where the SFC's measure begins, where the CE's does, and not before when.
+    /// Start of the SFC's measurement, start of the CE's, and the earliest time of the latter.
     rtt_from: Option<Seen>,
     interval_from: Option<Seen>,
     settled_after: Time,
-    /// Whether what this host's socket drops grew by what was told last, or since the last
-    /// interval: it is told now and then.
+    /// Whether the socket's drops grew at their last report (`growing`), and since the last
+    /// interval (`overrun`). Reports come only now and then.
     growing: bool,
     overrun: bool,
-    /// What had come and what the socket had dropped, when that was last taken.
+    /// Arrivals and drops when the count was last taken.
     counted: Count,
-    /// The sender had nothing to send since then, because it was not asked for enough; because
-    /// this host has no room for more.
+    /// Since the interval began, the sender had nothing to send because too little was requested
+    /// (`starved`) or because this host had no room (`blocked`).
     starved: bool,
     blocked: bool,
-    /// One more than the highest packet number of the sender's last answer.
+    /// Highest packet number of the sender's last answer, plus one.
     answered: u64,
     request: u64,
     told: Rate,
     anew: bool,
-    /// When the flow last gave a sign, when it was last looked at, and how often it was asked
-    /// anew since.
+    /// When the flow last showed activity, when it was last checked, and how many requests went out
+    /// since without an answer.
     sign: Time,
     looked: Time,
     silences: u32,
-    /// Blocks that were once found missing.
+    /// Blocks that were found missing at some time.
     lost: RangeSet,
     wholes: Wholes,
     /// Segments before this one are acknowledged.
@@ -103,7 +103,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow under these rules, that is asked for `least` until its first target takes effect.
+    /// A flow under these rules; its requested rate is `least` until its first target takes effect.
     pub(super) fn new(now: Time, setup: &Setup, rules: Rules, least: f64) -> Flow {
         let standing = Standing::new(now, setup, &rules);
         let bound = standing.bound();
@@ -121,13 +121,13 @@ impl Flow {
             rules,
             standing,
             outgoing: VecDeque::new(),
-            news: News { changed: true, gone: 0.0 },
+            news: ScheduleChange { changed: true, gone: 0.0 },
             frontier,
             asked,
             monitor: Monitor::default(),
             obedience: Obedience::new(now, unasked.bits()),
             sent: 0,
-            // Until its first target takes effect, others have not made room for it.
+            // Other flows have not made room before the first target takes effect.
             sfc: Controller::new(standing.fixed().unwrap_or(least.min(bound))),
             ce: Estimator::new(bound),
             own: OwnLoss::new(&rules),
@@ -165,41 +165,41 @@ impl Flow {
         !self.quiet && !self.end.is_finished()
     }
 
-    /// r̂: what the flow could do.
+    /// r̂: the rate that the flow could reach.
     pub(super) fn estimate(&self) -> f64 {
         let bound = self.standing.bound();
         if self.standing.fixed().is_some() { bound } else { self.ce.estimate().min(bound) }
     }
 
-    /// The rate that is requested.
+    /// The requested rate.
     pub(super) fn rate(&self) -> f64 {
         self.sfc.rate()
     }
 
-    /// The target that holds.
+    /// The target in effect.
     pub(super) fn target(&self) -> f64 {
         self.sfc.target()
     }
 
-    /// Adds to the estimate what departed flows have left.
+    /// Adds the rate freed by departed flows to the estimate.
     pub(super) fn raise_estimate(&mut self, by: f64) {
         self.ce.raise(by, self.standing.bound());
     }
 
-    /// What it is asked for at the least from now on, as far as its bound lets it.
+    /// Sets the least requested rate; returns it reduced to the flow's bound.
     pub(super) fn set_least(&mut self, least: f64) -> f64 {
         self.least = least;
         least.min(self.standing.bound())
     }
 
-    /// The scheduler's target, which takes effect at `at`; requests come no closer than `spacing`.
+    /// Sets the scheduler's target from `at` on, and the least time between requests.
     pub(super) fn set_target(&mut self, at: Time, target: f64, spacing: Span) {
         self.pending.set(at, target);
         self.spacing = spacing;
     }
 
-    /// From one request to the next: a part of a round trip, and as long as it takes until it is
-    /// worth asking, as far as the sender has enough in hand.
+    /// Time between two requests: a fraction of a round trip, or longer until a request is large
+    /// enough, as far as the sender has enough in hand.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
@@ -218,7 +218,7 @@ impl Flow {
         }
         let asked_to = self.frontier.peek().unwrap_or(u64::MAX);
         let there = self.frontier.there();
-        // What nobody asked for is not taken: it would be beyond what the receiver has room for.
+        // Unrequested blocks are refused: they exceed what the receiver has room for.
         let is_asked = |arrival: &&Arrival| {
             let number = layout.number(arrival.block);
             !of_object(arrival.block) || number < asked_to || there.contains(number)
@@ -233,7 +233,7 @@ impl Flow {
         self.settle(now);
     }
 
-    /// Counts what was sent faster than it was asked for.
+    /// Counts datagrams sent faster than requested.
     fn watch_rate(&mut self, now: Time, arrivals: &[Arrival]) {
         self.allow(now);
         let numbers = arrivals.iter().map(|arrival| arrival.number.0 + 1);
@@ -243,7 +243,7 @@ impl Flow {
         self.end.accounting.too_fast += self.obedience.take(sent, self.datagram.bits());
     }
 
-    /// Until now it was to send at the rate that it was told last.
+    /// Credits the time until now at the rate requested last.
     fn allow(&mut self, now: Time) {
         let Tuning { too_fast, at_once, .. } = self.rules.tuning;
         let told = self.told.as_bps() as f64;
@@ -251,7 +251,7 @@ impl Flow {
         self.obedience.allow(now, told * too_fast, in_hand * at_once);
     }
 
-    /// Takes in what was asked for.
+    /// Accepts requested blocks.
     fn take(&mut self, now: Time, arrivals: &[Arrival]) {
         let received = self.end.on_arrivals(now, arrivals);
         if received == 0 {
@@ -278,8 +278,8 @@ impl Flow {
         if core::mem::take(&mut self.quiet) && !self.end.is_finished() {
             self.news.changed = true;
             if was_silent {
-                // "By doing so, we are able to treat new flows just as old ones" (section 4.4): one
-                // that comes back is new.
+                // "By doing so, we are able to treat new flows just as old ones" (section 4.4): a
+                // flow that returns counts as new.
                 self.ce = Estimator::new(self.standing.bound());
                 self.measure_after(now);
             }
@@ -310,7 +310,7 @@ impl Flow {
         if !self.standing.on_offer(now, offer) {
             return;
         }
-        // Said again with other news, it says nothing of now.
+        // A repetition with other news says nothing about the current state.
         if offer.highest > self.answered {
             self.answered = offer.highest;
             self.asked.on_answered(offer.answered, offer.highest);
@@ -341,15 +341,15 @@ impl Flow {
         }
     }
 
-    /// What this host's own socket has dropped is no loss of the path's, however it goes on while
-    /// the rate falls.
+    /// Sets the drops of this host's socket. They are not the path's own loss, however they behave
+    /// while the rate falls.
     pub(super) fn set_socket_lost(&mut self, lost: u64) {
         self.growing = lost > self.end.pulses.socket_lost();
         self.overrun |= self.growing;
         self.end.pulses.set_socket_lost(lost);
     }
 
-    /// What came and what the socket dropped since this was last taken.
+    /// Takes the arrivals and drops since the last call, in bits.
     pub(super) fn take_count(&mut self) -> Count {
         let end = &self.end;
         let now = Count { came: end.accounting.received, dropped: end.pulses.socket_lost() };
@@ -358,7 +358,7 @@ impl Flow {
         Count { came: bits(now.came - before.came), dropped: bits(now.dropped - before.dropped) }
     }
 
-    /// Finds what is lost, and where measures begin.
+    /// Finds losses, and the starting points of measurements.
     fn settle(&mut self, now: Time) {
         let grace = self.standing.grace();
         self.monitor.settle(now, grace);
@@ -368,20 +368,20 @@ impl Flow {
         }
         let highest = (self.end.accounting.highest, self.end.risen);
         let lost = self.asked.settle(now, grace, highest, self.frontier.there());
-        // The sender is idle: there is no reason to wait for the next turn.
+        // The sender is idle: no reason to wait for the next turn.
         if !lost.is_empty() && self.asked.under_way() == 0 {
             self.next_ask = now;
         }
     }
 
-    /// What was sent before a round trip from now says nothing of what is asked for now.
+    /// Restarts the measurement: data sent before a round trip from now belong to older requests.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
         (self.starved, self.blocked) = (false, false);
         self.settled_after = now + self.standing.rtt();
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(pulse) = self.end.poll_pulse(now) {
             self.outgoing.push_back(pulse);
@@ -389,7 +389,7 @@ impl Flow {
         if self.end.is_finished() {
             return;
         }
-        // A host that was asleep itself has not heard what came meanwhile.
+        // A host that slept itself has not read what arrived meanwhile.
         if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
             self.sign = now;
         }
@@ -414,42 +414,43 @@ impl Flow {
         }
     }
 
-    /// A round trip is over: the SFC's turn.
+    /// A round trip has ended: the SFC decides.
     fn on_rtt(&mut self, now: Time) {
         self.next_rtt = now + self.standing.tick();
         self.standing.on_round(now);
         let Some(seen) = self.monitor.seen() else { return };
         let from = self.rtt_from.replace(seen);
         let measure = from.and_then(|from| Measure::between(from, seen, self.datagram));
-        // A rate that the user fixed never reacts.
+        // A rate fixed by the user never reacts.
         if let Some(measure) = measure.filter(|_| self.standing.fixed().is_none()) {
             self.sfc.on_rtt(&self.rules, self.sign_of(&measure));
         }
     }
 
-    /// What of a measure says that there was too much: loss, or a queue that counts as loss.
+    /// The congestion that a measurement shows: loss, or a queue that counts as loss.
     fn sign_of(&self, measure: &Measure) -> f64 {
         let loss = self.rules.excess(self.loss_of(measure));
         loss.max(self.standing.queued(&self.rules))
     }
 
-    /// What of a measure's loss is not the path's own.
+    /// A measurement's loss without the path's own loss.
     fn loss_of(&self, measure: &Measure) -> f64 {
         if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
-    /// A control interval is over: the CE's turn. Gives what the flow did, if that can be told.
+    /// A control interval has ended: the CE decides. Returns total rate, arrival rate and loss, if
+    /// they could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
-            // It waits for its host, and its share is the others' meanwhile.
+            // The flow waits for this host; the other flows get its share meanwhile.
             self.quiet = true;
             self.news.gone += self.rate();
             return None;
         }
         let (from, mut seen) = (self.interval_from?, self.monitor.seen()?);
         if self.blocked {
-            // It would have sent nothing more until now: what came was one burst of many.
+            // The sender could send nothing more until now: the measured data were a burst.
             seen.at = now;
         }
         let measure = Measure::between(from, seen, self.datagram)?;
@@ -469,12 +470,12 @@ impl Flow {
         self.overrun = self.growing;
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {
-            // A sender that had nothing to send shows nothing of what it could.
+            // A sender without data to send does not show what it could do.
             return None;
         }
         let achieved = sign == 0.0 && total >= self.rules.close * target;
-        // Nobody knows yet how much there is for all: a flow that does all that it is asked for
-        // shows no bound of its own.
+        // The total capacity is not known yet: a flow that reaches its requested rate shows no
+        // bound of its own.
         if searching && achieved {
             self.ce = Estimator::new(bound);
         } else {
@@ -493,7 +494,7 @@ impl Flow {
         self.sign + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
     }
 
-    /// The sender does not answer: it is asked anew, for little, until it does.
+    /// The sender is silent: send a new, small request until it answers.
     fn on_silence(&mut self, now: Time) {
         self.asked.give_up_all(self.frontier.there());
         self.anew = true;
@@ -510,8 +511,8 @@ impl Flow {
         }
     }
 
-    /// Blocks that may be under way: what the path holds, and what the sender has in hand until
-    /// the next request comes.
+    /// Blocks that may be in flight: those on the path, and those the sender holds until the next
+    /// request.
     fn window(&self) -> u64 {
         self.window_at(self.rate())
     }
@@ -546,7 +547,7 @@ impl Flow {
         if self.asked.under_way() == 0 {
             self.sign = now;
         }
-        // What was under way before this request was asked for at the rate before it.
+        // Data in flight before this request were requested at the old rate.
         self.allow(now);
         self.told = rate;
         let mut runs = list.iter().peekable();
@@ -583,7 +584,7 @@ mod tests {
     use crate::layout::Layout;
 
     #[test]
-    fn an_answer_that_is_only_said_again_starves_nobody() {
+    fn a_repeated_answer_does_not_count_as_starved() {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut flow = Flow::new(Time::ZERO, &setup, Rules::new(&setup.settings), 1e6);

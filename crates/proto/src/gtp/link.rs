@@ -1,56 +1,55 @@
-//! The receiver's access link: how C_r is known from the host's card, and what other traffic on the
-//! link takes of it.
+//! The receiver's access link: how the host's card and other traffic on the link determine C_r.
 //!
-//! [`Capacity`] finds what flows can bring that are alone. What the host's card takes is a ceiling
-//! of that, and where a first train comes nearly as fast as the card takes, the card is what bounds
-//! the host, and C_r is all of it. Alone the card's word is not enough, for the way to the host is
-//! often narrower than its card. What the user lets all flows have is another ceiling.
+//! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
+//! first train arrives nearly at that speed, the card is the bottleneck and C_r is its full speed.
+//! The card's speed alone is not enough, because the path to the host is often narrower. The user's
+//! limit for all flows is a second upper limit.
 //!
-//! Where it is known what else comes in, what is found is the whole link with all that it carries,
-//! and what others are left ([`beside`](super::beside)) comes off it.
+//! If other traffic is known, C_r is found for the whole link with all its traffic, and the part of
+//! the others ([`fair_share`](super::fair_share)) is subtracted.
 
 use alloc::vec::Vec;
 
-use super::beside::Told;
 use super::capacity::{Capacity, Whole};
+use super::fair_share::OtherTraffic;
 use super::tuning::Tuning;
 use crate::endpoint::{Origin, Others, ReceiveCapacity};
 use crate::time::Time;
 use crate::units::Rate;
 
-/// What is known of the link beside what the flows show.
+/// Knowledge about the link from other sources than the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// What the card takes, in bits a second, and what the user lets all flows have.
+    /// The card's speed and the user's limit for all flows, in bits a second.
     card: f64,
     limit: f64,
-    others: Option<Told>,
-    /// What the rates that users fixed add up to: they hold.
+    others: Option<OtherTraffic>,
+    /// Sum of the rates that users fixed; other traffic does not reduce it.
     fixed: f64,
 }
 
 impl Link {
-    /// Nothing is known.
+    /// A link of which nothing is known.
     pub(super) fn new() -> Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }
 
-    /// What a driver tells; whether others are to be left anything.
-    pub(super) fn set(&mut self, now: Time, told: Others, counts: bool) {
-        self.card = told.link.map_or(f64::INFINITY, |link| link.as_bps() as f64);
+    /// Takes a report of the driver; `counts` says whether other traffic gets a part.
+    pub(super) fn set(&mut self, now: Time, report: Others, counts: bool) {
+        self.card = report.link.map_or(f64::INFINITY, |link| link.as_bps() as f64);
         match &mut self.others {
             _ if !counts => self.others = None,
-            Some(others) => others.note(now, told),
-            None => self.others = Some(Told::new(now, told)),
+            Some(others) => others.note(now, report),
+            None => self.others = Some(OtherTraffic::new(now, report)),
         }
     }
 
-    /// What all flows together may have at the most.
+    /// Sets the limit for all flows together.
     pub(super) fn set_limit(&mut self, limit: f64) {
         self.limit = limit;
     }
 
-    /// No more is found: neither the card takes it, nor would the user want it.
+    /// The upper limit of a found C_r: the card's speed and the user's limit.
     fn most(&self, capacity: &Capacity) -> f64 {
         self.card.min(self.limit / capacity.found().1)
     }
@@ -59,24 +58,24 @@ impl Link {
         self.others.map_or(0.0, |others| others.left())
     }
 
-    /// What the link carries of everything, as far as is known.
+    /// The capacity of the link for all traffic, as far as known.
     fn carries(capacity: &Capacity) -> f64 {
         capacity.given().unwrap_or(capacity.found().0)
     }
 
-    /// C_r, where the rates that users fixed add up to `fixed`.
+    /// C_r, if the rates that users fixed add up to `fixed`.
     pub(super) fn rate(&mut self, capacity: &Capacity, fixed: f64) -> f64 {
         self.fixed = fixed;
         self.taken(capacity)
     }
 
-    /// The same, where they are what they were.
+    /// C_r, with the fixed rates unchanged.
     pub(super) fn taken(&self, capacity: &Capacity) -> f64 {
         let rest = (Link::carries(capacity) - self.left()).max(self.fixed);
         capacity.rate(self.fixed).min(rest).min(self.limit)
     }
 
-    /// A flow's first datagrams came at this rate; tells whether C_r is another now.
+    /// Handles the rate of a flow's first train; returns whether C_r changed.
     pub(super) fn on_train(&self, capacity: &mut Capacity, rate: f64) -> bool {
         let (found, most) = (capacity.found().0, self.most(capacity));
         let news = capacity.given().is_none()
@@ -87,29 +86,29 @@ impl Link {
         news
     }
 
-    /// What all flows did, as C_r is judged by it: what is left to others counts as having come.
+    /// The total of all flows as C_r is judged by it: the part of other traffic counts as arrived.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };
         let (found, share) = capacity.found();
         let theirs = (found * share - (found - others.left())).max(0.0);
         let came = whole.current + whole.unmeasured + others.seen();
-        // A link that carries what it should, and loses, has others who take more than they were
-        // left: they will be left more.
+        // On a full link with loss, other traffic took more than its part. Its part will grow, so
+        // the loss does not count.
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         Whole { total, current, loss: if is_full { 0.0 } else { whole.loss }, ..whole }
     }
 
-    /// What of an even share among others and ours, whose weights add up to `weights`, one of ours
-    /// counts for at the least, for each unit of weight.
+    /// Least weight of one of our flows, per unit of weight, as part of an even share among other
+    /// flows and ours, whose weights add up to `weights`.
     pub(super) fn even_least(&self, capacity: &Capacity, weights: f64) -> f64 {
         let flows = self.others.map_or(0, |others| others.flows());
         let even = Link::carries(capacity) / (weights + f64::from(flows)).max(1.0);
         even * capacity.tuning().even_least
     }
 
-    /// An interval is over, in which `current` of ours came; ours could do `estimates`, each with
-    /// its weight.
+    /// A control interval has ended. Our flows received `current`; `estimates` are their estimates
+    /// and weights.
     pub(super) fn on_interval(
         &mut self,
         tuning: &Tuning,
@@ -118,7 +117,7 @@ impl Link {
         estimates: &[(Rate, f64)],
     ) {
         let seen = self.others.map_or(0.0, |others| others.seen());
-        // So much has been carried.
+        // The link has carried at least this much.
         let carried = if seen > 0.0 { (current + seen) * tuning.link_full } else { 0.0 };
         let (found, _) = capacity.found();
         capacity.set_found(found.max(carried).min(self.most(capacity)));
@@ -127,8 +126,8 @@ impl Link {
         }
     }
 
-    /// What is taken, of what, and where that is known from.
-    pub(super) fn told(&self, capacity: &Capacity) -> ReceiveCapacity {
+    /// The capacity, the link's rate and how they are known.
+    pub(super) fn receive_capacity(&self, capacity: &Capacity) -> ReceiveCapacity {
         let (found, share) = capacity.found();
         let origin = match capacity.given() {
             Some(given) if given * share <= self.limit => Origin::Given,
@@ -148,7 +147,7 @@ impl Link {
     }
 }
 
-/// What flows could do, each with its weight.
+/// The flows' estimates with their weights.
 pub(super) fn estimates(flows: impl Iterator<Item = (f64, f64)>) -> Vec<(Rate, f64)> {
     flows.map(|(estimate, weight)| (Rate::from_bps_f64(estimate), weight)).collect()
 }
@@ -172,7 +171,7 @@ mod tests {
         capacity
     }
 
-    /// A link of which the card takes so many Mbit/s.
+    /// A link whose card has this speed in Mbit/s.
     fn card(mbps: u64) -> Link {
         let mut link = Link::new();
         let told = Others { link: Some(Rate::from_mbps(mbps)), bytes: Bytes::ZERO, flows: 0 };
@@ -181,27 +180,27 @@ mod tests {
     }
 
     fn origin(link: &Link, capacity: &Capacity) -> (u64, Origin) {
-        let told = link.told(capacity);
-        (told.rate.as_bps() / 1_000_000, told.origin)
+        let found = link.receive_capacity(capacity);
+        (found.rate.as_bps() / 1_000_000, found.origin)
     }
 
     #[test]
-    fn a_card_is_a_ceiling_and_all_of_it_is_taken_once_a_train_came_nearly_as_fast() {
+    fn the_card_is_a_ceiling_and_all_of_it_is_used_after_a_train_nearly_as_fast() {
         let (mut link, mut capacity) = (card(1000), found(450e6));
-        // The way is narrower than the card: what it shows is found, as without a card.
+        // A path narrower than the card: its rate is found as without a card.
         assert!(!link.on_train(&mut capacity, 500e6));
         assert_eq!(origin(&link, &capacity), (450, Origin::Found));
         assert!(link.on_train(&mut capacity, 800e6));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
         assert!(!link.on_train(&mut capacity, 5e9));
-        // What would be found beyond it is not taken, also where it has come from a train.
+        // More than the card's speed is never used, not even after a train.
         capacity.set_found(1.02e9);
         link.on_interval(&rules().tuning, &mut capacity, 1e9, &[]);
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
         capacity.set_found(1.3e9);
         assert!(link.on_train(&mut capacity, 1.5e9));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
-        // A share is of the card, and a rate that was given is given.
+        // A share applies to the card's speed; a given rate stays.
         capacity.set_rules(&Rules { receive_share: 0.85, ..rules() });
         assert_eq!(origin(&link, &capacity), (850, Origin::Card));
         capacity.set_rules(&Rules { receive_rate: Some(9e9), ..rules() });
@@ -210,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_for_all_that_comes_whatever_the_link_shows_and_whatever_was_given() {
+    fn a_limit_applies_to_found_given_and_fixed_rates() {
         let (mut link, mut capacity) = (Link::new(), found(10e6));
         link.set_limit(100e6);
         assert_eq!(origin(&link, &capacity), (10, Origin::Found));
-        // The link has ten times as much; what users fixed is bounded, too.
+        // The link has ten times as much; the limit also applies to fixed rates.
         assert!(capacity.on_train(1e9, 31) && link.on_train(&mut capacity, 1e9));
         assert_eq!(origin(&link, &capacity), (100, Origin::Limit));
         assert_eq!(link.rate(&capacity, 3e9), 100e6);
@@ -224,12 +223,12 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // Of a share of the link, no more is found than its share needs.
+        // With a share of the link, the found value stops at what the share needs.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
         assert_eq!(half.found().0, 200e6);
-        // A narrow link is found all the same.
+        // A narrow link is still found.
         capacity.set_found(50e6);
         assert_eq!(origin(&link, &capacity), (50, Origin::Found));
         let given = Rules { receive_rate: Some(1e9), receive_share: 0.5, ..rules() };
@@ -239,9 +238,9 @@ mod tests {
         assert_eq!(origin(&link, &capacity), (75, Origin::Given));
     }
 
-    /// A link on which others bring so many Mbit/s and are left as much as they get among equals of
-    /// one flow of ours that could do anything.
-    fn beside(capacity: &mut Capacity, others: u64) -> Link {
+    /// A link with other traffic of this rate in Mbit/s, which has its fair share against one flow
+    /// of ours without a limit.
+    fn with_others(capacity: &mut Capacity, others: u64) -> Link {
         let mut link = Link::new();
         for look in 0..3u64 {
             let bytes = Rate::from_mbps(others).over(Span::from_secs(look));
@@ -253,42 +252,43 @@ mod tests {
     }
 
     #[test]
-    fn what_others_are_left_comes_off_the_link_and_off_no_rate_that_was_fixed() {
+    fn the_part_of_others_reduces_the_link_but_no_fixed_rate() {
         let mut capacity = found(1e9);
-        let mut link = beside(&mut capacity, 600);
+        let mut link = with_others(&mut capacity, 600);
         assert_eq!(link.rate(&capacity, 0.0), 500e6);
         assert_eq!(link.rate(&capacity, 700e6), 700e6);
-        assert_eq!(link.told(&capacity).others, Some(Rate::from_mbps(500)));
-        // Beside one flow, half of an even share of one of ours is a quarter, of three an eighth.
+        assert_eq!(link.receive_capacity(&capacity).others, Some(Rate::from_mbps(500)));
+        // Against one flow, half of an even share of one of ours is a quarter; against three, an
+        // eighth.
         let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
         assert_eq!(least, [250e6, 125e6]);
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };
         capacity.set_rules(&Rules { tuning, ..rules() });
         assert_eq!(link.even_least(&capacity, 1.0), 500e6);
-        // A share of the link that is less holds.
+        // A smaller share of the link applies.
         capacity.set_rules(&Rules { receive_share: 0.3, ..rules() });
         assert_eq!(link.rate(&capacity, 0.0), 300e6);
     }
 
     #[test]
-    fn what_others_bring_is_part_of_what_the_link_is_seen_to_carry() {
+    fn other_traffic_counts_towards_the_capacity_of_the_link() {
         let mut capacity = found(450e6);
-        let mut link = beside(&mut capacity, 600);
-        // 300 of ours and 600 of theirs came through: it carries 900, of which 98 % are believed.
+        let mut link = with_others(&mut capacity, 600);
+        // 300 of ours and 600 of theirs arrived: the link carries 900, of which 98 % count.
         link.on_interval(&rules().tuning, &mut capacity, 300e6, &[]);
         assert_eq!(capacity.found().0, 882e6);
         let mut capacity = found(1e9);
-        let link = beside(&mut capacity, 600);
-        // Half of it is left to them, and counts as having come. 480 of ours of 500 and 600 of
-        // theirs: the link is full, and the loss no sign that it is narrower.
+        let link = with_others(&mut capacity, 600);
+        // Half of it is their part and counts as arrived. With 480 of our 500 and 600 of theirs the
+        // link is full, and the loss does not show a narrower link.
         let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
-        // With 300 of ours it carries less than it did.
+        // With 300 of ours it carried less than before.
         let whole = Whole { current: 300e6, loss: 0.4, ..whole };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
-        // A share that leaves them half anyway is judged as it is.
+        // If our share leaves them half anyway, the loss is judged as it is.
         capacity.set_rules(&Rules { receive_share: 0.5, ..rules() });
         assert_eq!(link.whole(&capacity, whole), whole);
         assert_eq!(Link::new().whole(&capacity, whole), whole);

@@ -10,42 +10,43 @@
 //!
 //! > Lost UDB's are requested again by the receiver. (section 3.5)
 //!
-//! Where we settle what the paper leaves open, or go beyond it, and why:
-//! - A new target is a flow's requested rate at once (after its delay, section 4.4). The SFC's
-//!   steps of 2 % lead back to the target from a cut: as the only way up they would take a
-//!   hundred round trips to a fair share. The requested rate is never above the target.
-//! - The CE doubles its step also after a cut has ended. The paper's "= 0" would double a cut in a
+//! Where the paper leaves a choice open, or this code goes beyond the paper:
+//! - A flow's requested rate follows a new target immediately (after its delay, section 4.4). The
+//!   SFC's steps of 2 % only lead back to the target after a cut: as the only way up they would
+//!   need a hundred round trips to reach a fair share. The requested rate never exceeds the target.
+//! - The CE also doubles its step after a cut. The paper's "= 0" would double the cut itself in a
 //!   clean interval.
-//! - A measurement begins a round trip after its flow's target took effect: what was sent before
-//!   says nothing about it. Loss is settled after a grace of max(RTT/4, 1 ms), so that data that
-//!   overtake each other are not lost.
-//! - The receiver's capacity C_r is given, or found: the first datagrams may leave before any
-//!   request, at once, and show how fast the path delivers; then C_r rises and falls on the whole
-//!   of all flows as a flow's estimate does, and stops rising where a queue grows on all paths.
-//! - Loss is found by place: blocks come in the order of asking, so what was asked before one that
-//!   came is missing. A sender with nothing left to send says so, and what is then missing of it
-//!   is asked for again without a time-out; a time-out is for senders that say nothing.
-//! - Each end tells the other what it has at the start and when it changes: the receiver its
-//!   memory (in pulses), the sender its access rate and round-trip time. A round-trip time that is
-//!   longer than the sender's answers take is not believed.
-//! - A flow that has stopped answering leaves the schedule, and joins again when it answers.
-//! - Loss that stays as it is while a flow's rate falls is the path's own, and then means nothing.
-//!   The paper's rules would slow the flow down for ever.
-//! - Shares may be weighted, and the SFC may react to queues instead of waiting for loss.
+//! - A measurement begins a round trip after the target took effect: earlier data say nothing about
+//!   it. Loss is counted after a grace of max(RTT/4, 1 ms), so that reordered data are not lost.
+//! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
+//!   request, back to back, and show how fast the path delivers. Then C_r rises and falls with the
+//!   total of all flows as a flow's estimate does, and stops rising when a queue grows on all
+//!   paths.
+//! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
+//!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
+//!   requests missing blocks again without a timeout. Timeouts are for senders that are silent.
+//! - Each end reports its state at the start and on changes: the receiver its memory (in pulses),
+//!   the sender its access rate and round-trip time. The receiver ignores a round-trip time longer
+//!   than the sender's answers take.
+//! - A flow that stops answering leaves the schedule, and rejoins when it answers.
+//! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
+//!   rules would slow the flow down for ever.
+//! - Shares may have weights, and the SFC may react to queues instead of losses.
 //!
-//! Files by decision. A flow: `asked` knows what was asked for and is missing, `monitor` (SFM)
-//! measures, `obedience` counts what is too fast, `controller` (SFC) requests a rate, `estimator`
-//! (CE) says what a flow could do, `own` knows what its path loses anyway, `flow` asks. All flows:
-//! `capacity` is C_r, `scheduler` (MFS) shares it, `transitions` says what joins and departures
-//! change and when, `link` knows the card and other traffic, which `beside` leaves its share,
-//! `receiver` ties it together. `sender` obeys. The settings are in `options`, the constants that
-//! are ours in `tuning`.
+//! Files, one decision each. For one flow: `asked` tracks requested and missing blocks, `monitor`
+//! (SFM) measures, `obedience` counts datagrams sent too fast, `controller` (SFC) sets the
+//! requested rate, `estimator` (CE) estimates what the flow could do, `own` learns the path's own
+//! loss, `standing` holds the path's round-trip time and limits, `flow` sends requests. For all
+//! flows: `capacity` is C_r, `scheduler` (MFS) divides it, `transitions` times the effects of joins
+//! and departures, `link` knows the card and other traffic, `fair_share` leaves that traffic its
+//! share, `receiver` connects the parts. `sender` is the sending end. User settings are in
+//! `options`, our own constants in `tuning`.
 
 mod asked;
-mod beside;
 mod capacity;
 mod controller;
 mod estimator;
+mod fair_share;
 mod flow;
 mod link;
 mod monitor;

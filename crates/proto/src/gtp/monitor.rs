@@ -1,27 +1,27 @@
-//! The single-flow monitor (SFM): what came and what was lost, by packet numbers.
+//! The single-flow monitor (SFM): counts arrivals and losses by packet numbers.
 //!
 //! > We employ a per-connection data packet sequence number (embedded in the header of data
 //! > packet) to diagnose packet loss, as well as calculate transmission and loss rates.
 //! > (section 3.5)
 //!
-//! Numbers are counted up to an *edge*: the highest that had come at some moment. It is settled
-//! after a grace, when what others have overtaken has come as well.
+//! It counts up to an *edge*: the highest number that had arrived at some moment. The edge is
+//! settled after a grace, when overtaken datagrams have arrived too.
 
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// What had come when the edge was drawn. Counts are since the flow's start.
+/// The counts at an edge, since the flow's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) at: Time,
-    /// Datagrams that had been sent.
+    /// Datagrams sent.
     pub(super) sent: u64,
-    /// Those of them that came, and their UDP payload.
+    /// Datagrams that arrived, and their UDP payload.
     pub(super) received: u64,
     pub(super) bytes: Bytes,
 }
 
-/// What came, so far as it is counted on one side of the edge.
+/// Arrivals on one side of the edge.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     received: u64,
@@ -34,15 +34,15 @@ pub(super) struct Monitor {
     edge: Option<(Time, u64)>,
     below: Count,
     above: Count,
-    /// One more than the highest number, and when it came.
+    /// Highest number plus one, and its arrival time.
     highest: u64,
     risen: Time,
     settled: Option<Seen>,
 }
 
 impl Monitor {
-    /// A datagram has come under `number`, at the host `at` that time: a thread that reads it late
-    /// would else see slow stretches, and then ones that are faster than any link.
+    /// Records the datagram `number`, which reached the host at `at`. By reading times instead, a
+    /// thread that reads late would see a slow period, and then one faster than any link.
     pub(super) fn on_arrival(&mut self, at: Time, number: u64, payload: Bytes) {
         let below = self.edge.is_some_and(|(_, edge)| number < edge)
             || (self.edge.is_none() && number < self.highest);
@@ -55,7 +55,7 @@ impl Monitor {
         }
     }
 
-    /// A batch has ended, or time has passed: settles the edge, and draws the next.
+    /// Settles the edge after a batch or a timeout, and draws the next.
     pub(super) fn settle(&mut self, now: Time, grace: Span) {
         if let Some((at, sent)) = self.edge.filter(|(at, _)| now >= *at + grace) {
             let Count { received, bytes } = self.below;
@@ -71,18 +71,18 @@ impl Monitor {
         }
     }
 
-    /// What was last settled.
+    /// The counts at the last settled edge.
     pub(super) fn seen(&self) -> Option<Seen> {
         self.settled
     }
 }
 
-/// What a flow did between two edges. Rates in bits a second of UDP payload.
+/// A flow's rates between two edges, in bits a second of UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measure {
     /// r_curr: "observed received rate by receiver of flow i" (Table 1).
     pub(super) current: f64,
-    /// r_total: the same with what was lost.
+    /// r_total: the same, including lost datagrams.
     pub(super) total: f64,
     /// loss = r_loss / r_total.
     pub(super) loss: f64,
@@ -92,14 +92,14 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// The measure from `from` to `to`, of full datagrams with this UDP payload.
+    /// The measurement from `from` to `to`; `datagram` is the UDP payload of a full datagram.
     pub(super) fn between(from: Seen, to: Seen, datagram: Bytes) -> Option<Measure> {
         let span = to.at.since(from.at);
         let sent = to.sent.saturating_sub(from.sent);
         if span == Span::ZERO || sent == 0 {
             return None;
         }
-        // What came late of an earlier stretch makes no negative loss.
+        // Late arrivals of an earlier period must not make the loss negative.
         let received = (to.received - from.received).min(sent);
         let bytes = to.bytes - from.bytes;
         let lost = (sent - received) as f64 * datagram.bits();
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overtaken_is_late_and_what_never_comes_is_lost() {
+    fn an_overtaken_datagram_is_late_and_a_missing_one_is_lost() {
         let mut monitor = Monitor::default();
         arrive(&mut monitor, 0, 0);
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
             arrive(&mut monitor, at, number);
         }
-        // The first edge was drawn at the first datagram, the second when that was settled.
+        // The first edge was drawn at the first datagram, the second when the first was settled.
         let first = monitor.seen().unwrap();
         assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
         monitor.settle(ms(20), GRACE);
@@ -151,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_of_when_datagrams_came_and_not_of_when_they_were_read() {
+    fn rates_use_arrival_times_and_not_reading_times() {
         let mut monitor = Monitor::default();
         arrive(&mut monitor, 0, 0);
-        // One each millisecond; a thread that was away reads the first twenty late, then the rest.
+        // One each millisecond; the thread reads the first twenty late, then the others.
         for (numbers, read) in [(1..21, 30), (21..31, 30)] {
             numbers.for_each(|number| monitor.on_arrival(ms(number), number, FULL));
             monitor.settle(ms(read), GRACE);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_where_nothing_was_sent() {
+    fn nothing_is_measured_if_nothing_was_sent() {
         let mut monitor = Monitor::default();
         monitor.settle(ms(5), GRACE);
         assert_eq!(monitor.seen(), None);

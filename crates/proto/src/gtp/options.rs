@@ -1,5 +1,5 @@
-//! The settings: the constants that the paper has, with their places in it, and what users choose
-//! by. The constants that are ours alone are in `tuning`.
+//! The settings: the paper's constants with their sections, and choices for users. Constants of our
+//! own are in `tuning`.
 
 use super::tuning::Tuning;
 use crate::kind::Kind;
@@ -10,7 +10,7 @@ use crate::units::Rate;
 pub const RECEIVE_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "receive-rate",
-    "what the receiver can take in all of UDP payload (0: found)",
+    "capacity of the receiver for all flows, as UDP payload (0: find it)",
     (0.0, 1e12),
     0.0,
 )
@@ -27,7 +27,8 @@ pub(crate) const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
 )
 .shared();
 
-/// A source's weight in a weighted max-min schedule; with all alike it is the paper's.
+/// Weight of a source in a weighted max-min schedule; with equal weights it is the paper's
+/// schedule.
 pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "weight",
@@ -36,29 +37,29 @@ pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     1.0,
 );
 
-/// What a flow is first asked for where nothing says how fast the receiver is; ours.
+/// The first requested rate if nothing shows how fast the receiver is; ours.
 pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "start-rate",
-    "rate that is asked for before anything is known",
+    "first requested rate while nothing is measured",
     (1e5, 1e11),
     10e6,
 );
 
-/// What is asked of a flow at the least, so that it can be measured at all; ours.
+/// Least requested rate of a flow, so that it can be measured; ours.
 pub const LEAST_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "least-rate",
-    "rate that every flow is asked for at least",
+    "least requested rate of every flow",
     (1e4, 1e11),
     0.5e6,
 );
 
-/// Blocks that leave before the first request comes; the paper's sender waits for it.
+/// Blocks that leave before the first request arrives; the paper's sender waits for it.
 pub const EARLY: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "early",
-    "blocks sent before the first request comes (0: as in the paper)",
+    "blocks sent before the first request arrives (0: as in the paper)",
     (0.0, 1024.0),
     64.0,
 );
@@ -66,11 +67,11 @@ pub const EARLY: ProtocolOption = ProtocolOption::new(
 /// Section 4.1: "We are also exploring efficient delay based single flow rate control mechanism".
 pub(crate) const DELAY_CONTROL: ProtocolOption = ProtocolOption::switch(
     "delay-control",
-    "the rate of a flow falls before its queue overflows, and not when it does as in the paper",
+    "reduce a flow's rate before its queue overflows (the paper: when it overflows)",
     false,
 );
 
-/// A queue shorter than this share of the path's round-trip time is none; ours.
+/// Queues shorter than this share of the path's round-trip time are ignored; ours.
 pub(crate) const QUEUE: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "queue",
@@ -146,7 +147,7 @@ pub const CLOSE: ProtocolOption = ProtocolOption::new(
     0.95,
 );
 
-/// The paper's estimate follows a flow that does less than its target at once; real hosts pause.
+/// The paper's estimate immediately follows a flow below its target; real hosts pause.
 pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",
@@ -170,31 +171,31 @@ pub const INTERVAL: ProtocolOption = ProtocolOption::new(
 pub(crate) const OUTSTANDING: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "outstanding",
-    "round-trip times of data that a sender has in hand beyond what is under way",
+    "requested data that wait at the sender, in round-trip times",
     (0.25, 16.0),
     1.0,
 );
 
-/// Loss that the path makes at any rate, and that says nothing about it; ours.
+/// Loss that the path has at any rate and that shows no congestion; ours.
 pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "tolerated-loss",
-    "loss of the path itself, to which nothing reacts",
+    "loss of the path itself, which is ignored",
     (0.0, 0.9),
     0.0,
 );
 
-/// Whether loss that does not fall with the rate is taken for the path's own; the paper's rules
-/// slow down for ever.
+/// Whether loss that does not fall with the rate counts as the path's own. The paper's rules would
+/// slow the flow down for ever.
 pub(crate) const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
     "own-loss",
-    "loss that stays while a flow's rate falls is its path's own; the paper has no such rule",
+    "ignore loss that stays while a flow's rate falls (the paper has no such rule)",
     true,
 );
 
 /// Section 3.6, future work: "dynamically adjust allocatable GTP traffic by monitoring and
-/// estimating TCP traffic, so as to achieve max-min fairness to all flows". Who gives C_r has
-/// decided by himself what is left.
+/// estimating TCP traffic, so as to achieve max-min fairness to all flows". A user who gives
+/// C_r has already decided what is left to others.
 pub const OTHERS: ProtocolOption = ProtocolOption::choice(
     "others",
     "fair: what else comes in on the receiver's link keeps what it would have among equals; \
@@ -203,7 +204,7 @@ pub const OTHERS: ProtocolOption = ProtocolOption::choice(
 )
 .shared();
 
-/// What the settings are that are not set, as a whole.
+/// The set of defaults.
 pub(crate) const VARIANT: ProtocolOption = ProtocolOption::choice(
     "gtp-variant",
     "ours: the defaults below; paper: a patience of 1, nothing early, a least-rate of 100kbit/s, \
@@ -212,13 +213,13 @@ pub(crate) const VARIANT: ProtocolOption = ProtocolOption::choice(
 )
 .shared();
 
-/// Where the paper's values are not ours. It has no least rate: this one is next to none. A flow
-/// begins with it, and at 10 kbit/s a datagram takes a second: the first measurement then shows so
-/// little that the flow never recovers.
+/// The paper's values that differ from ours. The paper has no least rate; 100 kbit/s is almost
+/// none. A flow begins with the least rate: at 10 kbit/s a datagram takes a second, and the first
+/// measurement shows so little that the flow never recovers.
 const PAPERS: [(ProtocolOption, f64); 5] =
     [(PATIENCE, 1.0), (EARLY, 0.0), (LEAST_RATE, 1e5), (OWN_LOSS, 0.0), (OTHERS, 2.0)];
 
-/// What was set for `option`, or its default in the variant that was chosen.
+/// The given value of `option`, or its default in the chosen variant.
 pub(super) fn value(settings: &Settings, option: &ProtocolOption) -> f64 {
     let is_paper = settings.word(&VARIANT) == "paper";
     let papers = PAPERS.iter().find(|(papers, _)| is_paper && papers.name == option.name);
@@ -226,7 +227,7 @@ pub(super) fn value(settings: &Settings, option: &ProtocolOption) -> f64 {
     settings.given(option).unwrap_or(default)
 }
 
-/// All of these, for the registry.
+/// All settings, for the registry.
 pub(super) const ALL: &[ProtocolOption] = &[
     VARIANT,
     RECEIVE_RATE,
@@ -252,7 +253,7 @@ pub(super) const ALL: &[ProtocolOption] = &[
     OTHERS,
 ];
 
-/// The constants as the decisions use them: ratios from 0 to 1, rates in bits a second.
+/// The settings as the decisions use them: ratios from 0 to 1, rates in bits a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) receive_rate: Option<f64>,
@@ -311,13 +312,13 @@ impl Rules {
         }
     }
 
-    /// What of a loss ratio is more than the path's own.
+    /// The part of a loss ratio above the path's tolerated loss.
     pub(super) fn excess(&self, loss: f64) -> f64 {
         (loss - self.tolerated_loss).max(0.0)
     }
 }
 
-/// A rate in bits a second as both ends handle it.
+/// A rate in bits a second; infinite if there is none.
 pub(super) fn bps(rate: Option<Rate>) -> f64 {
     rate.map_or(f64::INFINITY, |rate| rate.as_bps() as f64)
 }
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_variant_has_no_patience_next_to_no_floor_and_no_rule_of_ours() {
+    fn the_papers_variant_has_the_papers_rules_and_a_low_least_rate() {
         let paper = rules(&[("gtp-variant", 1.0)]);
         assert_eq!((paper.patience, paper.least_rate), (1, 1e5));
         assert!(!paper.own_loss && !paper.others);
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_goes_before_the_variant() {
+    fn a_given_setting_overrides_the_variant() {
         let paper = rules(&[("gtp-variant", 1.0), ("patience", 2.0), ("others", 1.0)]);
         assert_eq!((paper.patience, paper.others, paper.own_loss), (2, true, false));
     }

@@ -1,22 +1,20 @@
-//! Loss that a path makes at any rate: dirty fibre, radio. Ours; the paper takes all loss for too
-//! high a rate, and a flow over such a path never stops slowing down.
+//! Loss that a path has at any rate: bad fibre, radio. Ours: the paper takes every loss for a rate
+//! that is too high, and slows a flow on such a path down for ever.
 //!
-//! Where too much was asked for, less of it makes less loss: what a link of some capacity loses of
-//! a rate is known. So once a flow's rate has fallen to `own-fallen` of what it was when losses
-//! began, its loss is compared with what it should be by then. If it is nearer to what it was
-//! (`own-stays`), and again when the rate has fallen once more, `own-again` as far, it is the
-//! path's own, and nothing reacts to it any more: once would be chance, for a full queue takes now
-//! more of one flow and now of another. A stretch with less loss takes that back.
+//! A lower rate reduces congestion loss by a known amount: a link of a given capacity loses what
+//! exceeds it. When a flow's rate has fallen to `own-fallen` of the rate at which losses began, its
+//! loss is compared with that amount. If the loss is nearer to its old value (`own-stays`), and
+//! again after a further fall by `own-again` of the first, it is the path's own loss and is ignored
+//! from then on. One comparison is not enough, because a full queue drops now more of one flow, now
+//! of another. A period with less loss revokes the result.
 
 use super::options::Rules;
 use super::tuning::Tuning;
 
-/// What is known of a path's own loss.
+/// The learned own loss of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnLoss {
-    /// The share to which a rate falls before its loss is judged, what of that fall the second one
-    /// is, how near to what it was loss has stayed, the loss up to which there is none to learn
-    /// from, and what more than the own loss still is it.
+    /// Constants: see `own_*` in `tuning`.
     fallen: f64,
     again: f64,
     stays: f64,
@@ -25,12 +23,12 @@ pub(super) struct OwnLoss {
     own: f64,
     /// The highest rate since losses began, and the loss at it.
     began: Option<(f64, f64)>,
-    /// It has stayed once while the rate fell.
+    /// The loss has stayed once while the rate fell.
     has_stayed: bool,
 }
 
 impl OwnLoss {
-    /// Nothing is known.
+    /// Starts with no known own loss.
     pub(super) fn new(rules: &Rules) -> OwnLoss {
         let Tuning { own_fallen, own_again, own_stays, own_least, own_margin, .. } = rules.tuning;
         OwnLoss {
@@ -45,7 +43,7 @@ impl OwnLoss {
         }
     }
 
-    /// A stretch is over, in which the flow did `rate` with this loss ratio.
+    /// A period has ended in which the flow reached `rate` with this loss ratio.
     pub(super) fn note(&mut self, rate: f64, loss: f64) {
         self.own = self.own.min(loss);
         if self.excess(loss) <= self.least {
@@ -56,7 +54,7 @@ impl OwnLoss {
         if rate >= before {
             self.began = Some((rate, loss));
         } else if rate <= before * self.share_to_judge() {
-            // What a link loses that carries no more than it did.
+            // The loss that a link would have now if its capacity had caused the loss before.
             let ours = (1.0 - (1.0 - was) * before / rate).max(0.0);
             let stays = loss > was * self.stays + ours * (1.0 - self.stays);
             if stays && self.has_stayed {
@@ -67,13 +65,13 @@ impl OwnLoss {
         }
     }
 
-    /// What the rate must fall to before its loss is judged: not as far the second time.
+    /// Share to which the rate must fall before its loss is judged; the second fall is shorter.
     fn share_to_judge(&self) -> f64 {
         let again = (1.0 - self.again) + self.fallen * self.again;
         if self.has_stayed { again } else { self.fallen }
     }
 
-    /// What of a loss ratio is more than the path's own.
+    /// The part of a loss ratio beyond the path's own.
     pub(super) fn excess(&self, loss: f64) -> f64 {
         (loss - self.own * self.margin).max(0.0)
     }
@@ -89,8 +87,8 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// Stretches at rates that fall by 2 %, over a link that carries `link` and a path that loses
-    /// `share` of anything; gives what counts of the loss in each.
+    /// Periods at rates that fall by 2 %, over a link that carries `link` and a path that loses
+    /// `share` of everything; returns the loss that counts in each.
     fn excesses(
         own: &mut OwnLoss,
         link: f64,
@@ -117,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_that_falls_with_the_rate_is_of_our_own_making() {
+    fn loss_that_falls_with_the_rate_is_congestion() {
         for link in [10.0, 50.0, 90.0, 99.0] {
             let mut own = OwnLoss::new(&rules());
             excesses(&mut own, link, 0.0, 0..40);
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_say_when_loss_is_judged_and_has_stayed() {
+    fn constants_decide_when_loss_is_judged_and_counts_as_unchanged() {
         let by = |tuning| OwnLoss::new(&Rules { tuning, ..rules() });
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)
@@ -134,8 +132,8 @@ mod tests {
         // Falls of 5 % and 2.5 % in steps of 2 %, and of 5 % and 5 %.
         assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
         assert_eq!(begun(by(Tuning { own_again: 1.0, ..Tuning::OURS })), Some(6));
-        // Of 10 % at 100 a link that is too narrow would make 4.3 % at 94: is 6 % that or still
-        // the 10 %? And at 91 of those 6 % 2.9 %.
+        // 10 % at a rate of 100 would be 4.3 % at 94 on a narrow link: does 6 % count as that, or
+        // as the old 10 %? And at 91 those 6 % would be 2.9 %.
         let after = |mut own: OwnLoss| {
             for (rate, loss) in [(100.0, 0.1), (94.0, 0.06), (91.0, 0.06)] {
                 own.note(rate, loss);
@@ -147,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_for_the_paths_own_is_given_up_when_it_is_gone() {
+    fn own_loss_is_forgotten_when_it_disappears() {
         let mut own = OwnLoss::new(&rules());
         excesses(&mut own, 1e9, 0.05, 0..12);
         own.note(100.0, 0.0);
         assert_eq!(own.excess(0.05), 0.05);
-        // A path that loses by itself may be overrun as well.
+        // A path with its own loss may be overrun as well.
         excesses(&mut own, 1e9, 0.05, 0..12);
         assert!(own.excess(0.3) > 0.2);
     }

@@ -1,13 +1,13 @@
-//! The receiving end: all flows, and what they share.
+//! The receiving end: all flows, and the decisions they share.
 //!
 //! > Based on a receiver's set of flow statistics, the central scheduler allocates receiver
 //! > bandwidth to each flow and updates each flow's target rate. … The updated allowed (target)
 //! > rate for each flow is then fed to each SFC. (section 3.4)
 //!
-//! Flows are woken one by one, by a queue of their due times; the schedule is made once an
-//! interval, and once for all joins and departures that came together: O(N log N) for N flows.
-//! What comes within a turn of asking all N comes together: a schedule for each of a thousand joins
-//! would ask a million times.
+//! A queue of due times wakes the flows one by one. The schedule is made once an interval, and once
+//! for all joins and departures that happen together: O(N log N) for N flows. Changes within one
+//! round of requests to all N flows count as together: with a schedule for each, a thousand joins
+//! would send a million requests.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -28,29 +28,30 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Control;
 
-/// GTP's receiver, of any number of flows.
+/// GTP's receiver for any number of flows.
 pub struct GtpReceiver {
     flows: BTreeMap<FlowId, Flow>,
-    /// When each flow is due, and the same in order.
+    /// When each flow is due, and the same in order of time.
     due: BTreeMap<FlowId, Time>,
     queue: BTreeSet<(Time, FlowId)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// What is known of the access link beside.
+    /// Knowledge about the access link from other sources than the flows.
     link: Link,
-    /// The newest flow's, which hold for what all share.
+    /// The newest flow's rules, which decide what all flows share.
     rules: Option<Rules>,
-    /// Flows have come, gone or changed since the last schedule; the rate that those gone leave.
+    /// Flows have joined, left or changed since the last schedule; and the rate that departed flows
+    /// freed.
     changed: bool,
     gone: f64,
-    /// Before this time changes make no schedule: what comes close together counts together.
+    /// Before this time changes make no schedule, so that changes close together share one.
     next_change: Time,
     next_interval: Time,
     /// When the last interval ended.
     last_interval: Time,
     pub(super) tuning: Tuning,
-    /// Looks at flows that schedules took.
+    /// Number of flow inspections that the schedules needed.
     pub(super) work: u64,
 }
 
@@ -77,7 +78,7 @@ impl Default for GtpReceiver {
 }
 
 impl GtpReceiver {
-    /// Lets a flow do something, and takes on what that leads to.
+    /// Runs `act` on a flow, and then handles its effects on the others.
     fn with<T>(&mut self, id: FlowId, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
         let flow = self.flows.get_mut(&id)?;
         let done = act(flow);
@@ -104,7 +105,7 @@ impl GtpReceiver {
         Some(done)
     }
 
-    /// Does all that is due.
+    /// Does everything that is due.
     fn advance(&mut self, now: Time) {
         loop {
             let interval = self.next_interval <= now;
@@ -122,13 +123,13 @@ impl GtpReceiver {
         }
     }
 
-    /// When joins, departures and changes since the last schedule lead to the next.
+    /// When the joins, departures and changes since the last schedule lead to the next.
     fn change_due(&self) -> Time {
         if self.changed { self.next_change } else { Time::NEVER }
     }
 
-    /// Makes new targets for all flows: at the end of an interval from what they did in it, else
-    /// because flows have come or gone.
+    /// Sets new targets for all flows: at the end of an interval from its measurements, otherwise
+    /// because flows joined or left.
     fn schedule(&mut self, now: Time, interval: bool) {
         let Some(rules) = self.rules else { return };
         if interval {
@@ -160,12 +161,12 @@ impl GtpReceiver {
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
-        // New targets ask every flow.
+        // New targets send a request to every flow.
         let spacing = rules.tuning.spacing(flows.len());
         self.next_change = now + spacing;
         for (&id, share) in flows.iter().zip(shares) {
             self.with(id, |flow| {
-                // Whoever is to have far less makes room at once for many that have joined.
+                // A flow whose target falls sharply makes room immediately for many new flows.
                 let is_crowded = share < flow.target() * rules.tuning.crowded;
                 let rtt = if is_crowded { longest } else { flow.standing.path_rtt() };
                 flow.set_target(now + delay(longest, rtt), share, spacing);
@@ -181,7 +182,7 @@ impl GtpReceiver {
         }
     }
 
-    /// The estimates of all flows and of the whole, at the end of an interval.
+    /// Updates the estimates of all flows and of the total, at the end of an interval.
     fn estimate(&mut self, now: Time, rules: &Rules) {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
@@ -200,7 +201,8 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The nearest senders' pulses tell of a queue first; that of a single path is none.
+        // The nearest senders' pulses show a queue first; the queue of a single path does not
+        // count.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));
@@ -217,7 +219,7 @@ impl GtpReceiver {
         self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
-    /// What a flow's first datagrams show of the receiver's capacity.
+    /// Uses a flow's first train to estimate the receiver's capacity.
     fn note_train(&mut self, flow: FlowId) {
         let Some(flow) = self.flows.get(&flow).filter(|flow| flow.standing.fixed().is_none())
         else {
@@ -276,7 +278,7 @@ impl Receiver for GtpReceiver {
     }
 
     fn receive_capacity(&self) -> Option<ReceiveCapacity> {
-        self.rules.is_some().then(|| self.link.told(&self.capacity))
+        self.rules.is_some().then(|| self.link.receive_capacity(&self.capacity))
     }
 
     fn poll_control(&mut self, now: Time) -> Option<Outgoing> {

@@ -1,20 +1,20 @@
-//! The max-min fairness scheduler (MFS): shares of the receiver's capacity.
+//! The max-min fairness scheduler (MFS): divides the receiver's capacity.
 //!
 //! > Our scheme tries to schedule the flow with smaller estimate (than fair share) first, and
 //! > evenly distribute the remaining bandwidth to those with the estimate higher than average fair
 //! > share. (section 4.3)
 //!
-//! With weights it is the second scheduler: max-min fairness of shares for each unit of weight.
-//! With all weights alike that is the paper's.
+//! With weights it makes the shares per unit of weight max-min fair. With equal weights that is the
+//! paper's schedule.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// What a flow may have at most, in bits a second, and its weight, which is positive.
+/// The most that a flow may get, in bits a second, and its positive weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// What it may have at most, in bits a second.
+    /// The most that it may get, in bits a second.
     pub estimate: f64,
     /// Its weight.
     pub weight: f64,
@@ -26,15 +26,15 @@ impl Demand {
     }
 }
 
-/// What a flow of this weight is given at the least, whatever its estimate, so that it can be
-/// measured: `least`, but no more than its even share of `capacity` among flows whose weights add
-/// up to `weights`. So all floors together are never more than there is.
+/// The least share of a flow of this weight, whatever its estimate, so that it can be measured:
+/// `least`, but at most its even share of `capacity` among flows whose weights add up to `weights`.
+/// All floors together therefore never exceed the capacity.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
 }
 
-/// The shares of `capacity`, in the order of `demands`. What it took is added to `work`: looks at
-/// flows, O(N log N) for N.
+/// The shares of `capacity`, in the order of `demands`. Adds the number of flows inspected to
+/// `work`: O(N log N) for N flows.
 pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     order.sort_unstable_by(|&a, &b| {
@@ -44,13 +44,13 @@ pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
     let mut shares = vec![0.0; demands.len()];
     let mut left = capacity;
     let mut weight: f64 = demands.iter().map(|demand| demand.weight).sum();
-    // "Find flow j with minimum rate estimate" (Figure 6, line 3): they are sorted.
+    // "Find flow j with minimum rate estimate" (Figure 6, line 3): the flows are sorted.
     for &flow in &order {
         *work += 1;
         let demand = demands[flow];
         let fair = left * (demand.weight / weight).min(1.0);
-        // Lines 4, 5 and 9: the estimate where it is below the fair share. All that follow have
-        // higher ones, so the rest comes out even.
+        // Lines 4, 5 and 9: the estimate if it is below the fair share. All later flows have higher
+        // estimates, so the rest is divided evenly.
         shares[flow] = demand.estimate.min(fair);
         left = (left - shares[flow]).max(0.0);
         weight -= demand.weight;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_share_what_is_contended() {
+    fn weights_divide_contended_capacity() {
         let demand = |estimate, weight| Demand { estimate, weight };
         let demands = [demand(900.0, 3.0), demand(900.0, 1.0), demand(100.0, 4.0)];
         assert_eq!(shares(&demands, 900.0, &mut 0), [600.0, 200.0, 100.0]);
@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floors_hold_and_never_add_up_to_more_than_there_is(
+        fn floors_hold_and_never_exceed_the_capacity(
             list in prop::collection::vec((0.0..1e6, 0.01..100.0, 0.0..1e6), 1..3_000),
             capacity in 1.0..1e9,
         ) {
@@ -158,9 +158,10 @@ mod tests {
                     unsatisfied.push(share / demand.weight);
                 }
             }
-            // Used up, or all have what they may have.
+            // The capacity is used up, or all flows have their maximum.
             prop_assert!(unsatisfied.is_empty() || used >= capacity - slack);
-            // Those that could take more are equal for each unit of weight, and none is above.
+            // Flows that could take more have equal shares per unit of weight, and no flow has
+            // more.
             if let Some(level) = unsatisfied.first() {
                 let off = |share: &f64| (share - level).abs() <= level * 1e-6 + slack;
                 prop_assert!(unsatisfied.iter().all(off));

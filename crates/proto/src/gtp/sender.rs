@@ -1,4 +1,4 @@
-//! The sending end: obeys.
+//! The sending end: it sends what the receiver requests, at the requested rate.
 //!
 //! > The sender side design is simple: send the requested data to receiver at the
 //! > receiver-specified rate (if that rate can be achieved by sender). (section 3.2)
@@ -20,40 +20,40 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// The most runs of blocks that wait to be sent, and requests that wait for one before them: no
-/// honest receiver asks for as many.
+/// The most runs of blocks waiting to be sent, and requests waiting for an earlier one; no honest
+/// receiver needs as many.
 const MAX_RUNS: usize = 1 << 16;
 const MAX_AHEAD: usize = 1 << 12;
 
 /// GTP's sender.
 pub struct GtpSender {
     end: SendingEnd,
-    /// The most that may be sent, whatever is asked for.
+    /// The most that may be sent, whatever is requested.
     cap: Option<Rate>,
-    /// It shows the receiver what the path delivers.
+    /// Whether the first train shows the receiver the path's rate.
     train: FirstTrain,
-    /// The part of the round-trip time by which it must have changed to be told again: a smaller
-    /// one where the receiver looks in it for the queue that tells how much it can take.
+    /// Relative change of the round-trip time that is reported again. It is smaller if the receiver
+    /// has to find its capacity, because a queue then shows how large that is.
     rtt_news: f64,
-    /// And how long that must be at the least.
+    /// The least absolute change that is reported.
     least_news: Span,
-    /// What is to be sent, in the order of asking.
+    /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
-    /// What has been sent.
+    /// Blocks that were sent.
     sent: RangeSet,
-    /// The last request that was taken in, and requests after one that has not come.
+    /// The last request in order, and requests that wait for a missing one.
     obeyed: u64,
     ahead: BTreeMap<u64, Request>,
-    /// The request whose rate holds.
+    /// The request whose rate applies.
     newest: u64,
-    /// Something was asked for since the last offer that all is sent.
+    /// Something was requested since the last offer that said all was sent.
     unanswered: bool,
     offer: SenderOffer,
-    /// All blocks below are known to be there.
+    /// All blocks below are known to have arrived.
     acknowledged: u64,
 }
 
-/// The blocks that leave before any request, known to both ends: the first `early` of the object
+/// The blocks sent before any request, known to both ends: the first `early` blocks of the object
 /// that the first grant covers.
 pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
     let (mut left, mut runs) = (value(&setup.settings, &EARLY) as u32, Vec::new());
@@ -65,14 +65,14 @@ pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
     runs
 }
 
-/// Whether nobody has told the receiver what it can take.
+/// Whether the receiver has to find its capacity.
 fn is_found(setup: &Setup) -> bool {
     setup.settings.value(&RECEIVE_RATE) == 0.0
 }
 
-/// How many datagrams leave at once at a flow's start, known to both ends. Where what they show
-/// counts, all that leave before any request: a card that tells its host of packets every 60 µs
-/// or so makes three steps of the usual train at 1 Gbit/s.
+/// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
+/// measured, these are all early blocks: a card that interrupts its host about every 60 µs turns
+/// the usual train into three steps at 1 Gbit/s.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
@@ -84,9 +84,9 @@ impl GtpSender {
         let cap = setup.cap();
         let start = setup.settings.rate(&START_RATE);
         let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
-        // Its own frontier moves on as the blocks are sent.
+        // The frontier advances as the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
-        // A request cannot allow nothing, so that is no limit that could be kept to.
+        // A request cannot ask for a rate of zero, so a limit of zero could not be kept.
         let known = [cap, setup.card].into_iter().flatten();
         let limit = known.filter(|rate| *rate > Rate::ZERO).min();
         let tuning = Tuning::OURS;
@@ -114,7 +114,7 @@ impl GtpSender {
     }
 
     /// "In the connection setup stage …, both ends exchange resource availability, RTT, and sender
-    /// access bandwidth" (section 3.3): and again when something has changed.
+    /// access bandwidth" (section 3.3); repeated on changes.
     fn say_offer(&mut self) {
         self.offer.sequence += 1;
         self.end.say(Carrier::Reliable, Control::SenderOffer(self.offer));
@@ -124,7 +124,7 @@ impl GtpSender {
         let blocks = self.end.layout.blocks();
         let sequence = request.sequence();
         let beyond = request.blocks().last().is_some_and(|run| run.end > blocks);
-        // The next in turn, and one that voids the others, make room.
+        // The next request in order, and one that voids the others, make room.
         let makes_room = request.is_anew() || sequence == self.obeyed + 1;
         if beyond || (self.ahead.len() >= MAX_AHEAD && !makes_room) {
             self.end.accounting.refused += 1;
@@ -139,7 +139,7 @@ impl GtpSender {
             return;
         }
         if request.is_anew() {
-            // What was asked for before is void, come or not.
+            // Earlier requests are void, received or not.
             self.ahead.retain(|ahead, _| *ahead > sequence);
             self.wanted.clear();
             self.obey(request);
@@ -159,12 +159,13 @@ impl GtpSender {
         }
         self.unanswered |= !request.blocks().is_empty();
         self.wanted.extend(request.blocks().iter().cloned());
-        // What is asked for a second time was lost.
+        // A block requested a second time was lost.
         let again = request.blocks().iter().flat_map(|run| self.sent.within(run.clone()));
         self.end.accounting.reported_lost += again.map(|run| run.end - run.start).sum::<u64>();
     }
 
-    /// The next run of one segment, at most `max` blocks, and whether it goes for the first time.
+    /// The next run within a segment, at most `max` blocks, and whether it is sent for the first
+    /// time.
     fn take(&mut self, max: u64) -> Option<(Run, bool)> {
         while let Some(front) = self.wanted.front_mut() {
             let gap = self.end.frontier.there().first_gap(front.clone());

@@ -1,10 +1,10 @@
-//! What is known of a sender: its round-trip time and what it can, from what it offers and how it
+//! What the receiver knows of a sender: its round-trip time and its limits, from its offers and its
 //! answers.
 //!
-//! A sender may say what it likes. Its round-trip time sets the pace for all flows (section 4.2:
-//! the control interval is three RTT_max), so one that is longer than its answers take is not
-//! believed, nor one beyond `longest-rtt`; and what all flows are paced by is the path's own,
-//! without a queue that one of them has built up.
+//! A sender may claim anything. Its round-trip time sets the pace of all flows (section 4.2: the
+//! control interval is three RTT_max). The receiver therefore ignores a claim longer than the
+//! sender's answers take or longer than `longest-rtt`, and paces all flows by the path's round-trip
+//! time without the queue that a flow may have built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -14,24 +14,24 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::SenderOffer;
 
-/// A sender's standing.
+/// The state of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     offer: u64,
     rtt: Span,
-    /// How long answers take at most, in the last few.
+    /// Longest time of the last few answers.
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
     limit: f64,
     offered: f64,
     drain: f64,
-    /// The longest round-trip time that is believed, the shortest that rates are decided by.
+    /// The longest accepted round-trip time, and the shortest by which rates are decided.
     longest: Span,
     shortest: Span,
-    /// How much more than the host drains may come.
+    /// Factor on the host's drain rate up to which data may be requested.
     more: f64,
-    /// Answers in which a late one is forgotten.
+    /// Answers after which a late one is forgotten.
     answers: u64,
 }
 
@@ -53,7 +53,7 @@ impl Standing {
         }
     }
 
-    /// Takes an offer in; tells whether it is newer than the last.
+    /// Takes an offer; returns whether it is newer than the last.
     pub(super) fn on_offer(&mut self, now: Time, offer: &SenderOffer) -> bool {
         if offer.sequence <= self.offer {
             return false;
@@ -65,18 +65,18 @@ impl Standing {
         true
     }
 
-    /// A round trip is over: the last word on its length still holds.
+    /// A round trip has ended: the last reported round-trip time still holds.
     pub(super) fn on_round(&mut self, now: Time) {
         self.path.on_sample(now, self.rtt);
     }
 
-    /// An answer has come after this time.
+    /// An answer arrived after this time.
     pub(super) fn on_response(&mut self, after: Span) {
         let before = self.response.unwrap_or_default();
         self.response = Some(after.max(before - before / self.answers));
     }
 
-    /// What the host drains.
+    /// Sets the host's drain rate.
     pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
         self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * self.more;
     }
@@ -85,27 +85,27 @@ impl Standing {
         self.rtt.min(self.response.unwrap_or(self.longest)).min(self.longest)
     }
 
-    /// The path's own round-trip time, without queues: what other flows are paced by.
+    /// The path's round-trip time without queues, by which other flows are paced.
     pub(super) fn path_rtt(&self) -> Span {
         self.path.shortest().min(self.rtt())
     }
 
-    /// How much longer the round trip is than the path's own.
+    /// The queueing delay: the round-trip time beyond the path's own.
     pub(super) fn queue(&self) -> Span {
         self.rtt() - self.path.shortest()
     }
 
-    /// The round trip as far as rates are decided by it.
+    /// The round-trip time by which rates are decided.
     pub(super) fn tick(&self) -> Span {
         self.rtt().max(self.shortest)
     }
 
-    /// How long what has been overtaken may still come.
+    /// How long overtaken data may still arrive.
     pub(super) fn grace(&self) -> Span {
         grace(self.rtt())
     }
 
-    /// The share of the round-trip time that is queue beyond the allowed.
+    /// The part of the round-trip time that is queue beyond the allowed one.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         self.path.queued(rules)
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_time_is_believed_as_far_as_answers_bear_it_out() {
+    fn a_claimed_round_trip_time_counts_only_as_far_as_answers_confirm_it() {
         let mut standing = standing();
         standing.on_offer(Time::ZERO, &offer(1, 3_600_000, None));
         assert_eq!(standing.rtt(), rules().tuning.longest_rtt);

@@ -1,4 +1,4 @@
-//! Transitions: what changes when flows join and leave, and when a new rate takes effect.
+//! Transitions: the effects of joins and departures, and when a new rate takes effect.
 //!
 //! > When a flow terminates, we try to proportionally increase the estimates of all remaining
 //! > flows. … we may introduce a delay for rate adjustment to coordinate among flows, and the
@@ -6,24 +6,24 @@
 
 use crate::time::{Span, Time};
 
-/// The part of `gone`, the rate of departed flows, that a flow with this estimate gains:
-/// C_l · r̂_i / Σ r̂_j.
+/// The part of `gone`, the rate of departed flows, that goes to a flow with this estimate: C_l ·
+/// r̂_i / Σ r̂_j.
 pub(super) fn gain(gone: f64, estimate: f64, sum: f64) -> f64 {
     if sum > 0.0 { gone * (estimate / sum) } else { 0.0 }
 }
 
-/// How long a flow waits with its new rate, so that all take effect together at the receiver.
+/// How long a flow delays its new rate, so that all rates take effect together at the receiver.
 pub(super) fn delay(longest: Span, rtt: Span) -> Span {
     longest - rtt
 }
 
-/// A target that has not taken effect.
+/// A target that has not taken effect yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pending(Option<(Time, f64)>);
 
 impl Pending {
-    /// The target `rate` takes effect at `at`, in place of one that waits; if that one's time is
-    /// sooner, at that time: else a row of changes would put it off for ever.
+    /// Lets the target `rate` take effect at `at`, replacing a waiting one. If the waiting one was
+    /// due earlier, its time stays: a series of changes would otherwise postpone it for ever.
     pub(super) fn set(&mut self, at: Time, rate: f64) {
         let at = self.0.map_or(at, |(sooner, _)| sooner.min(at));
         self.0 = Some((at, rate));
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_flow_leaves_goes_to_the_others_in_proportion() {
+    fn a_departed_flows_rate_goes_to_the_others_in_proportion() {
         let estimates = [100.0, 300.0];
         let gains = estimates.map(|estimate| gain(200.0, estimate, 400.0));
         assert_eq!(gains, [50.0, 150.0]);
@@ -57,14 +57,14 @@ mod tests {
         let longest = Span::from_millis(50);
         for ms in [5, 20, 50] {
             let rtt = Span::from_millis(ms);
-            // The request's way there and the data's way back are a round trip.
+            // A request's way to the sender and the data's way back take a round trip.
             assert_eq!(delay(longest, rtt) + rtt, longest);
         }
         assert_eq!(delay(longest, Span::from_millis(90)), Span::ZERO);
     }
 
     #[test]
-    fn a_newer_target_takes_the_place_of_one_that_waits_and_puts_nothing_off() {
+    fn a_newer_target_replaces_a_waiting_one_without_delay() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let mut pending = Pending::default();
         assert_eq!(pending.due(), Time::NEVER);

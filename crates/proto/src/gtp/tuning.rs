@@ -1,186 +1,177 @@
-//! The constants that are ours: how the paper's quantities are measured, how C_r is found, how
-//! silent senders, lossy paths and other traffic are judged. They are no settings: nobody could
-//! choose better values for a single copy. A test changes a field.
+//! Constants of our own: how the paper's quantities are measured, how C_r is found, how silent
+//! senders, lossy paths and other traffic are judged. They are not settings, because no user could
+//! choose better values for a single copy. Tests change single fields.
 //!
-//! What bounds a host against a hostile peer (`sender`: runs and requests that wait) is not here.
+//! Limits that protect a host from a hostile peer are in `sender` (runs and waiting requests).
 
 use crate::time::Span;
 
-/// From the table below: the fields, and their values.
+/// Generates the struct and its values from the table below.
 macro_rules! tuning {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $value:expr;)*) => {
-        /// The constants as the decisions use them: ratios as shares of 1.
+        /// The constants as the decisions use them; ratios are shares of 1.
         #[derive(Clone, Copy, Debug)]
         pub(super) struct Tuning {
             $($(#[$doc])* pub(super) $field: $type,)*
         }
 
         impl Tuning {
-            /// The values with which the experiments were run.
+            /// The values used in the experiments.
             pub(super) const OURS: Tuning = Tuning { $($field: $value,)* };
         }
     };
 }
 
 impl Tuning {
-    /// The time in which each of so many flows is asked once.
+    /// The time in which each of `flows` flows gets one request.
     pub(super) fn spacing(&self, flows: usize) -> Span {
         Span::from_secs_f64(flows as f64 / self.requests as f64)
     }
 }
 
 tuning! {
-    /// Datagrams that a flow must have sent for an estimate to be made of them. What a flow does is
-    /// not judged by fewer.
+    /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
-    /// Time for which a sender has data in hand at the least. A host that is busy may not look for
-    /// so long.
+    /// Least time for which a sender has requested data in hand: a busy host may pause for this
+    /// long.
     ahead: Span = Span::from_millis(100);
-    /// Blocks that may be under way at the least. However slow a flow is, so much of it may be
-    /// under way.
+    /// Least number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
-    /// Requests' worth of data that a sender has in hand at the least. A request that is late
-    /// starves nobody.
+    /// Least number of requests' worth of data that a sender has in hand, so that a late request
+    /// does not starve it.
     turns_ahead: u64 = 2;
-    /// Requests to a sender in a round trip at the most. Each costs something, and what came waits
-    /// as long at the most until more is asked for.
+    /// Most requests to a sender in a round trip. Each has a cost; with fewer, data that arrived
+    /// wait longer before more is requested.
     turns: u64 = 2;
-    /// Datagrams that a request is for at the least, as far as a sender has them in hand. A request
-    /// costs both ends as much as some datagrams do.
+    /// Least number of datagrams in a request, as far as a sender has them in hand. A request costs
+    /// both ends as much as several datagrams.
     worth_asking: u64 = 32;
-    /// Rate above which a sender does not obey, as a share of what it is asked for. What holds
-    /// packets back lets them go at once; a sender sends what it has in hand.
+    /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
+    /// release packets in bursts; a sender may send what it has in hand.
     too_fast: f64 = 1.25;
-    /// What a sender that obeys may bring at once, as a share of what it may have in hand. The path
-    /// may have held back as much as a sender has in hand.
+    /// Burst allowance, as a share of what the sender may have in hand: the path may have held back
+    /// that much.
     at_once: f64 = 2.0;
-    /// Requests a second to all senders together, where nothing is lost. However many they are,
-    /// what asks for data must not take the link of what answers.
+    /// Most requests a second to all senders together, without loss. Requests must not use up the
+    /// capacity that the answers need.
     requests: u64 = 10_000;
-    /// Time after which a silent sender is asked anew; then twice as long, and so on.
+    /// Time after which a silent sender gets a new request; it doubles with each repetition.
     silence: Span = Span::from_millis(500);
-    /// Round trips that a sender is silent before it is asked anew, if that is longer than
-    /// `silence`.
+    /// The same in round trips, if that is longer than `silence`.
     silence_rtts: u64 = 4;
-    /// Time after which a silent sender is asked again at the latest.
+    /// Longest time between requests to a silent sender.
     longest_silence: Span = Span::from_secs(4);
-    /// Round trips without data after which a flow that waits for its host leaves the
-    /// schedule.
+    /// Round trips without data after which a flow that waits for its host leaves the schedule.
     idle_rtts: u64 = 3;
-    /// Share of its target below which a flow's new target takes effect at once. Many that join
-    /// take from who has much: for that nobody waits.
+    /// Share of its target below which a flow's new target takes effect immediately. When many
+    /// flows join, they need not wait for the flow that holds most of the link.
     crowded: f64 = 0.25;
-    /// Time between two decisions on a flow's rate at the least. A host's clock and threads are no
-    /// finer.
+    /// Least time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
-    /// Round-trip time beyond which none is believed. A sender's word sets the pace for all flows,
-    /// so it is not taken for anything.
+    /// Longest round-trip time that the receiver accepts from a sender, because it sets the pace of
+    /// all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// Answers in which a late one is forgotten: its time falls by one part in so many with each.
-    /// One answer that was late is no path.
+    /// A late answer is forgotten over this many answers: each reduces its influence by one part in
+    /// this number. A single late answer does not describe the path.
     answers: u64 = 8;
-    /// Time after which a path may have become longer for good. The shortest round-trip time is
-    /// looked for in a time of this length and the one before.
+    /// Length of the window for the shortest round-trip time; the current window and the one before
+    /// count. After that the path may have become longer for good.
     path_age: Span = Span::from_secs(10);
-    /// What a flow is asked for at the most, as a share of what the receiving host drains. A drain
-    /// that was measured on what was sent must not hold the flow there.
+    /// Most that a flow is asked for, as a share of the receiving host's drain rate. Above 1,
+    /// because a drain rate measured on requested data must not fix the flow at that rate.
     drain: f64 = 1.1;
-    /// Control interval at the least.
+    /// Shortest control interval.
     shortest_interval: Span = Span::from_millis(30);
-    /// Control interval at the most.
+    /// Longest control interval.
     longest_interval: Span = Span::from_secs(3);
-    /// Change of its round-trip time that a sender tells of, as a share of it.
+    /// Relative change of its round-trip time that a sender reports.
     rtt_news: f64 = 0.125;
-    /// The same where the receiver finds what it can take: there a queue tells how much that is.
+    /// The same if the receiver has to find its capacity: a queue then shows how large it is.
     rtt_news_found: f64 = 0.03125;
-    /// Change of its round-trip time that is told at the least there. Hosts make as much
-    /// by themselves.
+    /// Least change of the round-trip time that is reported in that case. Hosts alone cause smaller
+    /// ones.
     least_news: Span = Span::from_millis(1);
-    /// Lateness that a sender makes up for at once. What a busy sender did not send would be taken
-    /// for what it cannot.
+    /// Lateness that a sender makes up for in one burst. Otherwise data that a busy sender failed
+    /// to send would count as more than it can send.
     late: Span = Span::from_millis(2);
 
-    /// What of a first packet train's rate is believed at the most. A first train of few steps
-    /// shows a rate, one of many a ceiling.
+    /// Share of a first packet train's rate that is used at most. A train of few steps shows a
+    /// rate; a train of many steps shows a ceiling.
     train: f64 = 0.9;
-    /// Steps of a first packet train that show a ceiling. Fewer may be the receiving host's late
-    /// looks.
+    /// Steps of a first packet train that show a ceiling. Fewer may come from the receiving host
+    /// reading late.
     train_steps: u64 = 16;
-    /// What the receive rate becomes each interval until something bounds it, as a share of it.
-    /// Nothing has shown yet how much there is.
+    /// Growth of the receive rate in each interval until a limit shows, as a factor: nothing yet
+    /// shows how much there is.
     search: f64 = 2.0;
-    /// What a step of the receive rate becomes while a train showed far more, as a share of it. A
-    /// train has shown that there is more.
+    /// Growth of the receive rate's step while a train has shown far more, as a factor.
     step_growth: f64 = 2.0;
-    /// Intervals for which a ceiling of the receive rate is believed the first time.
+    /// Intervals for which a ceiling of the receive rate holds the first time.
     belief: u64 = 8;
-    /// Intervals for which a ceiling that is met again is believed at the most.
+    /// Most intervals for which a confirmed ceiling holds.
     longest_belief: u64 = 32;
-    /// Times as many intervals for which a ceiling is believed that is met again.
+    /// Factor by which a ceiling holds longer each time it is confirmed.
     belief_again: u64 = 2;
-    /// Difference of two ceilings that count as the same, as a share of one.
+    /// Relative difference up to which two ceilings count as the same.
     same_ceiling: f64 = 0.05;
-    /// Where the receive rate goes from a ceiling, as a share of it. A loss shows at once.
+    /// Receive rate after a ceiling, as a share of it. Loss shows immediately, so one step is
+    /// enough.
     below_ceiling: f64 = 0.98;
-    /// How often the receive rate goes so far down from where a queue showed a ceiling. A queue
-    /// shows two intervals late.
+    /// Number of such steps down after a queue showed a ceiling, because a queue shows two
+    /// intervals late.
     steps_back: u64 = 3;
-    /// Loss that shows a ceiling while none is believed. A step up that was too much loses more of
-    /// an interval.
+    /// Loss ratio that shows a ceiling while none holds. A step up that was too much loses more
+    /// than this of an interval.
     first_loss: f64 = 0.003;
-    /// Growth of the queue on all paths that shows a ceiling. Hosts that are busy make as much, but
-    /// not on all flows.
+    /// Growth of the queue on all paths that shows a ceiling. Busy hosts cause as much, but not on
+    /// all flows.
     queue_growth: Span = Span::from_millis(4);
-    /// Share of what was asked for below which loss must come twice to count. Hosts pause,
-    /// and lose what they make up for.
+    /// Share of the requested data below which loss must repeat to count. Hosts pause, and lose
+    /// data while they catch up.
     paused: f64 = 0.8;
-    /// Loss above which it counts at once, however little was sent. No pause makes so much.
+    /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
-    /// Rate of a first packet train that shows that the card is the bound, as a share of it. A
-    /// train is timed by when the host looked.
+    /// Least rate of a first packet train, as a share of the card's, that shows the card to be the
+    /// bottleneck. The train is timed by when the host read it.
     like_card: f64 = 0.75;
-    /// What of a link's capacity must be carried for it to be full. A link that carries so much,
-    /// and loses, has others who want more.
+    /// Share of a link's capacity at which the link is full. If a full link loses packets, other
+    /// traffic wants more.
     link_full: f64 = 0.98;
 
-    /// Rate at which loss is judged to be the path's own or not, as a share of the rate before.
-    /// Loss of a path itself shows when the rate has fallen so far.
+    /// Rate at which own loss is judged, as a share of the rate before. Own loss shows when the
+    /// rate has fallen to this.
     own_fallen: f64 = 0.95;
-    /// How far the rate falls before loss is judged again, as a share of the fall before it. Once
-    /// is chance: it is judged again before it has cost as much.
+    /// How far the rate falls before loss is judged again, as a share of the fall before it. One
+    /// result may be chance.
     own_again: f64 = 0.5;
-    /// Where loss must be to have stayed, as a share of the way from what a link that is too narrow
-    /// would lose to what was lost before.
+    /// Loss counts as unchanged from this point on the way from the loss that a narrow link would
+    /// have to the loss before the rate fell.
     own_stays: f64 = 0.5;
-    /// Loss of a path itself that is none. Less is none to learn from.
+    /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;
-    /// Loss that still is the path's own, as a share of what it was found to be. It varies from
-    /// stretch to stretch.
+    /// Factor above the learned own loss that still counts as own loss; it varies over time.
     own_margin: f64 = 1.25;
 
-    /// What of an even share a flow counts for beside others at the least. What presses a flow of
-    /// ours down must not make it count for less and less beside others.
+    /// Least weight of a flow against other traffic, as a share of an even share. A flow that is
+    /// pushed down must not lose weight further and further.
     even_least: f64 = 0.5;
-    /// What of the link is left to others at the least. Without it nothing would show what they
-    /// could do.
+    /// Least share of the link that is left to other traffic, so that its demand can show.
     others_least: f64 = 0.01;
-    /// What of their part others must use to be left more. TCP between two losses has three
-    /// quarters of its window on average.
+    /// Other traffic that uses at least this share of its part gets a larger part. Between two
+    /// losses TCP uses on average three quarters of its window.
     others_used: f64 = 0.7;
-    /// What of their part others must use not to be left less. Below that their part is larger than
-    /// what they want.
+    /// Other traffic that uses less than this share of its part gets a smaller part: it does not
+    /// want so much.
     others_unused: f64 = 0.5;
-    /// What of their part others must use not to be left much less. As far as one can see they are
-    /// not there.
+    /// Other traffic that uses less than this share of its part counts as gone.
     others_gone: f64 = 0.1;
-    /// What others are left that want more, as a share of what they were. So TCP that wants more
-    /// has twice as much after three looks.
+    /// Factor on the part of other traffic that wants more: its part doubles within four looks.
     others_more: f64 = 1.25;
-    /// What others are left that want less, as a share of what they were.
+    /// Factor on the part of other traffic that wants less.
     others_less: f64 = 0.9;
-    /// What others are left that have gone, as a share of what they were.
+    /// Factor on the part of other traffic that is gone.
     others_much_less: f64 = 0.7;
-    /// Time over which other traffic is judged at the least. A card's counter moves in steps.
+    /// Least time over which other traffic is judged; a card's counter moves in steps.
     others_look: Span = Span::from_millis(100);
 }
 
@@ -194,8 +185,8 @@ mod tests {
     use crate::units::Bytes;
     use crate::wire::Control;
 
-    /// When a receiver with this patience first asks a sender anew that never answers.
-    fn asked_anew(silence: Span) -> Time {
+    /// When a receiver with this patience repeats its request to a sender that never answers.
+    fn second_request_at(silence: Span) -> Time {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));
         let mut receiver = GtpReceiver::default();
@@ -210,16 +201,16 @@ mod tests {
                     return now;
                 }
             }
-            let Wake::At(at, _) = receiver.next_wakeup() else { panic!("it has given up") };
+            let Wake::At(at, _) = receiver.next_wakeup() else { panic!("the receiver gave up") };
             now = at;
             receiver.on_timeout(now);
         }
     }
 
     #[test]
-    fn a_sender_is_asked_anew_once_it_has_been_silent_for_so_long() {
+    fn a_sender_gets_a_new_request_after_its_silence() {
         let at = |ms| Time::ZERO + Span::from_millis(ms);
-        let asked = [100, 500, 2000].map(|ms| asked_anew(Span::from_millis(ms)));
+        let asked = [100, 500, 2000].map(|ms| second_request_at(Span::from_millis(ms)));
         assert!(asked[0] >= at(100) && asked[0] < asked[1], "{asked:?}");
         assert!(asked[2] >= at(2000), "{asked:?}");
     }

@@ -278,7 +278,7 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
         (&PAIR.replace("\"10ms\"", "true"), 3, "a quantity such as"),
         (&format!("{PAIR}[all-links]\nqueue = \"1000B\""), 5, "smaller than a packet"),
         (&format!("{PAIR}[all-links]\nqueue = \"1 box\""), 5, "100 packets or 1bdp"),
-        (&format!("{PAIR}[all-links]\nloss = 1.5"), 5, "more than everything"),
+        (&format!("{PAIR}[all-links]\nloss = 1.5"), 5, "more than 1 (100%)"),
         (&format!("{PAIR}[all-links]\nloss = {{ ratio = 0.9, burst = 1 }}"), 5, "no bursts of 1"),
         (&format!("{PAIR}[all-links]\nloss = {{ burst = 1 }}"), 5, "a loss has one of ratio"),
         (&format!("{PAIR}[all-hosts]\nreceives-packets = -3"), 5, "no positive number"),
